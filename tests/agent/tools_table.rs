@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use tools::kind::ToolKind;
-use tools::profile::{Profile, faces};
-use tools::tool_switches::{ToolSwitches, offered};
+use tools::profile::{Profile, tools};
+use tools::tool_switches::{ToolSwitches, offered_tools};
 
 use crate::tools_support::{Bench, G3};
 
@@ -141,7 +141,7 @@ const DOCUMENTED: &[(Profile, &str, &[&str], &[&str])] = &[
 #[test]
 fn the_documented_parameters_exist() {
     for (profile, name, required, optional) in DOCUMENTED {
-        let known = faces(*profile);
+        let known = tools(*profile);
         let face = known.iter().find(|face| face.name == *name).unwrap();
         assert_eq!(face.required().collect::<Vec<_>>(), *required, "{name}");
         let properties = face.parameters["properties"].as_object().unwrap();
@@ -154,17 +154,17 @@ fn the_documented_parameters_exist() {
 #[test]
 fn the_g3_profile_has_one_tool_per_kind() {
     let mut engines: Vec<ToolKind> = Vec::new();
-    for face in faces(Profile::G3) {
-        assert!(!engines.contains(&face.engine), "duplicate kind: {}", face.name);
-        engines.push(face.engine);
+    for face in tools(Profile::G3) {
+        assert!(!engines.contains(&face.kind), "duplicate kind: {}", face.name);
+        engines.push(face.kind);
     }
 }
 
 #[test]
 fn the_offered_tools_are_stable_and_few_for_small_models() {
     let all = ToolSwitches::default();
-    assert_eq!(offered(Profile::G3, all), offered(Profile::G3, all));
-    let few = offered(Profile::G3, ToolSwitches { small: true, ..ToolSwitches::default() });
+    assert_eq!(offered_tools(Profile::G3, all), offered_tools(Profile::G3, all));
+    let few = offered_tools(Profile::G3, ToolSwitches { small: true, ..ToolSwitches::default() });
     let names: Vec<&str> = few.iter().map(|tool| tool.name.as_str()).collect();
     assert_eq!(names, ["shell", "read_file", "write_file", "edit"]);
 }
@@ -176,7 +176,7 @@ fn the_content_of_a_file_may_be_given_as_json() {
     bench.call("write_file", json!({"file_path": "a.json", "content": content})).works();
     let written: Value = serde_json::from_str(&bench.read("a.json")).unwrap();
     assert_eq!(written, content);
-    let few = offered(Profile::G3, ToolSwitches { small: true, ..ToolSwitches::default() });
+    let few = offered_tools(Profile::G3, ToolSwitches { small: true, ..ToolSwitches::default() });
     let types = &few[2].parameters["properties"]["content"]["type"];
     assert_eq!(types, &json!(["string", "object", "array"]));
 }
@@ -243,8 +243,8 @@ fn the_tools_page_matches_the_table() {
 
 #[test]
 fn the_full_suite_has_a_name_for_each_capability() {
-    let suite: Vec<&str> = faces(Profile::G3).iter().map(|face| face.engine.family()).collect();
-    for face in faces(Profile::All) {
-        assert!(suite.contains(&face.engine.family()), "no name for what {} does", face.name);
+    let suite: Vec<&str> = tools(Profile::G3).iter().map(|face| face.kind.family()).collect();
+    for face in tools(Profile::All) {
+        assert!(suite.contains(&face.kind.family()), "no name for what {} does", face.name);
     }
 }

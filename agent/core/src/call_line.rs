@@ -2,7 +2,7 @@
 
 /// Formats a call on one line: the tool and its most informative argument.
 pub fn call_line(name: &str, args: &serde_json::Value) -> String {
-    const TELLING: [&str; 10] = [
+    const INFORMATIVE_KEYS: [&str; 10] = [
         "command",
         "file_path",
         "filePath",
@@ -14,13 +14,13 @@ pub fn call_line(name: &str, args: &serde_json::Value) -> String {
         "id",
         "text",
     ];
-    let about = TELLING
+    let argument = INFORMATIVE_KEYS
         .iter()
         .find_map(|key| args[*key].as_str())
         .or_else(|| args.as_object()?.values().find_map(|value| value.as_str()))
         .unwrap_or_default();
-    let about = base::text::printable(about.lines().next().unwrap_or_default());
+    let argument = base::text::printable(argument.lines().next().unwrap_or_default());
     let name = base::text::printable(name);
-    let line = if about.is_empty() { name } else { format!("{name} {about}") };
+    let line = if argument.is_empty() { name } else { format!("{name} {argument}") };
     base::text::cut_columns(&line, 100)
 }

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use provider::message::{ContentPart, HarnessNote, Image, Message, MessageRole};
 
 /// Maximum number of bytes of the user's text shown in the placeholder.
-const SHOWN: usize = 2_000;
+const MAX_SHOWN: usize = 2_000;
 
 /// The content of a file in `fragments/`, as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ impl Fragment {
         created_at: String,
         before: Option<&str>,
     ) -> Fragment {
-        let spoken = |role| messages.iter().filter(|message| message.role == role).count();
+        let count_role = |role| messages.iter().filter(|message| message.role == role).count();
         let mut calls = BTreeMap::new();
         for call in messages.iter().flat_map(Message::calls) {
             *calls.entry(call.name.clone()).or_insert(0) += 1;
@@ -60,8 +60,8 @@ impl Fragment {
             created_at,
             messages: messages.to_vec(),
             message_count: messages.len(),
-            user_message_count: spoken(MessageRole::User),
-            assistant_message_count: spoken(MessageRole::Assistant),
+            user_message_count: count_role(MessageRole::User),
+            assistant_message_count: count_role(MessageRole::Assistant),
             tool_call_summary: calls,
             estimated_tokens: tokens,
             preceding_fragment_id: before.map(str::to_owned),
@@ -71,17 +71,17 @@ impl Fragment {
 
     /// Returns the placeholder for the model: a user message and the model's own last message.
     pub(crate) fn stub(&self) -> [Message; 2] {
-        let asked = base::text::head(&self.first_user_message, SHOWN);
+        let request = base::text::head(&self.first_user_message, MAX_SHOWN);
         let calls = self.calls();
         let text = format!(
-            "{asked}\n\n[{} messages that followed, with {calls}, were set aside as fragment {id}; \
+            "{request}\n\n[{} messages that followed, with {calls}, were set aside as fragment {id}; \
              the tool rehydrate brings them back word for word: {{\"fragment_id\": \"{id}\"}}]",
             self.message_count.saturating_sub(1),
             id = self.fragment_id
         );
-        let own =
+        let replies =
             self.messages.iter().rev().filter(|message| message.role == MessageRole::Assistant);
-        let last = own.map(Message::words).find(|words| !words.trim().is_empty());
+        let last = replies.map(Message::words).find(|words| !words.trim().is_empty());
         let last = last.unwrap_or_else(|| "(nothing was said)".to_owned());
         [Message::text(MessageRole::User, text), Message::text(MessageRole::Assistant, last)]
     }
@@ -106,15 +106,15 @@ impl Fragment {
                 // Writing to a string cannot fail.
                 let _ = match (part, message.role) {
                     (
-                        ContentPart::Text { text: said }
-                        | ContentPart::Note(HarnessNote { text: said, .. }),
+                        ContentPart::Text { text: content }
+                        | ContentPart::Note(HarnessNote { text: content, .. }),
                         MessageRole::User,
-                    ) => writeln!(text, "user: {said}"),
+                    ) => writeln!(text, "user: {content}"),
                     (
-                        ContentPart::Text { text: said }
-                        | ContentPart::Note(HarnessNote { text: said, .. }),
+                        ContentPart::Text { text: content }
+                        | ContentPart::Note(HarnessNote { text: content, .. }),
                         MessageRole::Assistant,
-                    ) => writeln!(text, "you: {said}"),
+                    ) => writeln!(text, "you: {content}"),
                     (ContentPart::Reasoning { .. }, _) => Ok(()),
                     (ContentPart::Call(call), _) => {
                         writeln!(text, "call {}: {}", call.name, call.args)
@@ -148,18 +148,18 @@ impl Fragment {
 
     /// Reads a fragment from a session's directory.
     pub fn read(session_dir: &Path, id: &str) -> io::Result<Fragment> {
-        let plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if !plain {
+        let is_valid = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if !is_valid {
             let why = format!("invalid fragment id `{id}`");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        let bytes = std::fs::read(folder(session_dir).join(file_name(id)))?;
+        let bytes = std::fs::read(fragments_dir(session_dir).join(file_name(id)))?;
         serde_json::from_slice(&bytes).map_err(io::Error::other)
     }
 }
 
 /// Returns the directory of a session's fragments.
-fn folder(session_dir: &Path) -> PathBuf {
+fn fragments_dir(session_dir: &Path) -> PathBuf {
     session_dir.join("fragments")
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn file_name(id: &str) -> String {
 
 /// Returns the readable fragments of a session, oldest first.
 pub fn list(session_dir: &Path) -> Vec<Fragment> {
-    let files = std::fs::read_dir(folder(session_dir)).into_iter().flatten().flatten();
+    let files = std::fs::read_dir(fragments_dir(session_dir)).into_iter().flatten().flatten();
     let mut all: Vec<Fragment> = files
         .filter_map(|file| serde_json::from_slice(&std::fs::read(file.path()).ok()?).ok())
         .collect();

@@ -55,8 +55,8 @@ pub enum Limit {
 impl UsageLimits {
     /// Returns the first limit that the usage has reached. The turn loop itself enforces the time
     /// limit.
-    pub(crate) fn reached(&self, spent: &UsageMeter) -> Option<Limit> {
-        let Used { turns, usage, unpriced } = *spent.used();
+    pub(crate) fn reached(&self, meter: &UsageMeter) -> Option<Limit> {
+        let Used { turns, usage, unpriced } = *meter.used();
         let tokens = usage.tokens();
         let turns = self.turns.filter(|max| turns >= *max).map(Limit::Turns);
         let tokens = self.tokens.filter(|max| tokens >= *max).map(Limit::Tokens);
@@ -121,22 +121,22 @@ mod tests {
     #[test]
     fn the_first_reached_limit_is_returned() {
         let limits = UsageLimits { turns: Some(2), tokens: Some(100), ..UsageLimits::default() };
-        let mut spent = UsageMeter::default();
-        assert_eq!(limits.reached(&spent), None);
-        spent.add(Usage { input: 60, output: 40, ..Usage::default() });
-        assert_eq!(limits.reached(&spent), Some(Limit::Tokens(100)));
-        spent.add(Usage::default());
-        assert_eq!(limits.reached(&spent), Some(Limit::Turns(2)));
+        let mut meter = UsageMeter::default();
+        assert_eq!(limits.reached(&meter), None);
+        meter.add(Usage { input: 60, output: 40, ..Usage::default() });
+        assert_eq!(limits.reached(&meter), Some(Limit::Tokens(100)));
+        meter.add(Usage::default());
+        assert_eq!(limits.reached(&meter), Some(Limit::Turns(2)));
     }
 
     #[test]
     fn a_reply_of_unknown_cost_exhausts_the_budget() {
         let limits = UsageLimits { cost_usd: Some(2.0), ..UsageLimits::default() };
-        let mut spent = UsageMeter::default();
-        spent.add(Usage { input: 9, cost_usd: Some(0.5), ..Usage::default() });
-        assert_eq!(limits.reached(&spent), None);
-        spent.add(Usage { input: 9, ..Usage::default() });
-        assert_eq!(limits.reached(&spent), Some(Limit::UnknownCost(2.0)));
-        assert_eq!(UsageLimits::default().reached(&spent), None);
+        let mut meter = UsageMeter::default();
+        meter.add(Usage { input: 9, cost_usd: Some(0.5), ..Usage::default() });
+        assert_eq!(limits.reached(&meter), None);
+        meter.add(Usage { input: 9, ..Usage::default() });
+        assert_eq!(limits.reached(&meter), Some(Limit::UnknownCost(2.0)));
+        assert_eq!(UsageLimits::default().reached(&meter), None);
     }
 }

@@ -34,7 +34,7 @@ impl LoopDetector {
     }
 
     /// Records one call and its result.
-    pub(crate) fn watch(&mut self, call: &ToolCall, result: &ToolResult) -> LoopVerdict {
+    pub(crate) fn record(&mut self, call: &ToolCall, result: &ToolResult) -> LoopVerdict {
         let mut hasher = DefaultHasher::new();
         (&call.name, call.args.to_string(), &call.malformed, &result.text).hash(&mut hasher);
         let key = hasher.finish();
@@ -76,7 +76,7 @@ mod tests {
     fn a_repeated_call_is_nudged_then_stopped() {
         let mut guard = LoopDetector::new(false);
         let verdicts: Vec<LoopVerdict> =
-            (0..6).map(|_| guard.watch(&call("look"), &result("same"))).collect();
+            (0..6).map(|_| guard.record(&call("look"), &result("same"))).collect();
         use LoopVerdict::{Fine, Nudge, Stop};
         assert_eq!(verdicts, [Fine, Fine, Nudge(3), Nudge(4), Nudge(5), Stop(6)]);
     }
@@ -85,9 +85,9 @@ mod tests {
     fn identical_test_runs_between_different_edits_are_not_a_loop() {
         let mut guard = LoopDetector::new(true);
         for n in 0..20 {
-            let edit = guard.watch(&call("edit"), &result(&format!("edit {n}")));
+            let edit = guard.record(&call("edit"), &result(&format!("edit {n}")));
             assert_eq!(edit, LoopVerdict::Fine);
-            let run = guard.watch(&call("test"), &result("still red"));
+            let run = guard.record(&call("test"), &result("still red"));
             assert!(!matches!(run, LoopVerdict::Stop(_)), "stopped at edit {n}");
         }
     }
@@ -96,8 +96,8 @@ mod tests {
     fn two_alternating_calls_are_a_loop() {
         let mut guard = LoopDetector::new(true);
         let stopped = (0..10).any(|_| {
-            guard.watch(&call("a"), &result("1"));
-            matches!(guard.watch(&call("b"), &result("2")), LoopVerdict::Stop(_))
+            guard.record(&call("a"), &result("1"));
+            matches!(guard.record(&call("b"), &result("2")), LoopVerdict::Stop(_))
         });
         assert!(stopped);
     }

@@ -24,11 +24,11 @@ pub struct AgentRole {
     /// The start of the system prompt.
     pub identity: Identity,
     /// The paths that it may write; no restriction if absent.
-    pub fence: Option<WriteScope>,
+    pub write_scope: Option<WriteScope>,
     /// Whether it may only read files and the web. Other tools are neither offered nor run.
     pub reads_only: bool,
     /// A tool that only this role has.
-    pub own: Option<Arc<dyn RoleTool>>,
+    pub tool: Option<Arc<dyn RoleTool>>,
 }
 
 /// A tool of a role, with which the role finishes its work.
@@ -38,11 +38,11 @@ pub trait RoleTool: Send + Sync + fmt::Debug {
     /// Runs a call.
     fn call(&self, args: &Value) -> ToolOutput;
     /// Returns what remains to be done with the tool, or `None` if the role's work is finished.
-    fn left(&self) -> Option<String>;
+    fn open_work(&self) -> Option<String>;
 }
 
 /// Maximum number of times that a model that stops is told what remains.
-const ASKS: u32 = 3;
+const MAX_REMINDERS: u32 = 3;
 
 impl AgentRole {
     /// Returns the tools of a profile that the role is offered.
@@ -51,19 +51,19 @@ impl AgentRole {
         profile: Profile,
         all: Vec<ToolDefinition>,
     ) -> Vec<ToolDefinition> {
-        let reads = |spec: &ToolDefinition| self.looks(profile, &spec.name, &Value::Null);
+        let is_read = |spec: &ToolDefinition| self.is_read_only(profile, &spec.name, &Value::Null);
         let mut offered = all;
-        offered.retain(|spec| !self.reads_only || reads(spec));
-        offered.extend(self.own.as_ref().map(|own| own.spec()));
+        offered.retain(|spec| !self.reads_only || is_read(spec));
+        offered.extend(self.tool.as_ref().map(|tool| tool.spec()));
         offered
     }
 
     /// Whether a call only reads. A role with its own tool judges the local work, so it may read
     /// only files.
-    fn looks(&self, profile: Profile, name: &str, args: &Value) -> bool {
-        let engine = dispatch::kind(profile, name, args);
-        let at_files = matches!(
-            engine,
+    fn is_read_only(&self, profile: Profile, name: &str, args: &Value) -> bool {
+        let kind = dispatch::kind(profile, name, args);
+        let reads_files = matches!(
+            kind,
             Some(
                 ToolKind::READ
                     | ToolKind::IMAGE
@@ -72,9 +72,9 @@ impl AgentRole {
                     | ToolKind::SYNTAX_SEARCH
             )
         );
-        let at_web =
-            matches!(engine, Some(ToolKind::FETCH | ToolKind::CODE_SEARCH | ToolKind::WEB_SEARCH));
-        at_files || at_web && self.own.is_none()
+        let reads_web =
+            matches!(kind, Some(ToolKind::FETCH | ToolKind::CODE_SEARCH | ToolKind::WEB_SEARCH));
+        reads_files || reads_web && self.tool.is_none()
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) struct RoleToolbox<'a> {
     inner: &'a dyn Toolbox,
     profile: Profile,
     role: &'a AgentRole,
-    asked: AtomicU32,
+    reminders: AtomicU32,
 }
 
 impl<'a> RoleToolbox<'a> {
@@ -93,15 +93,15 @@ impl<'a> RoleToolbox<'a> {
         profile: Profile,
         role: &'a AgentRole,
     ) -> RoleToolbox<'a> {
-        RoleToolbox { inner, profile, role, asked: AtomicU32::new(0) }
+        RoleToolbox { inner, profile, role, reminders: AtomicU32::new(0) }
     }
 
-    fn own(&self, name: &str) -> Option<&Arc<dyn RoleTool>> {
-        self.role.own.as_ref().filter(|own| own.spec().name == name)
+    fn tool(&self, name: &str) -> Option<&Arc<dyn RoleTool>> {
+        self.role.tool.as_ref().filter(|tool| tool.spec().name == name)
     }
 
     fn refusal(&self, name: &str, args: &Value) -> Option<ToolOutput> {
-        if !self.role.reads_only || self.role.looks(self.profile, name, args) {
+        if !self.role.reads_only || self.role.is_read_only(self.profile, name, args) {
             return None;
         }
         let offered: Vec<&str> = self.offered().iter().map(|spec| spec.name.as_str()).collect();
@@ -115,46 +115,47 @@ impl Toolbox for RoleToolbox<'_> {
         self.inner.offered()
     }
 
-    fn touches(&self, name: &str, args: &Value) -> Vec<String> {
-        match self.own(name) {
+    fn resource_keys(&self, name: &str, args: &Value) -> Vec<String> {
+        match self.tool(name) {
             Some(_) => vec![name.to_owned()],
-            None => self.inner.touches(name, args),
+            None => self.inner.resource_keys(name, args),
         }
     }
 
     fn run<'b>(&'b self, job: ToolJob<'b>) -> BoxFuture<'b, ToolOutput> {
         let call = job.call;
-        if let Some(own) = self.own(&call.name) {
+        if let Some(tool) = self.tool(&call.name) {
             let outcome = match &call.malformed {
                 Some(_) => {
                     ToolOutput::invalid("the arguments are not a JSON object: send them again")
                 }
-                None => own.call(&call.args),
+                None => tool.call(&call.args),
             };
             return Box::pin(async { outcome });
         }
         match self.refusal(&call.name, &call.args) {
-            Some(refused) => Box::pin(async { refused }),
+            Some(denied) => Box::pin(async { denied }),
             None => self.inner.run(job),
         }
     }
 
-    fn hands_over(&self) -> bool {
-        self.inner.hands_over()
+    fn wants_handover(&self) -> bool {
+        self.inner.wants_handover()
     }
 
     fn is_done(&self) -> bool {
-        self.role.own.as_ref().is_some_and(|own| own.left().is_none()) || self.inner.is_done()
+        self.role.tool.as_ref().is_some_and(|tool| tool.open_work().is_none())
+            || self.inner.is_done()
     }
 
-    fn still_open(&self) -> BoxFuture<'_, Option<String>> {
-        let left = self.role.own.as_ref().and_then(|own| own.left());
-        if left.is_some() && self.asked.fetch_add(1, Ordering::Relaxed) >= ASKS {
+    fn open_work(&self) -> BoxFuture<'_, Option<String>> {
+        let open_work = self.role.tool.as_ref().and_then(|tool| tool.open_work());
+        if open_work.is_some() && self.reminders.fetch_add(1, Ordering::Relaxed) >= MAX_REMINDERS {
             return Box::pin(async { None });
         }
-        match left {
-            Some(left) => Box::pin(async { Some(left) }),
-            None => self.inner.still_open(),
+        match open_work {
+            Some(open_work) => Box::pin(async { Some(open_work) }),
+            None => self.inner.open_work(),
         }
     }
 }

@@ -62,14 +62,14 @@ impl Toolset for EveryTool {
 
 #[cfg(test)]
 mod tests {
-    use tools::profile::{Profile, faces};
+    use tools::profile::{Profile, tools};
 
     use super::*;
 
     #[test]
     fn every_tool_of_every_profile_is_registered() {
-        for face in faces(Profile::All) {
-            assert!(REGISTRY.tool(face.engine).is_some(), "{} has no tool", face.name);
+        for face in tools(Profile::All) {
+            assert!(REGISTRY.tool(face.kind).is_some(), "{} has no tool", face.name);
         }
     }
 }

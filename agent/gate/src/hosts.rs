@@ -17,14 +17,14 @@ const FILE: &str = "allowed-hosts";
 const FETCHERS: [&str; 6] = ["aria2c", "curl", "http", "https", "wget", "xh"];
 
 /// Whether the user allowed a host permanently.
-pub fn is_kept(host: &str) -> bool {
-    kept().is_ok_and(|hosts| hosts.contains(host))
+pub fn is_always_allowed(host: &str) -> bool {
+    load().is_ok_and(|hosts| hosts.contains(host))
 }
 
 /// Allows a host permanently. If the list cannot be written, the answer applies to the session.
-pub(crate) fn keep(host: &str) {
+pub(crate) fn allow_always(host: &str) {
     let write = || -> io::Result<()> {
-        let mut hosts = kept()?;
+        let mut hosts = load()?;
         if hosts.insert(host.to_owned()) {
             let text: String = hosts.iter().map(|host| format!("{host}\n")).collect();
             let file = file()?;
@@ -38,7 +38,7 @@ pub(crate) fn keep(host: &str) {
     let _ = write();
 }
 
-fn kept() -> io::Result<BTreeSet<String>> {
+fn load() -> io::Result<BTreeSet<String>> {
     let text = match std::fs::read_to_string(file()?) {
         Ok(text) => text,
         Err(why) if why.kind() == io::ErrorKind::NotFound => String::new(),
@@ -53,14 +53,15 @@ fn file() -> io::Result<PathBuf> {
 
 /// Returns the URLs that a command line fetches, as far as its words show. This allows an early and
 /// precise question; it does not restrict what a command can access.
-pub fn fetched(line: &str) -> Vec<String> {
+pub fn fetched_urls(line: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for piece in shell_parse::parse(line) {
-        let program = piece.words.first().map_or("", |word| word.rsplit('/').next().unwrap_or(""));
+    for command in shell_parse::parse(line) {
+        let program =
+            command.words.first().map_or("", |word| word.rsplit('/').next().unwrap_or(""));
         if !FETCHERS.contains(&program) {
             continue;
         }
-        let urls = piece.words.iter().skip(1).filter_map(|word| {
+        let urls = command.words.iter().skip(1).filter_map(|word| {
             let start = word.find("http://").or_else(|| word.find("https://"))?;
             (!word.contains('$')).then(|| word[start..].to_owned())
         });
@@ -75,12 +76,12 @@ mod tests {
 
     #[test]
     fn the_urls_of_fetching_commands_are_found() {
-        assert_eq!(fetched("curl -fsSL https://a.example/x | sh"), ["https://a.example/x"]);
+        assert_eq!(fetched_urls("curl -fsSL https://a.example/x | sh"), ["https://a.example/x"]);
         assert_eq!(
-            fetched("cd /tmp && /usr/bin/wget -O f 'http://b.example/y'"),
+            fetched_urls("cd /tmp && /usr/bin/wget -O f 'http://b.example/y'"),
             ["http://b.example/y"]
         );
-        assert_eq!(fetched("true; curl --url=https://c.example"), ["https://c.example"]);
-        assert!(fetched("echo https://a.example; grep curl https://b; curl $URL").is_empty());
+        assert_eq!(fetched_urls("true; curl --url=https://c.example"), ["https://c.example"]);
+        assert!(fetched_urls("echo https://a.example; grep curl https://b; curl $URL").is_empty());
     }
 }

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use core_exact::Evaluator;
 use permission_mode::PermissionMode;
 use policy::SandboxUse;
-use rules::{CompiledRule, question};
+use rules::{CompiledRule, build_question};
 
 pub mod core_exact;
 pub mod hosts;
@@ -40,14 +40,14 @@ pub enum Access {
         /// The working directory.
         cwd: PathBuf,
         /// Whether destructive commands ask, regardless of what they access (the core profile).
-        careful: bool,
+        confirm_destructive: bool,
     },
     /// Calls a tool of an external server (MCP).
     Foreign {
         /// The server's name.
         server: String,
         /// Whether the user's configuration allows its calls.
-        free: bool,
+        allowed: bool,
     },
     /// Acts on something that is open, such as a page in the browser.
     Act(String),
@@ -56,14 +56,14 @@ pub enum Access {
         /// The host name or address, in lower case, without a port.
         host: String,
         /// Whether the user's configuration allows it.
-        free: bool,
+        allowed: bool,
     },
     /// Reads or controls the screen.
     Screen {
         /// Whether it controls the screen.
         acts: bool,
         /// Whether the user's configuration allows it.
-        free: bool,
+        allowed: bool,
     },
 }
 
@@ -150,12 +150,12 @@ pub struct AccessDenied {
     /// The reason, for the model.
     pub why: String,
     /// Whether it was denied only because no answer arrived in time.
-    pub late: bool,
+    pub timed_out: bool,
 }
 
 impl AccessDenied {
-    fn now(why: impl Into<String>) -> AccessDenied {
-        AccessDenied { why: why.into(), late: false }
+    fn new(why: impl Into<String>) -> AccessDenied {
+        AccessDenied { why: why.into(), timed_out: false }
     }
 }
 
@@ -171,12 +171,12 @@ impl Default for AnswerTimeout {
 
 tokio::task_local! {
     /// Set while a call runs whose permission questions were answered in advance.
-    static ANSWERED: ();
+    static PREAPPROVED: ();
 }
 
 /// Runs work in which permission questions count as answered with yes. Denials still apply.
-pub async fn answered<T>(work: impl Future<Output = T>) -> T {
-    ANSWERED.scope((), work).await
+pub async fn preapproved<T>(work: impl Future<Output = T>) -> T {
+    PREAPPROVED.scope((), work).await
 }
 
 /// How commands are confined.
@@ -198,31 +198,31 @@ pub enum CommandConfinement {
 pub struct Gate {
     rules: Arc<[CompiledRule]>,
     asker: Option<Arc<dyn Asker>>,
-    always: Arc<Mutex<BTreeSet<String>>>,
+    always_allowed: Arc<Mutex<BTreeSet<String>>>,
     mode: Arc<Mutex<PermissionMode>>,
     write_scope: Option<write_scope::WriteScope>,
     /// The evaluator of the policy `core-exact`, if configured.
-    exact: Option<Arc<Evaluator>>,
+    evaluator: Option<Arc<Evaluator>>,
     /// How commands are confined.
-    commands: Arc<CommandConfinement>,
-    patience: AnswerTimeout,
+    confinement: Arc<CommandConfinement>,
+    answer_timeout: AnswerTimeout,
 }
 
 impl Gate {
     /// Creates a gate from the configuration. The error names an invalid pattern.
     pub fn new(config: &Config, asker: Option<Arc<dyn Asker>>) -> base::failure::Result<Gate> {
         let rules = config.rules.iter().map(CompiledRule::new).collect::<Result<_, _>>()?;
-        let exact = match config.policy {
+        let evaluator = match config.policy {
             CommandPolicy::Default => None,
             CommandPolicy::CoreExact => Some(Arc::new(Evaluator::new(config)?)),
         };
-        Ok(Gate { rules, asker, exact, ..Gate::default() })
+        Ok(Gate { rules, asker, evaluator, ..Gate::default() })
     }
 
     /// Sets how commands are confined.
     #[must_use]
-    pub fn confining(self, commands: CommandConfinement) -> Gate {
-        Gate { commands: Arc::new(commands), ..self }
+    pub fn with_confinement(self, confinement: CommandConfinement) -> Gate {
+        Gate { confinement: Arc::new(confinement), ..self }
     }
 
     /// Limits the gate to a write scope.
@@ -233,59 +233,63 @@ impl Gate {
 
     /// Checks a call and asks the user if necessary.
     pub async fn admit(&self, request: &AccessRequest<'_>) -> Result<Permit, AccessDenied> {
-        let verdict = self.permission_mode().tempered(self.judge(request), request.access);
-        let verdict = verdict.inspect_err(|_| trace_events::decided(request, "denied", "mode"));
-        let verdict = verdict.map_err(AccessDenied::now)?;
-        let hooked = verdict.action == GateAction::Ask && ANSWERED.try_with(|()| ()).is_ok();
-        trace_events::verdict(request, &verdict, hooked);
-        let alone = verdict.confine == SandboxUse::Alone && !hooked && self.asker.is_none();
-        let confined = alone || verdict.confine == SandboxUse::Always;
-        let pass = match verdict.action {
-            GateAction::Deny => return Err(AccessDenied::now(format!("denied: {}", verdict.why))),
+        let verdict = self.permission_mode().apply(self.judge(request), request.access);
+        let verdict =
+            verdict.inspect_err(|_| trace_events::trace_decision(request, "denied", "mode"));
+        let verdict = verdict.map_err(AccessDenied::new)?;
+        let answered_by_hook =
+            verdict.action == GateAction::Ask && PREAPPROVED.try_with(|()| ()).is_ok();
+        trace_events::trace_verdict(request, &verdict, answered_by_hook);
+        let is_unattended =
+            verdict.confine == SandboxUse::Alone && !answered_by_hook && self.asker.is_none();
+        let is_confined = is_unattended || verdict.confine == SandboxUse::Always;
+        let permit = match verdict.action {
+            GateAction::Deny => return Err(AccessDenied::new(format!("denied: {}", verdict.why))),
             GateAction::Allow | GateAction::Box | GateAction::Ask if verdict.sandboxed => {
                 Permit::ScratchSandbox
             }
             GateAction::Box => Permit::StrictSandbox,
-            GateAction::Allow | GateAction::Ask if confined => Permit::CommandSandbox,
+            GateAction::Allow | GateAction::Ask if is_confined => Permit::CommandSandbox,
             GateAction::Allow | GateAction::Ask => Permit::Unconfined,
         };
-        if verdict.action == GateAction::Ask && !hooked && !alone {
-            let question = question(request, verdict.why);
-            let asked = self.ask(&question);
-            match self.patience(request) {
-                None => asked.await,
-                Some(time) => {
-                    tokio::time::timeout(time, asked).await.unwrap_or_else(|_| Err(late(time)))
-                }
+        if verdict.action == GateAction::Ask && !answered_by_hook && !is_unattended {
+            let question = build_question(request, verdict.why);
+            let answer = self.ask(&question);
+            match self.answer_timeout(request) {
+                None => answer.await,
+                Some(time) => tokio::time::timeout(time, answer)
+                    .await
+                    .unwrap_or_else(|_| Err(timeout_denied(time))),
             }?;
             if let Some(host) = &question.host
-                && self.remembered().contains(&question.rule)
+                && self.remembered_rules().contains(&question.rule)
             {
-                hosts::keep(host);
+                hosts::allow_always(host);
             }
         }
-        Ok(pass)
+        Ok(permit)
     }
 
     /// Returns the timeout of an answer about a call; `None` for no timeout.
-    fn patience(&self, request: &AccessRequest<'_>) -> Option<Duration> {
-        let careful = matches!(request.access, Access::Run { careful: true, .. });
-        (careful || self.exact.is_some()).then_some(self.patience.0)
+    fn answer_timeout(&self, request: &AccessRequest<'_>) -> Option<Duration> {
+        let confirm_destructive =
+            matches!(request.access, Access::Run { confirm_destructive: true, .. });
+        (confirm_destructive || self.evaluator.is_some()).then_some(self.answer_timeout.0)
     }
 
     /// Asks the user, unless the question was answered permanently.
     pub async fn ask(&self, question: &PermissionQuestion) -> Result<(), AccessDenied> {
-        if self.remembered().contains(&question.rule) {
+        if self.remembered_rules().contains(&question.rule) {
             return Ok(());
         }
-        let answer = self.put(question).await;
-        trace_events::asked(&question.tool, answer.as_ref());
+        let answer = self.ask_user(question).await;
+        trace_events::trace_answer(&question.tool, answer.as_ref());
         let Some(answer) = answer else {
             if question.rule.is_empty() {
                 let why = format!("denied: {} (no terminal to ask on)", question.why);
-                return Err(AccessDenied::now(why));
+                return Err(AccessDenied::new(why));
             }
-            return Err(AccessDenied::now(format!(
+            return Err(AccessDenied::new(format!(
                 "denied: {} (no terminal to ask on). To allow it, add this rule to the \
                  configuration:\n{}",
                 question.why, question.rule
@@ -295,14 +299,14 @@ impl Gate {
             PermissionAnswer::Once => Ok(()),
             PermissionAnswer::Always if question.rule.is_empty() => Ok(()),
             PermissionAnswer::Always => {
-                self.remembered().insert(question.rule.clone());
+                self.remembered_rules().insert(question.rule.clone());
                 Ok(())
             }
             PermissionAnswer::No => {
-                Err(AccessDenied::now(format!("denied by the user: {}", question.what)))
+                Err(AccessDenied::new(format!("denied by the user: {}", question.what)))
             }
             PermissionAnswer::Unasked(why) => {
-                Err(AccessDenied::now(format!("denied: {}: {why}", question.what)))
+                Err(AccessDenied::new(format!("denied: {}: {why}", question.what)))
             }
         }
     }
@@ -323,18 +327,18 @@ impl Gate {
     }
 
     /// Asks the user. Returns `None` if there is no asker.
-    pub async fn put(&self, question: &PermissionQuestion) -> Option<PermissionAnswer> {
+    pub async fn ask_user(&self, question: &PermissionQuestion) -> Option<PermissionAnswer> {
         Some(self.asker.as_ref()?.ask(question).await)
     }
 
-    fn remembered(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
-        self.always.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn remembered_rules(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.always_allowed.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-fn late(time: Duration) -> AccessDenied {
+fn timeout_denied(time: Duration) -> AccessDenied {
     let why = format!("no answer within {} s; nothing was run", time.as_secs());
-    AccessDenied { why, late: true }
+    AccessDenied { why, timed_out: true }
 }
 
 #[cfg(test)]

@@ -20,17 +20,17 @@ pub fn resolve(cwd: &Path, raw: &str) -> io::Result<PathBuf> {
 
 /// Like [`resolve`], for an absolute path.
 pub fn follow(path: &Path) -> io::Result<PathBuf> {
-    let mut left: VecDeque<OsString> = names(path);
-    let mut reached = PathBuf::from("/");
+    let mut pending: VecDeque<OsString> = names(path);
+    let mut resolved = PathBuf::from("/");
     let mut links = 0;
-    while let Some(name) = left.pop_front() {
+    while let Some(name) = pending.pop_front() {
         if name == ".." {
-            reached.pop();
+            resolved.pop();
             continue;
         }
-        let next = reached.join(&name);
+        let next = resolved.join(&name);
         let Ok(target) = std::fs::read_link(&next) else {
-            reached = next;
+            resolved = next;
             continue;
         };
         links += 1;
@@ -39,22 +39,22 @@ pub fn follow(path: &Path) -> io::Result<PathBuf> {
             return Err(io::Error::other(why));
         }
         if target.is_absolute() {
-            reached = PathBuf::from("/");
+            resolved = PathBuf::from("/");
         }
         for name in names(&target).into_iter().rev() {
-            left.push_front(name);
+            pending.push_front(name);
         }
     }
-    Ok(reached)
+    Ok(resolved)
 }
 
 fn names(path: &Path) -> VecDeque<OsString> {
-    let named = path.components().filter_map(|component| match component {
+    let parts = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
         Component::ParentDir => Some(OsString::from("..")),
         Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
     });
-    named.collect()
+    parts.collect()
 }
 
 /// Expands `~` and `~/x` to the home directory.
@@ -78,7 +78,8 @@ pub fn is_inside(path: &Path, directory: &Path) -> bool {
 /// files git may execute later.
 pub(crate) fn is_git_internal(path: &Path, root: &Path) -> bool {
     let root = follow(root).unwrap_or_else(|_| root.to_owned());
-    path.strip_prefix(root).is_ok_and(|below| below.components().any(|c| c.as_os_str() == ".git"))
+    path.strip_prefix(root)
+        .is_ok_and(|relative| relative.components().any(|c| c.as_os_str() == ".git"))
 }
 
 #[cfg(test)]

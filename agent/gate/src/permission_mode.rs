@@ -38,7 +38,7 @@ impl PermissionMode {
     }
 
     /// Describes the mode in a sentence.
-    pub fn means(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             PermissionMode::Auto => "runs what the rules allow, and asks about the rest",
             PermissionMode::Ask => "asks before every write and every command",
@@ -47,12 +47,12 @@ impl PermissionMode {
     }
 
     /// Adjusts a verdict to the mode. The error is the message for the model.
-    pub(super) fn tempered(
+    pub(super) fn apply(
         self,
         verdict: PolicyVerdict,
         access: &Access,
     ) -> Result<PolicyVerdict, String> {
-        let looks = match access {
+        let is_read_only = match access {
             Access::Read(_) | Access::Fetch { .. } | Access::Screen { acts: false, .. } => true,
             Access::Write(_)
             | Access::Run { .. }
@@ -62,7 +62,7 @@ impl PermissionMode {
         };
         match self {
             PermissionMode::Auto => Ok(verdict),
-            _ if looks => Ok(verdict),
+            _ if is_read_only => Ok(verdict),
             PermissionMode::Plan => {
                 Err("denied: this is plan mode, where nothing is written and nothing \
                                  run; look around with the tools that read, then call \

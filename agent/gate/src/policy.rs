@@ -39,7 +39,7 @@ pub enum SandboxUse {
 impl PolicyVerdict {
     /// Returns the verdict for a command that may run in the sandbox.
     pub(super) fn confined() -> PolicyVerdict {
-        let allowed = PolicyVerdict::by_reach(GateAction::Allow, String::new());
+        let allowed = PolicyVerdict::by_access(GateAction::Allow, String::new());
         PolicyVerdict { confine: SandboxUse::Always, ..allowed }
     }
 
@@ -47,12 +47,12 @@ impl PolicyVerdict {
     pub(super) fn unsure(why: String) -> PolicyVerdict {
         PolicyVerdict {
             confine: SandboxUse::Alone,
-            ..PolicyVerdict::by_reach(GateAction::Ask, why)
+            ..PolicyVerdict::by_access(GateAction::Ask, why)
         }
     }
 
     /// Returns a verdict based on what a call accesses.
-    pub fn by_reach(action: GateAction, why: String) -> PolicyVerdict {
+    pub fn by_access(action: GateAction, why: String) -> PolicyVerdict {
         PolicyVerdict { action, why, by_rule: false, sandboxed: false, confine: SandboxUse::Never }
     }
 }
@@ -62,63 +62,80 @@ impl Gate {
     /// destroys the machine is always denied. Never asks.
     pub fn judge(&self, request: &AccessRequest<'_>) -> PolicyVerdict {
         let scope = self.write_scope.as_ref();
-        if let Some(why) = scope.and_then(|scope| scope.refusal(request.access, request.root)) {
-            return PolicyVerdict::by_reach(GateAction::Deny, why);
+        if let Some(why) = scope.and_then(|scope| scope.access_denial(request.access, request.root))
+        {
+            return PolicyVerdict::by_access(GateAction::Deny, why);
         }
-        let reach = self.by_words(request, self.held(request, by_reach(request)));
-        match self.rules.iter().find(|rule| rule.matches(request, reach.action)) {
-            Some(rule) if reach.action != GateAction::Deny => {
-                let why = match reach.sandboxed {
-                    true => reach.why,
+        let verdict =
+            self.apply_evaluator(request, self.apply_confinement(request, judge_access(request)));
+        match self.rules.iter().find(|rule| rule.matches(request, verdict.action)) {
+            Some(rule) if verdict.action != GateAction::Deny => {
+                let why = match verdict.sandboxed {
+                    true => verdict.why,
                     false => "a rule says so".to_owned(),
                 };
                 // A call allowed by a rule, or by the user when a rule asks, runs unconfined.
                 let confine = SandboxUse::Never;
-                PolicyVerdict { action: rule.action, why, by_rule: true, confine, ..reach }
+                PolicyVerdict { action: rule.action, why, by_rule: true, confine, ..verdict }
             }
-            Some(_) | None => reach,
+            Some(_) | None => verdict,
         }
     }
 
     /// Adjusts the verdict to the confinement of commands.
-    fn held(&self, request: &AccessRequest<'_>, reach: PolicyVerdict) -> PolicyVerdict {
+    fn apply_confinement(
+        &self,
+        request: &AccessRequest<'_>,
+        verdict: PolicyVerdict,
+    ) -> PolicyVerdict {
         let is_command = matches!(request.access, Access::Run { .. });
-        match self.commands.as_ref() {
-            CommandConfinement::Box => reach,
+        match self.confinement.as_ref() {
+            CommandConfinement::Box => verdict,
             // No answer opens studio's sandbox, so the user is not asked: the sandbox protects what
             // is outside.
-            CommandConfinement::Studio(_) if is_command && reach.confine != SandboxUse::Always => {
-                match reach.action {
+            CommandConfinement::Studio(_)
+                if is_command && verdict.confine != SandboxUse::Always =>
+            {
+                match verdict.action {
                     GateAction::Ask => PolicyVerdict::confined(),
-                    GateAction::Allow | GateAction::Box | GateAction::Deny => reach,
+                    GateAction::Allow | GateAction::Box | GateAction::Deny => verdict,
                 }
             }
-            CommandConfinement::Studio(open) => match request.access {
+            CommandConfinement::Studio(writable) => match request.access {
                 // If studio can be asked, it denies with the same message and records the denial.
                 Access::Write(path)
-                    if !self.can_ask() && !open.iter().any(|tree| paths::is_inside(path, tree)) =>
+                    if !self.can_ask()
+                        && !writable.iter().any(|tree| paths::is_inside(path, tree)) =>
                 {
-                    studio_denies(path, reach, request.root)
+                    deny_outside_studio(path, verdict, request.root)
                 }
-                _ => reach,
+                _ => verdict,
             },
-            CommandConfinement::Off => PolicyVerdict { confine: SandboxUse::Never, ..reach },
-            CommandConfinement::Unable(why) if is_command && reach.action == GateAction::Allow => {
+            CommandConfinement::Off => PolicyVerdict { confine: SandboxUse::Never, ..verdict },
+            CommandConfinement::Unable(why)
+                if is_command && verdict.action == GateAction::Allow =>
+            {
                 let why = format!("nothing can hold the command on this system ({why})");
-                PolicyVerdict::by_reach(GateAction::Ask, why)
+                PolicyVerdict::by_access(GateAction::Ask, why)
             }
-            CommandConfinement::Unable(_) => PolicyVerdict { confine: SandboxUse::Never, ..reach },
+            CommandConfinement::Unable(_) => {
+                PolicyVerdict { confine: SandboxUse::Never, ..verdict }
+            }
         }
     }
 
     /// Returns the stricter of the verdict on the words of a call, if enabled, and on its access. A
     /// call routed to the scratch sandbox is no longer denied, since it does no harm there.
-    fn by_words(&self, request: &AccessRequest<'_>, reach: PolicyVerdict) -> PolicyVerdict {
-        let Some(exact) = &self.exact else { return reach };
+    fn apply_evaluator(
+        &self,
+        request: &AccessRequest<'_>,
+        verdict: PolicyVerdict,
+    ) -> PolicyVerdict {
+        let Some(evaluator) = &self.evaluator else { return verdict };
         let (tool, args) = match request.access {
             Access::Run { line, .. } => (core_exact::COMMAND, json!({ "command": line })),
             Access::Read(path) | Access::Write(path)
-                if core_exact::rows::way(request.tool).is_some() =>
+                if core_exact::rows::route_of(request.tool).is_some() =>
             {
                 (request.tool, json!({ "file_path": path }))
             }
@@ -127,9 +144,10 @@ impl Gate {
             | Access::Foreign { .. }
             | Access::Act(_)
             | Access::Screen { .. }
-            | Access::Fetch { .. } => return reach,
+            | Access::Fetch { .. } => return verdict,
         };
-        let Judgement { route, reason, require_confirmation, .. } = exact.judge(tool, &args, false);
+        let Judgement { route, reason, require_confirmation, .. } =
+            evaluator.judge(tool, &args, false);
         match route {
             Route::Sandbox if tool == core_exact::COMMAND => PolicyVerdict {
                 action: GateAction::Ask,
@@ -141,21 +159,21 @@ impl Gate {
             Route::Sandbox => {
                 let why =
                     format!("{reason}; look at it with a command, which the sandbox can hold");
-                PolicyVerdict::by_reach(GateAction::Deny, why)
+                PolicyVerdict::by_access(GateAction::Deny, why)
             }
-            Route::Host if require_confirmation && reach.action == GateAction::Allow => {
-                PolicyVerdict { action: GateAction::Ask, why: reason, ..reach }
+            Route::Host if require_confirmation && verdict.action == GateAction::Allow => {
+                PolicyVerdict { action: GateAction::Ask, why: reason, ..verdict }
             }
-            Route::Host => reach,
+            Route::Host => verdict,
         }
     }
 }
 
 /// Denies a write that studio's sandbox does not allow, with the configuration line that would
 /// allow it.
-fn studio_denies(path: &Path, reach: PolicyVerdict, root: &Path) -> PolicyVerdict {
-    if reach.action != GateAction::Ask || paths::is_inside(path, root) {
-        return reach;
+fn deny_outside_studio(path: &Path, verdict: PolicyVerdict, root: &Path) -> PolicyVerdict {
+    if verdict.action != GateAction::Ask || paths::is_inside(path, root) {
+        return verdict;
     }
     let directory = path.parent().unwrap_or(path).display();
     let why = format!(
@@ -163,43 +181,47 @@ fn studio_denies(path: &Path, reach: PolicyVerdict, root: &Path) -> PolicyVerdic
          to the configuration:\n[sandbox]\nwrite = [\"{directory}\"]",
         path.display()
     );
-    PolicyVerdict::by_reach(GateAction::Deny, why)
+    PolicyVerdict::by_access(GateAction::Deny, why)
 }
 
-fn by_reach(request: &AccessRequest<'_>) -> PolicyVerdict {
-    let verdict = PolicyVerdict::by_reach;
-    let inside = |path: &Path| paths::is_inside(path, request.root);
+fn judge_access(request: &AccessRequest<'_>) -> PolicyVerdict {
+    let verdict = PolicyVerdict::by_access;
+    let is_inside_root = |path: &Path| paths::is_inside(path, request.root);
     match request.access {
-        Access::Read(path) if inside(path) || paths::is_inside(path, request.session_dir) => {
+        Access::Read(path)
+            if is_inside_root(path) || paths::is_inside(path, request.session_dir) =>
+        {
             verdict(GateAction::Allow, String::new())
         }
         Access::Read(path) => {
             verdict(GateAction::Ask, format!("{} is outside the working directory", path.display()))
         }
-        Access::Write(path) if !inside(path) => {
+        Access::Write(path) if !is_inside_root(path) => {
             verdict(GateAction::Ask, format!("{} is outside the working directory", path.display()))
         }
         Access::Write(path) if paths::is_git_internal(path, request.root) => {
             verdict(GateAction::Ask, format!("{} belongs to git itself", path.display()))
         }
         Access::Write(_) => verdict(GateAction::Allow, String::new()),
-        Access::Run { line, cwd, careful } => shell::judge(line, cwd, request.root, *careful),
-        Access::Foreign { free: true, .. } => verdict(GateAction::Allow, String::new()),
-        Access::Foreign { server, free: false } => verdict(
+        Access::Run { line, cwd, confirm_destructive } => {
+            shell::judge(line, cwd, request.root, *confirm_destructive)
+        }
+        Access::Foreign { allowed: true, .. } => verdict(GateAction::Allow, String::new()),
+        Access::Foreign { server, allowed: false } => verdict(
             GateAction::Ask,
             format!("the MCP server `{server}` acts outside of g3's control"),
         ),
-        Access::Act(_) | Access::Fetch { free: true, .. } => {
+        Access::Act(_) | Access::Fetch { allowed: true, .. } => {
             verdict(GateAction::Allow, String::new())
         }
-        Access::Screen { free: true, .. } => verdict(GateAction::Allow, String::new()),
+        Access::Screen { allowed: true, .. } => verdict(GateAction::Allow, String::new()),
         Access::Screen { acts: true, .. } => {
             verdict(GateAction::Ask, "it acts on the screen, outside of g3's control".to_owned())
         }
         Access::Screen { acts: false, .. } => {
             verdict(GateAction::Ask, "it looks at the whole screen".to_owned())
         }
-        Access::Fetch { host, free: false } => {
+        Access::Fetch { host, allowed: false } => {
             let why =
                 format!("`{host}` is asked over the network; \"always\" is kept for this host");
             verdict(GateAction::Ask, why)

@@ -19,15 +19,15 @@ pub(crate) struct CompiledRule {
 }
 
 /// Creates the question about a call, with the rule that would answer it.
-pub(crate) fn question(request: &AccessRequest<'_>, why: String) -> PermissionQuestion {
+pub(crate) fn build_question(request: &AccessRequest<'_>, why: String) -> PermissionQuestion {
     let tool = request.tool.to_owned();
     let quoted = |text: &str| toml::Value::from(text).to_string();
     let path = |path: &Path| Some(("path", escape(&path.to_string_lossy())));
-    let (what, narrower) = match request.access {
+    let (what, condition) = match request.access {
         Access::Read(file) => (format!("read {}", file.display()), path(file)),
         Access::Write(file) => (format!("write {}", file.display()), path(file)),
         Access::Run { line, .. } => (format!("run `{line}`"), Some(("command", escape(line)))),
-        Access::Act(on) => (format!("act on {on}"), None),
+        Access::Act(target) => (format!("act on {target}"), None),
         Access::Screen { acts: true, .. } => ("act on the screen".to_owned(), None),
         Access::Screen { acts: false, .. } => ("look at the screen".to_owned(), None),
         Access::Foreign { server, .. } => (format!("run on the MCP server `{server}`"), None),
@@ -35,11 +35,11 @@ pub(crate) fn question(request: &AccessRequest<'_>, why: String) -> PermissionQu
             (format!("ask {host} over the network"), Some(("host", escape(host))))
         }
     };
-    let narrower = narrower.map(|(key, value)| format!("{key} = {}\n", quoted(&value)));
+    let condition = condition.map(|(key, value)| format!("{key} = {}\n", quoted(&value)));
     let rule = format!(
         "[[gate.rules]]\ntool = {}\n{}action = \"allow\"",
         quoted(request.tool),
-        narrower.unwrap_or_default()
+        condition.unwrap_or_default()
     );
     let writes = match request.access {
         Access::Write(file) => Some(file.clone()),
@@ -84,8 +84,8 @@ impl CompiledRule {
         })
     }
 
-    /// Whether the rule matches a call; `otherwise` is the action without any rule.
-    pub(crate) fn matches(&self, request: &AccessRequest<'_>, otherwise: GateAction) -> bool {
+    /// Whether the rule matches a call; `default_action` is the action without any rule.
+    pub(crate) fn matches(&self, request: &AccessRequest<'_>, default_action: GateAction) -> bool {
         let (path, command) = match request.access {
             Access::Read(path) | Access::Write(path) => (Some(path), None),
             Access::Run { line, cwd, .. } => (Some(cwd), Some((line, cwd))),
@@ -103,18 +103,20 @@ impl CompiledRule {
             | Access::Act(_)
             | Access::Screen { .. } => None,
         };
-        let fits = |glob: &Option<GlobMatcher>, text: Option<&Path>| {
+        let matches = |glob: &Option<GlobMatcher>, text: Option<&Path>| {
             glob.as_ref().is_none_or(|glob| text.is_some_and(|text| glob.is_match(text)))
         };
-        fits(&self.host, host)
-            && fits(&self.tool, Some(Path::new(request.tool)))
-            && fits(&self.path, path.map(PathBuf::as_path))
+        matches(&self.host, host)
+            && matches(&self.tool, Some(Path::new(request.tool)))
+            && matches(&self.path, path.map(PathBuf::as_path))
             && self.command.as_ref().is_none_or(|glob| {
-                let opens = self.action == GateAction::Allow
-                    || self.action == GateAction::Box && otherwise != GateAction::Allow;
+                let grants = self.action == GateAction::Allow
+                    || self.action == GateAction::Box && default_action != GateAction::Allow;
                 match command {
-                    Some((line, cwd)) if opens => opens_all(glob, line, cwd, request.root),
-                    Some((line, _)) => names_one(glob, line),
+                    Some((line, cwd)) if grants => {
+                        matches_all_commands(glob, line, cwd, request.root)
+                    }
+                    Some((line, _)) => matches_any_command(glob, line),
                     None => false,
                 }
             })
@@ -122,33 +124,34 @@ impl CompiledRule {
 }
 
 /// Whether a rule that denies, asks or sandboxes matches this line: one of its commands suffices.
-fn names_one(glob: &GlobMatcher, line: &str) -> bool {
-    let fits = |piece: shell_parse::SimpleCommand| {
-        let texts = [piece.words.join(" "), without_options(&piece), piece.text];
+fn matches_any_command(glob: &GlobMatcher, line: &str) -> bool {
+    let matches = |command: shell_parse::SimpleCommand| {
+        let texts = [command.words.join(" "), without_options(&command), command.text];
         texts.iter().any(|text| glob.is_match(text))
     };
-    glob.is_match(line) || shell_parse::parse(line).into_iter().any(fits)
+    glob.is_match(line) || shell_parse::parse(line).into_iter().any(matches)
 }
 
 /// Returns a git command without the options before its subcommand: `git -C . push` becomes `git
 /// push`.
-fn without_options(piece: &shell_parse::SimpleCommand) -> String {
-    if piece.verb() != "git" {
+fn without_options(command: &shell_parse::SimpleCommand) -> String {
+    if command.name() != "git" {
         return String::new();
     }
-    let (_, rest) = write_targets::git_parts(&piece.words);
+    let (_, rest) = write_targets::split_git_options(&command.words);
     format!("git {}", rest.join(" "))
 }
 
 /// Whether an allowing rule matches this line: it matches the whole line, or every command in it,
 /// and no output is redirected to a file outside.
-fn opens_all(glob: &GlobMatcher, line: &str, cwd: &Path, root: &Path) -> bool {
-    let pieces = shell_parse::parse(line);
-    let fits = |piece: &shell_parse::SimpleCommand| {
-        (glob.is_match(&piece.text) || piece.text.is_empty() && !piece.written.is_empty())
-            && shell::redirected_outside(piece, cwd, root).is_none()
+fn matches_all_commands(glob: &GlobMatcher, line: &str, cwd: &Path, root: &Path) -> bool {
+    let commands = shell_parse::parse(line);
+    let matches = |command: &shell_parse::SimpleCommand| {
+        (glob.is_match(&command.text)
+            || command.text.is_empty() && !command.redirect_targets.is_empty())
+            && shell::redirected_outside(command, cwd, root).is_none()
     };
-    glob.glob().glob() == escape(line) || !pieces.is_empty() && pieces.iter().all(fits)
+    glob.glob().glob() == escape(line) || !commands.is_empty() && commands.iter().all(matches)
 }
 
 fn glob(pattern: Option<&str>) -> base::failure::Result<Option<GlobMatcher>> {

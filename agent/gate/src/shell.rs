@@ -8,23 +8,24 @@ use super::core_exact::rows::DESTRUCTIVE;
 use super::paths;
 use super::policy::PolicyVerdict;
 use super::shell_parse::{self, ShellLine, SimpleCommand};
-use super::write_targets::{self, written};
+use super::write_targets::{self, written_paths};
 
 /// Destructive commands besides those of [`DESTRUCTIVE`], which ask regardless of what they access.
-const MORE: [&str; 4] = ["shred", "truncate", "wipefs", "invoke-expression"];
+const OTHER_DESTRUCTIVE: [&str; 4] = ["shred", "truncate", "wipefs", "invoke-expression"];
 
-fn destroys(verb: &str) -> bool {
-    DESTRUCTIVE.contains(&verb) || MORE.contains(&verb)
+fn is_destructive(verb: &str) -> bool {
+    DESTRUCTIVE.contains(&verb) || OTHER_DESTRUCTIVE.contains(&verb)
 }
 
 /// Statements that destroy data, anywhere in a line.
 const STATEMENTS: [&str; 3] = ["drop table", "drop database", "truncate table"];
 
 /// Files outside that anything may write.
-const HARMLESS: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/stdout", "/dev/stderr", "/dev/tty"];
+const ALWAYS_WRITABLE: [&str; 5] =
+    ["/dev/null", "/dev/zero", "/dev/stdout", "/dev/stderr", "/dev/tty"];
 
 /// Commands that only read, so they may access any path.
-const LOOKERS: [&str; 40] = [
+const READ_ONLY_COMMANDS: [&str; 40] = [
     "ls", "cat", "grep", "rg", "head", "tail", "wc", "echo", "printf", "pwd", "cd", "pushd",
     "popd", "test", "[", "[[", "true", "false", ":", "stat", "file", "du", "df", "which", "type",
     "sort", "uniq", "cut", "tr", "diff", "cmp", "tree", "env", "date", "id", "uname", "whoami",
@@ -32,7 +33,7 @@ const LOOKERS: [&str; 40] = [
 ];
 
 /// g3's and studio's own programs, which cannot work without the files that the sandbox hides.
-const OURS: [&str; 3] = ["g3", "g3-research", "studio"];
+const OWN_PROGRAMS: [&str; 3] = ["g3", "g3-research", "studio"];
 
 /// Programs that run code given as an argument.
 const INTERPRETERS: [&str; 12] = [
@@ -40,36 +41,41 @@ const INTERPRETERS: [&str; 12] = [
     "gawk",
 ];
 
-/// Decides about a command line that runs in `cwd`. With `careful`, destructive commands ask even
+/// Decides about a command line that runs in `cwd`. With `confirm_destructive`, destructive commands ask even
 /// inside the root.
-pub(crate) fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> PolicyVerdict {
-    let ask = |why: String| PolicyVerdict::by_reach(GateAction::Ask, why);
-    let read = shell_parse::read(line);
-    let found = &read.pieces;
-    if let Some(what) = found.iter().find_map(|piece| ruinous(piece, cwd)) {
+pub(crate) fn judge(
+    line: &str,
+    cwd: &Path,
+    root: &Path,
+    confirm_destructive: bool,
+) -> PolicyVerdict {
+    let ask = |why: String| PolicyVerdict::by_access(GateAction::Ask, why);
+    let parsed = shell_parse::parse_line(line);
+    let commands = &parsed.commands;
+    if let Some(what) = commands.iter().find_map(|command| always_denied_reason(command, cwd)) {
         let why = format!("forbidden_command: {what} would destroy the machine");
-        return PolicyVerdict::by_reach(GateAction::Deny, why);
+        return PolicyVerdict::by_access(GateAction::Deny, why);
     }
     if !paths::is_inside(cwd, root) {
         return ask(format!("{} is outside the working directory", cwd.display()));
     }
-    let reach = ReachedPaths { cwd, root, variables: &read.variables };
-    if let Some(path) = found.iter().find_map(|piece| reach.outside(piece)) {
+    let resolver = ReachedPaths { cwd, root, variables: &parsed.variables };
+    if let Some(path) = commands.iter().find_map(|command| resolver.written_outside(command)) {
         return ask(format!("the command writes {path}, which is outside the working directory"));
     }
-    if let Some(why) = reach.leaves(found) {
+    if let Some(why) = resolver.leaves_root_reason(commands) {
         return ask(why);
     }
-    if let Some(piece) = found.iter().find(|piece| OURS.contains(&piece.verb())) {
-        let verb = piece.verb();
+    if let Some(command) = commands.iter().find(|command| OWN_PROGRAMS.contains(&command.name())) {
+        let verb = command.name();
         return ask(format!(
             "`{verb}` reads g3's configuration and keys, which the sandbox protects"
         ));
     }
-    if let Some(why) = unclear(&read, &reach) {
+    if let Some(why) = uncertainty(&parsed, &resolver) {
         return PolicyVerdict::unsure(why);
     }
-    if careful && let Some(what) = destructive(line, found) {
+    if confirm_destructive && let Some(what) = find_destructive(line, commands) {
         let why = format!("destructive_command: `{what}`");
         return PolicyVerdict { action: GateAction::Ask, why, ..PolicyVerdict::confined() };
     }
@@ -77,21 +83,21 @@ pub(crate) fn judge(line: &str, cwd: &Path, root: &Path, careful: bool) -> Polic
 }
 
 /// Returns why a command is always denied: it creates a file system or removes the root directory.
-fn ruinous(piece: &SimpleCommand, cwd: &Path) -> Option<String> {
-    let verb = piece.verb();
+fn always_denied_reason(command: &SimpleCommand, cwd: &Path) -> Option<String> {
+    let verb = command.name();
     if verb == "mkfs" || verb.starts_with("mkfs.") {
         return Some(format!("`{verb}`"));
     }
-    let recursive = piece
+    let recursive = command
         .words
         .iter()
         .any(|word| word == "--recursive" || (is_short(word) && word.contains(['r', 'R'])));
     let is_root = |word: &String| {
         let all = word.trim_end_matches(['*', '.']);
-        let named = all.starts_with('/') && all.trim_matches(['/', '.']).is_empty();
-        named || cwd == Path::new("/") && ["*", ".", "./", "./*"].contains(&word.as_str())
+        let is_root_path = all.starts_with('/') && all.trim_matches(['/', '.']).is_empty();
+        is_root_path || cwd == Path::new("/") && ["*", ".", "./", "./*"].contains(&word.as_str())
     };
-    let root = piece.words.iter().skip(1).any(is_root);
+    let root = command.words.iter().skip(1).any(is_root);
     (verb == "rm" && recursive && root).then(|| "`rm -rf /`".to_owned())
 }
 
@@ -119,39 +125,44 @@ enum PathTarget {
 
 impl ReachedPaths<'_> {
     /// Returns a path outside that a command writes.
-    fn outside(&self, piece: &SimpleCommand) -> Option<String> {
-        let mut words = written(piece).into_iter().chain(code_paths(piece));
-        words.find(|word| self.leads(word) == PathTarget::Outside)
+    fn written_outside(&self, command: &SimpleCommand) -> Option<String> {
+        let mut words = written_paths(command).into_iter().chain(code_paths(command));
+        words.find(|word| self.locate(word) == PathTarget::Outside)
     }
 
     /// Returns why a line that changes the directory may write there.
-    fn leaves(&self, pieces: &[SimpleCommand]) -> Option<String> {
-        let left = self.goes(pieces, PathTarget::Outside)?;
-        let acts = pieces.iter().any(|piece| !looks(piece));
-        acts.then(|| format!("the command goes to {left}, which is outside the working directory"))
+    fn leaves_root_reason(&self, commands: &[SimpleCommand]) -> Option<String> {
+        let directory = self.changed_directory(commands, PathTarget::Outside)?;
+        let writes = commands.iter().any(|command| !is_read_only(command));
+        writes.then(|| {
+            format!("the command goes to {directory}, which is outside the working directory")
+        })
     }
 
-    /// Returns the directory that a line changes to, if its location is `wanted`.
-    fn goes(&self, pieces: &[SimpleCommand], wanted: PathTarget) -> Option<String> {
-        let moves = pieces.iter().filter(|it| ["cd", "pushd"].contains(&it.verb()));
-        let mut to = moves.filter_map(|piece| {
-            let to = piece.words.iter().skip(1).find(|word| !word.starts_with('-') || *word == "-");
-            Some(to.map_or("~", String::as_str).to_owned()).filter(|_| piece.words.len() < 9)
+    /// Returns the directory that a line changes to, if its location is `target`.
+    fn changed_directory(&self, commands: &[SimpleCommand], target: PathTarget) -> Option<String> {
+        let cd_commands =
+            commands.iter().filter(|command| ["cd", "pushd"].contains(&command.name()));
+        let mut directories = cd_commands.filter_map(|command| {
+            let directory =
+                command.words.iter().skip(1).find(|word| !word.starts_with('-') || *word == "-");
+            Some(directory.map_or("~", String::as_str).to_owned())
+                .filter(|_| command.words.len() < 9)
         });
-        to.find(|to| self.leads_from_here(to) == wanted)
+        directories.find(|directory| self.locate_directory(directory) == target)
     }
 
-    /// Like [`ReachedPaths::leads`], but a temporary directory counts as outside.
-    fn leads_from_here(&self, word: &str) -> PathTarget {
+    /// Like [`ReachedPaths::locate`], but a temporary directory counts as outside.
+    fn locate_directory(&self, word: &str) -> PathTarget {
         if word == "-" || std::env::var_os("CDPATH").is_some() {
             return PathTarget::Unknown;
         }
-        self.leads(word)
+        self.locate(word)
     }
 
-    fn leads(&self, word: &str) -> PathTarget {
-        let Some(all) = self.expanded(word, 3) else { return PathTarget::Unknown };
-        let each = all.iter().map(|word| self.plain_leads(word));
+    fn locate(&self, word: &str) -> PathTarget {
+        let Some(all) = self.expand(word, 3) else { return PathTarget::Unknown };
+        let each = all.iter().map(|word| self.locate_expanded(word));
         each.fold(PathTarget::Inside, |so_far, next| match (so_far, next) {
             (PathTarget::Outside, _) | (_, PathTarget::Outside) => PathTarget::Outside,
             (PathTarget::Unknown, _) | (_, PathTarget::Unknown) => PathTarget::Unknown,
@@ -159,18 +170,19 @@ impl ReachedPaths<'_> {
         })
     }
 
-    fn plain_leads(&self, word: &str) -> PathTarget {
+    fn locate_expanded(&self, word: &str) -> PathTarget {
         // Another user's home directory, or a directory on the shell's stack.
         if word.starts_with('~') && word != "~" && !word.starts_with("~/") {
             return PathTarget::Unknown;
         }
-        let braces = word.contains('{') && word.contains('}');
+        let has_braces = word.contains('{') && word.contains('}');
         let mut parts = word.split(['{', ',', '}']);
-        if braces && parts.any(|part| part.starts_with(['/', '~']) || part.contains("..")) {
+        if has_braces && parts.any(|part| part.starts_with(['/', '~']) || part.contains("..")) {
             return PathTarget::Unknown;
         }
-        let number = word.strip_prefix("/dev/fd/").is_some_and(|it| it.parse::<u8>().is_ok());
-        if number || HARMLESS.contains(&word) || temporary(word) {
+        let is_descriptor =
+            word.strip_prefix("/dev/fd/").is_some_and(|it| it.parse::<u8>().is_ok());
+        if is_descriptor || ALWAYS_WRITABLE.contains(&word) || is_temporary(word) {
             return PathTarget::Inside;
         }
         match paths::resolve(self.cwd, word) {
@@ -181,14 +193,14 @@ impl ReachedPaths<'_> {
     }
 
     /// Returns the possible values of a word after variable expansion, or `None` if unknown.
-    fn expanded(&self, word: &str, depth: u32) -> Option<Vec<String>> {
-        let Some(at) = word.find(['$', '`']) else { return Some(vec![word.to_owned()]) };
-        let behind = word[at..].strip_prefix('$')?;
-        let (name, rest) = match behind.strip_prefix('{') {
+    fn expand(&self, word: &str, depth: u32) -> Option<Vec<String>> {
+        let Some(index) = word.find(['$', '`']) else { return Some(vec![word.to_owned()]) };
+        let after_dollar = word[index..].strip_prefix('$')?;
+        let (name, rest) = match after_dollar.strip_prefix('{') {
             Some(inner) => inner.split_once('}')?,
             None => {
-                let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-                behind.split_at(end.unwrap_or(behind.len()))
+                let end = after_dollar.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+                after_dollar.split_at(end.unwrap_or(after_dollar.len()))
             }
         };
         let is_name =
@@ -198,7 +210,7 @@ impl ReachedPaths<'_> {
         }
         let mut values: Vec<String> = Vec::new();
         for (_, value) in self.variables.iter().filter(|(set, _)| set == name) {
-            values.extend(self.expanded(value, depth - 1)?);
+            values.extend(self.expand(value, depth - 1)?);
         }
         if values.is_empty() {
             values.push(match name {
@@ -207,35 +219,36 @@ impl ReachedPaths<'_> {
                 name => std::env::var(name).ok()?,
             });
         }
-        let rests = self.expanded(rest, depth)?;
-        let joined = |value: &String| {
-            rests.iter().map(|rest| format!("{}{value}{rest}", &word[..at])).collect::<Vec<_>>()
+        let tails = self.expand(rest, depth)?;
+        let join = |value: &String| {
+            tails.iter().map(|rest| format!("{}{value}{rest}", &word[..index])).collect::<Vec<_>>()
         };
-        Some(values.iter().flat_map(joined).take(100).collect())
+        Some(values.iter().flat_map(join).take(100).collect())
     }
 }
 
 /// Whether a command only reads, wherever its files are.
-fn looks(piece: &SimpleCommand) -> bool {
-    let verb = piece.verb();
-    let by_git = verb == "git" && {
-        let (_, rest) = write_targets::git_parts(&piece.words);
+fn is_read_only(command: &SimpleCommand) -> bool {
+    let verb = command.name();
+    let is_git_read = verb == "git" && {
+        let (_, rest) = write_targets::split_git_options(&command.words);
         rest.first().is_some_and(|verb| write_targets::GIT_READS.contains(&verb.as_str()))
     };
-    let only_looks = LOOKERS.contains(&verb) || by_git || verb.is_empty() || verb.contains('=');
-    only_looks && written(piece).is_empty()
+    let only_reads =
+        READ_ONLY_COMMANDS.contains(&verb) || is_git_read || verb.is_empty() || verb.contains('=');
+    only_reads && written_paths(command).is_empty()
 }
 
 /// Returns absolute paths in code that is an argument of an interpreter.
-fn code_paths(piece: &SimpleCommand) -> Vec<String> {
-    let verb = piece.verb();
+fn code_paths(command: &SimpleCommand) -> Vec<String> {
+    let verb = command.name();
     let is_script = ["awk", "gawk"].contains(&verb);
-    let code = piece.words.iter().skip_while(|word| !is_script && !is_code_flag(word)).skip(1);
+    let code = command.words.iter().skip_while(|word| !is_script && !is_code_flag(word)).skip(1);
     if !INTERPRETERS.contains(&verb) && !verb.starts_with("python3.") {
         return Vec::new();
     }
-    let ends = |c: char| c.is_whitespace() || "'\"`,;()[]{}=+<>|".contains(c);
-    let words = code.flat_map(|code| code.split(ends));
+    let is_delimiter = |c: char| c.is_whitespace() || "'\"`,;()[]{}=+<>|".contains(c);
+    let words = code.flat_map(|code| code.split(is_delimiter));
     let path = |word: &&str| {
         let named = word.strip_prefix('/').is_some_and(|it| it.starts_with(char::is_alphabetic));
         named || word.starts_with("~/") || word.starts_with("../")
@@ -249,29 +262,31 @@ fn is_code_flag(word: &str) -> bool {
 }
 
 /// Returns what is uncertain about a line whose writes may depend on it.
-fn unclear(read: &ShellLine, reach: &ReachedPaths<'_>) -> Option<String> {
-    if read.is_too_deep {
+fn uncertainty(parsed: &ShellLine, resolver: &ReachedPaths<'_>) -> Option<String> {
+    if parsed.is_too_deep {
         return Some("its scripts are nested too deep to be read".to_owned());
     }
-    let pieces = &read.pieces;
-    let unknown = |word: &String| reach.leads(word) == PathTarget::Unknown;
-    if let Some(word) = pieces.iter().flat_map(written).find(unknown) {
+    let commands = &parsed.commands;
+    let is_unknown = |word: &String| resolver.locate(word) == PathTarget::Unknown;
+    if let Some(word) = commands.iter().flat_map(written_paths).find(is_unknown) {
         return Some(format!("the command writes `{word}`, and where that is shows when it runs"));
     }
-    let dynamic = |piece: &&SimpleCommand| {
-        let first = piece.words.first().map_or("", String::as_str);
+    let is_dynamic = |command: &&SimpleCommand| {
+        let first = command.words.first().map_or("", String::as_str);
         first.contains(['$', '`', '*', '?', '{']) && !is_assignment(first)
     };
-    if let Some(piece) = pieces.iter().find(dynamic) {
-        return Some(format!("which command `{}` is shows when it runs", piece.words[0]));
+    if let Some(command) = commands.iter().find(is_dynamic) {
+        return Some(format!("which command `{}` is shows when it runs", command.words[0]));
     }
-    if let Some(to) = reach.goes(pieces, PathTarget::Unknown)
-        && pieces.iter().any(|piece| !looks(piece))
+    if let Some(directory) = resolver.changed_directory(commands, PathTarget::Unknown)
+        && commands.iter().any(|command| !is_read_only(command))
     {
-        return Some(format!("the command goes to `{to}`, and where that is shows when it runs"));
+        return Some(format!(
+            "the command goes to `{directory}`, and where that is shows when it runs"
+        ));
     }
-    let changes = pieces.iter().any(write_targets::changes_git_configuration);
-    changes.then(|| "the command changes or replaces git's configuration".to_owned())
+    let changes_git_config = commands.iter().any(write_targets::changes_git_configuration);
+    changes_git_config.then(|| "the command changes or replaces git's configuration".to_owned())
 }
 
 fn is_assignment(word: &str) -> bool {
@@ -280,18 +295,27 @@ fn is_assignment(word: &str) -> bool {
 }
 
 /// Returns the file outside to which a command's output is, or may be, redirected.
-pub(crate) fn redirected_outside(piece: &SimpleCommand, cwd: &Path, root: &Path) -> Option<String> {
-    let reach = ReachedPaths { cwd, root, variables: &[] };
-    piece.written.iter().find(|word| reach.leads(word) != PathTarget::Inside).cloned()
+pub(crate) fn redirected_outside(
+    command: &SimpleCommand,
+    cwd: &Path,
+    root: &Path,
+) -> Option<String> {
+    let resolver = ReachedPaths { cwd, root, variables: &[] };
+    command
+        .redirect_targets
+        .iter()
+        .find(|word| resolver.locate(word) != PathTarget::Inside)
+        .cloned()
 }
 
 /// Whether a word is a temporary file, which counts as inside.
-fn temporary(word: &str) -> bool {
+fn is_temporary(word: &str) -> bool {
     // A directory that contains the home directory is not temporary.
     let home = base::user_dirs::home_dir();
-    let holds_home = |directory: &Path| home.as_ref().is_some_and(|it| it.starts_with(directory));
+    let contains_home =
+        |directory: &Path| home.as_ref().is_some_and(|it| it.starts_with(directory));
     let below = |directory: &Path| {
-        !holds_home(directory)
+        !contains_home(directory)
             && paths::resolve(Path::new("/"), word)
                 .is_ok_and(|path| path != directory && path.starts_with(directory))
     };
@@ -299,23 +323,24 @@ fn temporary(word: &str) -> bool {
 }
 
 /// Returns the destructive command in a line, if there is one.
-fn destructive(line: &str, found: &[SimpleCommand]) -> Option<String> {
+fn find_destructive(line: &str, commands: &[SimpleCommand]) -> Option<String> {
     let lower = line.to_lowercase();
     if let Some(statement) = STATEMENTS.iter().find(|statement| lower.contains(*statement)) {
         return Some((*statement).to_owned());
     }
-    let verb = |piece: &SimpleCommand| piece.verb().to_lowercase();
+    let verb = |command: &SimpleCommand| command.name().to_lowercase();
     let listed = |verb: &String| {
         let verb = verb.strip_suffix(".exe").unwrap_or(verb);
-        destroys(verb) || verb.starts_with("mkfs.")
+        is_destructive(verb) || verb.starts_with("mkfs.")
     };
-    if let Some(verb) = found.iter().map(verb).find(listed) {
+    if let Some(verb) = commands.iter().map(verb).find(listed) {
         return Some(verb);
     }
-    let deletes = |piece: &&SimpleCommand| {
-        piece.verb() == "find" && piece.words.iter().any(|word| word == "-delete" || destroys(word))
+    let deletes = |command: &&SimpleCommand| {
+        command.name() == "find"
+            && command.words.iter().any(|word| word == "-delete" || is_destructive(word))
     };
-    found.iter().find(deletes).map(|_| "find -delete".to_owned())
+    commands.iter().find(deletes).map(|_| "find -delete".to_owned())
 }
 
 #[cfg(test)]
@@ -323,8 +348,8 @@ mod tests {
     use super::*;
     use crate::policy::SandboxUse;
 
-    fn action(line: &str, careful: bool) -> GateAction {
-        judge(line, Path::new("/w"), Path::new("/w"), careful).action
+    fn action(line: &str, confirm_destructive: bool) -> GateAction {
+        judge(line, Path::new("/w"), Path::new("/w"), confirm_destructive).action
     }
 
     #[test]

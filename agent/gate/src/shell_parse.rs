@@ -13,30 +13,30 @@ pub struct SimpleCommand {
     /// All words on one line, including prefixes.
     pub text: String,
     /// Files written by its redirections.
-    pub written: Vec<String>,
+    pub redirect_targets: Vec<String>,
 }
 
 impl SimpleCommand {
-    fn new(words: Vec<String>, written: Vec<String>) -> SimpleCommand {
+    fn new(words: Vec<String>, redirect_targets: Vec<String>) -> SimpleCommand {
         let text = words.join(" ");
-        SimpleCommand { words: without_prefix(words), text, written }
+        SimpleCommand { words: strip_prefixes(words), text, redirect_targets }
     }
 
     /// Returns the command's name without its directory.
-    pub(crate) fn verb(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         let first = self.words.first().map_or("", String::as_str);
         first.rsplit(['/', '\\']).next().unwrap_or(first)
     }
 }
 
 /// Maximum nesting depth of `sh -c "sh -c …"`.
-const DEPTH: u32 = 8;
+const MAX_DEPTH: u32 = 8;
 
 /// A shell line as far as it can be read without running it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShellLine {
     /// The commands.
-    pub pieces: Vec<SimpleCommand>,
+    pub commands: Vec<SimpleCommand>,
     /// Whether scripts are nested too deeply to be parsed.
     pub is_too_deep: bool,
     /// Values of variables set in the line by assignments and loops: names and words.
@@ -46,64 +46,65 @@ pub(crate) struct ShellLine {
 /// Returns all commands in the line, including those in substitutions, `sh -c`, `eval` and `find
 /// -exec`.
 pub fn parse(line: &str) -> Vec<SimpleCommand> {
-    read(line).pieces
+    parse_line(line).commands
 }
 
 /// Parses a line.
-pub(crate) fn read(line: &str) -> ShellLine {
-    let mut found = ShellLine::default();
+pub(crate) fn parse_line(line: &str) -> ShellLine {
+    let mut parsed = ShellLine::default();
     // The shell removes a backslash at the end of a line, even within a word.
-    split(&line.replace("\\\n", ""), DEPTH, &mut found);
-    found
+    parse_into(&line.replace("\\\n", ""), MAX_DEPTH, &mut parsed);
+    parsed
 }
 
-fn split(line: &str, depth: u32, all: &mut ShellLine) {
+fn parse_into(line: &str, depth: u32, parsed: &mut ShellLine) {
     if depth == 0 {
-        all.is_too_deep = true;
+        parsed.is_too_deep = true;
         return;
     }
-    let found = &mut all.pieces;
-    let first = found.len();
+    let commands = &mut parsed.commands;
+    let first = commands.len();
     let mut parser = Parser::new();
     let tree = match parser.set_language(&tree_sitter_bash::LANGUAGE.into()) {
-        Ok(()) => parser.parse(readable(line), None),
+        Ok(()) => parser.parse(replace_wide_chars(line), None),
         Err(_) => None,
     };
     match tree {
         Some(tree) => {
-            assignments(tree.root_node(), line, &mut all.variables);
-            collect(tree.root_node(), line, found);
+            collect_assignments(tree.root_node(), line, &mut parsed.variables);
+            collect_commands(tree.root_node(), line, commands);
             if tree.root_node().has_error() {
-                crudely(line, found);
+                split_unparsed(line, commands);
             }
         }
-        None => crudely(line, found),
+        None => split_unparsed(line, commands),
     }
-    for at in first..all.pieces.len() {
-        for script in scripts(&all.pieces[at]) {
-            split(&script, depth - 1, all);
+    for index in first..parsed.commands.len() {
+        for script in nested_scripts(&parsed.commands[index]) {
+            parse_into(&script, depth - 1, parsed);
         }
     }
 }
 
 /// Collects the values of variables: `name=word`, and the words of `for name in …`.
-fn assignments(root: Node<'_>, line: &str, variables: &mut Vec<(String, String)>) {
-    let mut open = vec![root];
-    while let Some(node) = open.pop() {
+fn collect_assignments(root: Node<'_>, line: &str, variables: &mut Vec<(String, String)>) {
+    let mut pending = vec![root];
+    while let Some(node) = pending.pop() {
         let mut cursor = node.walk();
-        open.extend(node.named_children(&mut cursor));
+        pending.extend(node.named_children(&mut cursor));
         match node.kind() {
             "variable_assignment" => {
-                let name = node.child_by_field_name("name").map(|it| text(it, line).to_owned());
+                let name =
+                    node.child_by_field_name("name").map(|node| node_text(node, line).to_owned());
                 let value = node.child_by_field_name("value");
-                let value = value.map(|it| plain(it, line)).unwrap_or_default();
+                let value = value.map(|node| unquote(node, line)).unwrap_or_default();
                 variables.extend(name.map(|name| (name, value)));
             }
             "for_statement" => {
-                let name = node.child_by_field_name("variable").map(|it| text(it, line));
+                let name = node.child_by_field_name("variable").map(|node| node_text(node, line));
                 let mut cursor = node.walk();
                 let values = node.children_by_field_name("value", &mut cursor);
-                let values: Vec<String> = values.map(|it| plain(it, line)).collect();
+                let values: Vec<String> = values.map(|node| unquote(node, line)).collect();
                 let name = name.unwrap_or_default();
                 variables.extend(values.into_iter().map(|value| (name.to_owned(), value)));
             }
@@ -114,7 +115,7 @@ fn assignments(root: Node<'_>, line: &str, variables: &mut Vec<(String, String)>
 
 /// Replaces four-byte characters by letters of the same length, because the grammar crashes on them
 /// after a `{` (tree-sitter-bash, issue 337). Offsets do not change.
-fn readable(line: &str) -> String {
+fn replace_wide_chars(line: &str) -> String {
     let mut readable = String::with_capacity(line.len());
     for c in line.chars() {
         if c.len_utf8() == 4 { readable.push_str("____") } else { readable.push(c) }
@@ -123,28 +124,34 @@ fn readable(line: &str) -> String {
 }
 
 /// Collects the commands below a node.
-fn collect(root: Node<'_>, line: &str, found: &mut Vec<SimpleCommand>) {
-    let mut open = vec![root];
-    while let Some(node) = open.pop() {
+fn collect_commands(root: Node<'_>, line: &str, commands: &mut Vec<SimpleCommand>) {
+    let mut pending = vec![root];
+    while let Some(node) = pending.pop() {
         let mut cursor = node.walk();
-        open.extend(node.named_children(&mut cursor));
+        pending.extend(node.named_children(&mut cursor));
         match node.kind() {
             "redirected_statement" => {
-                let written = written(node, line);
+                let redirect_targets = redirect_targets(node, line);
                 let body = node.child_by_field_name("body");
                 // A command includes the files of its redirections.
-                let words = body.filter(|it| it.kind() == "command").map(|it| words(it, line));
-                found.push(SimpleCommand::new(words.unwrap_or_default(), written));
+                let words = body
+                    .filter(|node| node.kind() == "command")
+                    .map(|node| command_words(node, line));
+                commands.push(SimpleCommand::new(words.unwrap_or_default(), redirect_targets));
             }
-            "command" if node.parent().is_none_or(|it| it.kind() != "redirected_statement") => {
-                found.push(SimpleCommand::new(words(node, line), written(node, line)));
+            "command" if node.parent().is_none_or(|node| node.kind() != "redirected_statement") => {
+                commands.push(SimpleCommand::new(
+                    command_words(node, line),
+                    redirect_targets(node, line),
+                ));
             }
             "declaration_command" | "unset_command" | "test_command" => {
-                let words = text(node, line).split_whitespace().map(str::to_owned).collect();
-                found.push(SimpleCommand::new(words, Vec::new()));
+                let words = node_text(node, line).split_whitespace().map(str::to_owned).collect();
+                commands.push(SimpleCommand::new(words, Vec::new()));
             }
-            "variable_assignment" if node.parent().is_none_or(|it| it.kind() == "program") => {
-                found.push(SimpleCommand::new(vec![text(node, line).to_owned()], Vec::new()));
+            "variable_assignment" if node.parent().is_none_or(|node| node.kind() == "program") => {
+                commands
+                    .push(SimpleCommand::new(vec![node_text(node, line).to_owned()], Vec::new()));
             }
             _ => {}
         }
@@ -152,54 +159,59 @@ fn collect(root: Node<'_>, line: &str, found: &mut Vec<SimpleCommand>) {
 }
 
 /// Splits a line that bash could not parse wherever a command might start.
-fn crudely(line: &str, found: &mut Vec<SimpleCommand>) {
+fn split_unparsed(line: &str, commands: &mut Vec<SimpleCommand>) {
     // A brace list is one word, which may be the command.
     let lists = line.split_whitespace().filter(|word| word.starts_with('{') && word.contains(','));
-    found.extend(lists.map(|word| SimpleCommand::new(vec![word.to_owned()], Vec::new())));
+    commands.extend(lists.map(|word| SimpleCommand::new(vec![word.to_owned()], Vec::new())));
     for part in line.split([';', '|', '&', '\n', '(', ')', '{', '}', '`']) {
-        let bare = part.replace(['"', '\'', '\\'], "");
-        let written = bare.split('>').skip(1);
-        let written = written.filter_map(|behind| behind.split_whitespace().next());
-        let written: Vec<String> = written.map(str::to_owned).collect();
-        let words = bare.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let unquoted = part.replace(['"', '\'', '\\'], "");
+        let redirect_targets = unquoted.split('>').skip(1);
+        let redirect_targets = redirect_targets.filter_map(|after| after.split_whitespace().next());
+        let redirect_targets: Vec<String> = redirect_targets.map(str::to_owned).collect();
+        let words = unquoted.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         if !words.is_empty() {
-            found.push(SimpleCommand::new(words, written));
+            commands.push(SimpleCommand::new(words, redirect_targets));
         }
     }
 }
 
-fn text<'a>(node: Node<'_>, line: &'a str) -> &'a str {
+fn node_text<'a>(node: Node<'_>, line: &'a str) -> &'a str {
     line.get(node.byte_range()).unwrap_or_default()
 }
 
 /// Returns the words of a command as the shell would pass them.
-fn words(command: Node<'_>, line: &str) -> Vec<String> {
+fn command_words(command: Node<'_>, line: &str) -> Vec<String> {
     let mut cursor = command.walk();
     let parts = command.named_children(&mut cursor);
-    parts.filter(|it| !it.kind().ends_with("redirect")).map(|it| plain(it, line)).collect()
+    parts
+        .filter(|node| !node.kind().ends_with("redirect"))
+        .map(|node| unquote(node, line))
+        .collect()
 }
 
 /// Returns the files written by the redirections of a statement.
-fn written(statement: Node<'_>, line: &str) -> Vec<String> {
-    let mut open: Vec<Node<'_>> = vec![statement];
+fn redirect_targets(statement: Node<'_>, line: &str) -> Vec<String> {
+    let mut pending: Vec<Node<'_>> = vec![statement];
     let mut files = Vec::new();
-    while let Some(node) = open.pop() {
+    while let Some(node) = pending.pop() {
         let mut cursor = node.walk();
         // What follows `<<END` belongs to the node of the heredoc.
-        open.extend(node.named_children(&mut cursor).filter(|it| it.kind().ends_with("redirect")));
+        pending.extend(
+            node.named_children(&mut cursor).filter(|node| node.kind().ends_with("redirect")),
+        );
         if node.kind() == "file_redirect" {
             let file = node.child_by_field_name("destination");
-            let operator = text(node, line).trim_start_matches(|c: char| c.is_ascii_digit());
+            let operator = node_text(node, line).trim_start_matches(|c: char| c.is_ascii_digit());
             // `<>` opens for reading and writing.
-            let behind = operator.strip_prefix('&').unwrap_or(operator);
-            let behind = behind.strip_prefix("<>").or_else(|| behind.strip_prefix('>'));
-            let writes = behind.is_some_and(|behind| {
-                let to = behind.trim_start_matches(['>', '|']);
+            let after = operator.strip_prefix('&').unwrap_or(operator);
+            let after = after.strip_prefix("<>").or_else(|| after.strip_prefix('>'));
+            let writes = after.is_some_and(|after| {
+                let to = after.trim_start_matches(['>', '|']);
                 let copy = to.strip_prefix('&').map(str::trim);
-                let descriptor = |to: &str| to.chars().all(|c| c.is_ascii_digit() || c == '-');
-                !copy.is_some_and(descriptor)
+                let is_descriptor = |to: &str| to.chars().all(|c| c.is_ascii_digit() || c == '-');
+                !copy.is_some_and(is_descriptor)
             });
-            files.extend(file.filter(|_| writes).map(|file| plain(file, line)));
+            files.extend(file.filter(|_| writes).map(|file| unquote(file, line)));
         }
     }
     files.reverse();
@@ -207,82 +219,87 @@ fn written(statement: Node<'_>, line: &str) -> Vec<String> {
 }
 
 /// Returns a word without quotes. Substitutions and variables are kept as written.
-fn plain(node: Node<'_>, line: &str) -> String {
-    let text = text(node, line);
+fn unquote(node: Node<'_>, line: &str) -> String {
+    let text = node_text(node, line);
     match node.kind() {
-        "command_name" => node.named_child(0).map_or_else(|| text.into(), |it| plain(it, line)),
-        "word" => unescaped(text, |_| true),
+        "command_name" => {
+            node.named_child(0).map_or_else(|| text.into(), |node| unquote(node, line))
+        }
+        "word" => unescape(text, |_| true),
         "raw_string" => text.trim_start_matches('\'').trim_end_matches('\'').to_owned(),
-        "ansi_c_string" => decoded(text.get(2..text.len().saturating_sub(1)).unwrap_or_default()),
+        "ansi_c_string" => {
+            decode_ansi_c(text.get(2..text.len().saturating_sub(1)).unwrap_or_default())
+        }
         "string" | "translated_string" => {
             let text = text.strip_prefix('$').unwrap_or(text);
             let inner = text.strip_prefix('"').unwrap_or(text);
-            unescaped(inner.strip_suffix('"').unwrap_or(inner), |c| "\"\\$`\n".contains(c))
+            unescape(inner.strip_suffix('"').unwrap_or(inner), |c| "\"\\$`\n".contains(c))
         }
         "concatenation" => {
             let mut cursor = node.walk();
-            node.named_children(&mut cursor).map(|it| plain(it, line)).collect()
+            node.named_children(&mut cursor).map(|node| unquote(node, line)).collect()
         }
         _ => text.to_owned(),
     }
 }
 
 /// Removes the backslashes before these characters.
-fn unescaped(text: &str, special: impl Fn(char) -> bool) -> String {
-    let mut plain = String::new();
+fn unescape(text: &str, special: impl Fn(char) -> bool) -> String {
+    let mut result = String::new();
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match chars.peek().copied().filter(|next| c == '\\' && special(*next)) {
             Some('\n') => drop(chars.next()),
             Some(next) => {
-                plain.push(next);
+                result.push(next);
                 chars.next();
             }
-            None => plain.push(c),
+            None => result.push(c),
         }
     }
-    plain
+    result
 }
 
 /// Decodes the content of `$'…'`: numeric and letter escapes.
-fn decoded(text: &str) -> String {
-    let mut plain = String::new();
+fn decode_ansi_c(text: &str) -> String {
+    let mut result = String::new();
     let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        plain.push_str(&rest[..at]);
-        let mut behind = rest[at + 1..].chars();
-        let kind = behind.next();
-        let (radix, most) = match kind {
+    while let Some(index) = rest.find('\\') {
+        result.push_str(&rest[..index]);
+        let mut after = rest[index + 1..].chars();
+        let kind = after.next();
+        let (radix, max_digits) = match kind {
             Some('x') => (16, 2),
             Some('u') => (16, 4),
             Some('U') => (16, 8),
             Some('0'..='7') => (8, 3),
             Some(_) | None => (0, 0),
         };
-        let body = if radix == 8 { &rest[at + 1..] } else { behind.as_str() };
-        let digits: String = body.chars().take(most).take_while(|c| c.is_digit(radix)).collect();
+        let body = if radix == 8 { &rest[index + 1..] } else { after.as_str() };
+        let digits: String =
+            body.chars().take(max_digits).take_while(|c| c.is_digit(radix)).collect();
         let number = u32::from_str_radix(&digits, radix.max(2)).ok();
         if let Some(c) = number.and_then(char::from_u32) {
-            plain.push(c);
+            result.push(c);
             rest = &body[digits.len()..];
             continue;
         }
-        plain.extend(kind.map(|c| match c {
+        result.extend(kind.map(|c| match c {
             'n' => '\n',
             't' => '\t',
             'r' => '\r',
             other => other,
         }));
-        rest = behind.as_str();
+        rest = after.as_str();
     }
-    plain.push_str(rest);
-    plain
+    result.push_str(rest);
+    result
 }
 
 /// Returns the lines that a command passes to a shell or runs itself.
-fn scripts(piece: &SimpleCommand) -> Vec<String> {
-    let words = &piece.words;
-    match piece.verb() {
+fn nested_scripts(command: &SimpleCommand) -> Vec<String> {
+    let words = &command.words;
+    match command.name() {
         "sh" | "bash" | "dash" | "zsh" | "ksh" | "su" => {
             let flag = words.iter().position(|word| {
                 word.starts_with('-') && !word.starts_with("--") && word.contains('c')
@@ -297,8 +314,8 @@ fn scripts(piece: &SimpleCommand) -> Vec<String> {
             flag.and_then(|flag| words.get(flag + 1).cloned()).into_iter().collect()
         }
         "find" => {
-            let runs = |word: &String| ["-exec", "-execdir", "-ok", "-okdir"].contains(&&**word);
-            let parts = words.split(runs).skip(1);
+            let is_exec = |word: &String| ["-exec", "-execdir", "-ok", "-okdir"].contains(&&**word);
+            let parts = words.split(is_exec).skip(1);
             parts.map(|part| part.split(|it| it == ";").next().unwrap_or(part).join(" ")).collect()
         }
         _ => Vec::new(),
@@ -335,13 +352,14 @@ const PREFIXES: [(&str, &str); 26] = [
     ("!", ""),
 ];
 
-fn without_prefix(mut words: Vec<String>) -> Vec<String> {
+fn strip_prefixes(mut words: Vec<String>) -> Vec<String> {
     while let Some(first) = words.first() {
         let name = first.rsplit('/').next().unwrap_or(first);
         let skip = if is_assignment(first) {
             1
-        } else if let Some((_, takes)) = PREFIXES.iter().find(|(prefix, _)| *prefix == name) {
-            prefix_length(&words, takes)
+        } else if let Some((_, value_options)) = PREFIXES.iter().find(|(prefix, _)| *prefix == name)
+        {
+            prefix_length(&words, value_options)
         } else {
             break;
         };
@@ -352,12 +370,12 @@ fn without_prefix(mut words: Vec<String>) -> Vec<String> {
 
 /// Returns the number of words of a prefix with its options and their values: `nice -n 10`,
 /// `timeout -k 5 10s`.
-fn prefix_length(words: &[String], takes: &str) -> usize {
+fn prefix_length(words: &[String], value_options: &str) -> usize {
     let mut length = 1;
     while let Some(word) = words.get(length) {
         let option = word.strip_prefix('-').filter(|rest| !rest.is_empty());
         match option {
-            Some(option) if option.len() == 1 && takes.contains(option) => length += 2,
+            Some(option) if option.len() == 1 && value_options.contains(option) => length += 2,
             Some(_) => length += 1,
             None if word.starts_with(|c: char| c.is_ascii_digit()) => length += 1,
             None => break,
@@ -380,7 +398,7 @@ mod tests {
     /// Returns the sorted command names of a line.
     fn verbs(line: &str) -> Vec<String> {
         let mut verbs: Vec<String> =
-            parse(line).iter().map(|piece| piece.verb().to_owned()).collect();
+            parse(line).iter().map(|command| command.name().to_owned()).collect();
         verbs.sort();
         verbs
     }
@@ -434,13 +452,13 @@ mod tests {
 
     #[test]
     fn files_written_by_redirection_are_found() {
-        let written = |line: &str| -> Vec<String> {
-            parse(line).into_iter().flat_map(|piece| piece.written).collect()
+        let redirect_targets = |line: &str| -> Vec<String> {
+            parse(line).into_iter().flat_map(|command| command.redirect_targets).collect()
         };
-        assert_eq!(written("a > b 2>> 'c d' 2>&1 &> e"), ["b", "c d", "e"]);
-        assert_eq!(written("a >| b < c 2>/dev/null >&3"), ["b", "/dev/null"]);
-        assert_eq!(written("{ a; } > b; > c; cat <<E > d\nx\nE"), ["d", "c", "b"]);
-        assert_eq!(written("a >& b"), ["b"]);
-        assert!(written("a < b 2>&1 3>&-").is_empty());
+        assert_eq!(redirect_targets("a > b 2>> 'c d' 2>&1 &> e"), ["b", "c d", "e"]);
+        assert_eq!(redirect_targets("a >| b < c 2>/dev/null >&3"), ["b", "/dev/null"]);
+        assert_eq!(redirect_targets("{ a; } > b; > c; cat <<E > d\nx\nE"), ["d", "c", "b"]);
+        assert_eq!(redirect_targets("a >& b"), ["b"]);
+        assert!(redirect_targets("a < b 2>&1 3>&-").is_empty());
     }
 }

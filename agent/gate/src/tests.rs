@@ -2,7 +2,7 @@
 
 use base::config::agent::GateRule;
 
-use super::rules::question;
+use super::rules::build_question;
 use super::*;
 
 struct ScriptedAsker(PermissionAnswer, Mutex<Vec<PermissionQuestion>>);
@@ -64,7 +64,7 @@ fn a_rule_about_commands_applies_to_every_command_of_a_line() {
         let command = Some(command.to_owned());
         let rules = [GateRule { tool: None, command, path: None, host: None, action }];
         let (line, cwd) = (line.to_owned(), PathBuf::from("/w"));
-        let access = Access::Run { line, cwd, careful: true };
+        let access = Access::Run { line, cwd, confirm_destructive: true };
         ruled(&rules, None).unwrap().judge(&visit(&access)).action
     };
     for line in [
@@ -98,9 +98,9 @@ fn a_rule_about_commands_applies_to_every_command_of_a_line() {
 #[test]
 fn the_rule_for_a_line_is_the_line() {
     for line in ["printf 'a\\n' > /etc/x", "rm [a]*{b,c}? \\", "echo \"é\"; mv a /b"] {
-        let access = Access::Run { line: line.into(), cwd: "/w".into(), careful: true };
+        let access = Access::Run { line: line.into(), cwd: "/w".into(), confirm_destructive: true };
         let request = visit(&access);
-        let rule: toml::Table = question(&request, String::new()).rule.parse().unwrap();
+        let rule: toml::Table = build_question(&request, String::new()).rule.parse().unwrap();
         let command = rule["gate"]["rules"][0]["command"].as_str().map(str::to_owned);
         let action = GateAction::Allow;
         let rules = [GateRule { tool: None, command, path: None, host: None, action }];
@@ -118,7 +118,7 @@ async fn server_tools_ask_unless_configured_otherwise() {
     ];
     let gate = ruled(&rules, None).unwrap();
     let admit = async |tool: &str, free: bool| {
-        let access = Access::Foreign { server: "a".into(), free };
+        let access = Access::Foreign { server: "a".into(), allowed: free };
         gate.admit(&AccessRequest { tool, ..visit(&access) }).await
     };
     assert_eq!(admit("mcp__a__read_it", false).await, Ok(Permit::Unconfined));
@@ -126,8 +126,8 @@ async fn server_tools_ask_unless_configured_otherwise() {
     assert!(denied.ends_with("tool = \"mcp__a__write\"\naction = \"allow\""), "{denied}");
     assert_eq!(admit("mcp__a__write", true).await, Ok(Permit::Unconfined));
     assert!(admit("mcp__b__x", true).await.is_err(), "a rule comes first");
-    assert_eq!(answered(admit("mcp__a__write", false)).await, Ok(Permit::Unconfined));
-    assert!(answered(admit("mcp__b__x", false)).await.is_err(), "what is denied stays so");
+    assert_eq!(preapproved(admit("mcp__a__write", false)).await, Ok(Permit::Unconfined));
+    assert!(preapproved(admit("mcp__b__x", false)).await.is_err(), "what is denied stays so");
     gate.set_permission_mode(PermissionMode::Plan);
     assert!(admit("mcp__a__read_it", true).await.unwrap_err().why.contains("plan mode"));
 }
@@ -165,7 +165,7 @@ async fn a_question_answered_with_always_is_not_asked_again() {
 
 #[test]
 fn rules_about_hosts_match_only_hosts() {
-    let fetch = |host: &str, free| Access::Fetch { host: host.to_owned(), free };
+    let fetch = |host: &str, free| Access::Fetch { host: host.to_owned(), allowed: free };
     let rule = |host: &str, action| {
         let (tool, command, path) = (None, None, None);
         GateRule { tool, command, path, host: Some(host.to_owned()), action }
@@ -185,7 +185,7 @@ fn exact(gate: Config) -> Gate {
 }
 
 fn runs(line: &str) -> Access {
-    Access::Run { line: line.to_owned(), cwd: "/w".into(), careful: true }
+    Access::Run { line: line.to_owned(), cwd: "/w".into(), confirm_destructive: true }
 }
 
 #[test]
@@ -220,7 +220,7 @@ async fn calls_routed_to_the_sandbox_never_run_elsewhere() {
     let by_rule = exact(Config { rules: rules.to_vec(), ..Config::default() });
     assert_eq!(by_rule.admit(&visit(&access)).await, Ok(Permit::ScratchSandbox));
     let nobody = exact(Config::default());
-    assert_eq!(answered(nobody.admit(&visit(&access))).await, Ok(Permit::ScratchSandbox));
+    assert_eq!(preapproved(nobody.admit(&visit(&access))).await, Ok(Permit::ScratchSandbox));
     let denied = nobody.admit(&visit(&access)).await.unwrap_err().why;
     assert!(denied.contains("forbidden_command: dd if=; it would run in the sandbox"), "{denied}");
     let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();
@@ -239,8 +239,8 @@ async fn an_unanswered_question_is_denied_as_late() {
         }
     }
     let gate = ruled(&[], Some(Arc::new(SilentAsker))).unwrap();
-    assert_eq!(gate.patience.0, Duration::from_secs(300));
-    let gate = Gate { patience: AnswerTimeout(Duration::from_millis(20)), ..gate };
+    assert_eq!(gate.answer_timeout.0, Duration::from_secs(300));
+    let gate = Gate { answer_timeout: AnswerTimeout(Duration::from_millis(20)), ..gate };
     let refused = gate.admit(&visit(&runs("rm x"))).await.unwrap_err();
-    assert!(refused.late && refused.why.contains("no answer within"), "{refused:?}");
+    assert!(refused.timed_out && refused.why.contains("no answer within"), "{refused:?}");
 }

@@ -6,21 +6,25 @@ use base::config::agent::GateAction;
 use super::policy::PolicyVerdict;
 use super::{Access, AccessRequest, PermissionAnswer};
 
-/// Traces a verdict; `hooked` means that a hook answered the question.
-pub(crate) fn verdict(request: &AccessRequest<'_>, verdict: &PolicyVerdict, hooked: bool) {
+/// Traces a verdict; `answered_by_hook` means that a hook answered the question.
+pub(crate) fn trace_verdict(
+    request: &AccessRequest<'_>,
+    verdict: &PolicyVerdict,
+    answered_by_hook: bool,
+) {
     let by = if verdict.by_rule { "rule" } else { "reach" };
     match verdict.action {
-        GateAction::Allow => decided(request, "allowed", by),
-        GateAction::Box => decided(request, "boxed", by),
-        GateAction::Deny => decided(request, "denied", by),
-        GateAction::Ask if hooked => decided(request, "allowed", "hook"),
-        GateAction::Ask => decided(request, "to be asked", by),
+        GateAction::Allow => trace_decision(request, "allowed", by),
+        GateAction::Box => trace_decision(request, "boxed", by),
+        GateAction::Deny => trace_decision(request, "denied", by),
+        GateAction::Ask if answered_by_hook => trace_decision(request, "allowed", "hook"),
+        GateAction::Ask => trace_decision(request, "to be asked", by),
     }
 }
 
 /// Traces a decision and its source: a `rule`, the `reach` of the call, the permission `mode` or a
 /// `hook`.
-pub(crate) fn decided(request: &AccessRequest<'_>, decision: &str, by: &str) {
+pub(crate) fn trace_decision(request: &AccessRequest<'_>, decision: &str, by: &str) {
     let access = match request.access {
         Access::Read(_) => "read",
         Access::Write(_) => "write",
@@ -39,7 +43,7 @@ pub(crate) fn decided(request: &AccessRequest<'_>, decision: &str, by: &str) {
 }
 
 /// Traces a question and its answer, if it could be asked.
-pub(crate) fn asked(tool: &str, answer: Option<&PermissionAnswer>) {
+pub(crate) fn trace_answer(tool: &str, answer: Option<&PermissionAnswer>) {
     let answer = match answer {
         Some(PermissionAnswer::Once) => "once",
         Some(PermissionAnswer::Always) => "always",

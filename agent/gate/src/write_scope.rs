@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, Result};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::write_targets::written;
+use super::write_targets::written_paths;
 use super::{Access, paths, shell_parse};
 
 /// The files that a persona may write. No other file in the directory may be written, with or
 /// without a question.
 #[derive(Clone, Debug)]
 pub struct WriteScope {
-    who: String,
+    persona: String,
     cwd: PathBuf,
     /// A path must match a glob in each of these sets.
     sets: Vec<(String, GlobSet)>,
@@ -21,69 +21,73 @@ pub struct WriteScope {
 
 impl WriteScope {
     /// Creates the scope of a persona in a directory. Every list narrows it further.
-    pub fn new(who: &str, cwd: &Path, lists: &[Vec<String>]) -> Result<WriteScope> {
-        let set = |globs: &Vec<String>| Ok((shown(globs), compiled(who, globs)?));
+    pub fn new(persona: &str, cwd: &Path, lists: &[Vec<String>]) -> Result<WriteScope> {
+        let set = |globs: &Vec<String>| Ok((join_globs(globs), compile(persona, globs)?));
         let sets = lists.iter().map(set).collect::<Result<_>>()?;
         let cwd = paths::follow(cwd).unwrap_or_else(|_| cwd.to_owned());
-        Ok(WriteScope { who: who.to_owned(), cwd, sets })
+        Ok(WriteScope { persona: persona.to_owned(), cwd, sets })
     }
 
     /// Returns why an access is denied, or `None` if the scope allows it.
-    pub(crate) fn refusal(&self, access: &Access, root: &Path) -> Option<String> {
+    pub(crate) fn access_denial(&self, access: &Access, root: &Path) -> Option<String> {
         match access {
             Access::Read(_)
             | Access::Foreign { .. }
             | Access::Fetch { .. }
             | Access::Act(_)
             | Access::Screen { .. } => None,
-            Access::Write(path) => self.refuses(path),
+            Access::Write(path) => self.write_denial(path),
             Access::Run { line, cwd, .. } => {
-                let found = shell_parse::parse(line);
-                let named = found.iter().flat_map(written);
-                let inside = |word: &str| {
+                let commands = shell_parse::parse(line);
+                let words = commands.iter().flat_map(written_paths);
+                let resolve_inside = |word: &str| {
                     let path = paths::resolve(cwd, word).ok()?;
                     // Paths outside are judged as without a scope.
                     paths::is_inside(&path, root).then_some(path)
                 };
-                let mut paths =
-                    named.filter(|word| !word.contains('$')).filter_map(|word| inside(&word));
-                paths.find_map(|path| self.refuses(&path))
+                let mut paths = words
+                    .filter(|word| !word.contains('$'))
+                    .filter_map(|word| resolve_inside(&word));
+                paths.find_map(|path| self.write_denial(&path))
             }
         }
     }
 
     /// Whether the scope has no restrictions.
-    pub fn is_open(&self) -> bool {
+    pub fn is_unrestricted(&self) -> bool {
         self.sets.iter().all(|(globs, _)| globs == "**")
     }
 
     /// Returns why a file may not be written, or `None` if it may.
-    pub fn refuses(&self, path: &Path) -> Option<String> {
-        let below = path.strip_prefix(&self.cwd).ok();
-        let fits = |set: &GlobSet| below.is_some_and(|below| set.is_match(below));
-        let (globs, _) = self.sets.iter().find(|(_, set)| !fits(set))?;
-        let shown = below.unwrap_or(path).display();
+    pub fn write_denial(&self, path: &Path) -> Option<String> {
+        let relative = path.strip_prefix(&self.cwd).ok();
+        let matches = |set: &GlobSet| relative.is_some_and(|relative| set.is_match(relative));
+        let (globs, _) = self.sets.iter().find(|(_, set)| !matches(set))?;
+        let display_path = relative.unwrap_or(path).display();
         Some(match globs.is_empty() {
-            true => format!("{} writes no files, and {shown} is one", self.who),
-            false => format!("{} may write {globs} only, and {shown} is not among them", self.who),
+            true => format!("{} writes no files, and {display_path} is one", self.persona),
+            false => format!(
+                "{} may write {globs} only, and {display_path} is not among them",
+                self.persona
+            ),
         })
     }
 }
 
-fn shown(globs: &[String]) -> String {
+fn join_globs(globs: &[String]) -> String {
     globs.join(", ")
 }
 
-fn compiled(who: &str, globs: &[String]) -> Result<GlobSet> {
-    let bad = |glob: &str, why: String| {
-        Failure::usage(format!("`{glob}` in `may_write` of {who} is not a glob")).because(why)
+fn compile(persona: &str, globs: &[String]) -> Result<GlobSet> {
+    let invalid = |glob: &str, why: String| {
+        Failure::usage(format!("`{glob}` in `may_write` of {persona} is not a glob")).because(why)
     };
     let mut set = GlobSetBuilder::new();
     for glob in globs {
-        let built = GlobBuilder::new(glob).literal_separator(true).build();
-        set.add(built.map_err(|why| bad(glob, why.to_string()))?);
+        let compiled = GlobBuilder::new(glob).literal_separator(true).build();
+        set.add(compiled.map_err(|why| invalid(glob, why.to_string()))?);
     }
-    set.build().map_err(|why| bad(&shown(globs), why.to_string()))
+    set.build().map_err(|why| invalid(&join_globs(globs), why.to_string()))
 }
 
 #[cfg(test)]
@@ -97,7 +101,7 @@ mod tests {
     }
 
     fn writes(scope: &WriteScope, path: &str) -> bool {
-        scope.refusal(&Access::Write(path.into()), Path::new("/w")).is_none()
+        scope.access_denial(&Access::Write(path.into()), Path::new("/w")).is_none()
     }
 
     #[test]
@@ -107,7 +111,8 @@ mod tests {
         for path in ["/w/src/a.rs", "/w/sub/README.md", "/etc/README", "/w/docs2/x"] {
             assert!(!writes(&scope, path), "{path}");
         }
-        let why = scope.refusal(&Access::Write("/w/src/a.rs".into()), Path::new("/w")).unwrap();
+        let why =
+            scope.access_denial(&Access::Write("/w/src/a.rs".into()), Path::new("/w")).unwrap();
         assert_eq!(why, "ada may write docs/**, README* only, and src/a.rs is not among them");
     }
 
@@ -117,7 +122,7 @@ mod tests {
         assert!(writes(&scope, "/w/docs/a.md"));
         assert!(!writes(&scope, "/w/docs/a.txt") && !writes(&scope, "/w/src/a.md"));
         assert!(!writes(&self::scope(&[&[]]), "/w/a"));
-        assert!(self::scope(&[&["**"]]).is_open() && !scope.is_open());
+        assert!(self::scope(&[&["**"]]).is_unrestricted() && !scope.is_unrestricted());
     }
 
     #[test]
@@ -125,7 +130,12 @@ mod tests {
         let scope = scope(&[&["docs/**"]]);
         let refused = |line: &str| {
             let (line, cwd) = (line.to_owned(), PathBuf::from("/w"));
-            scope.refusal(&Access::Run { line, cwd, careful: false }, Path::new("/w")).is_some()
+            scope
+                .access_denial(
+                    &Access::Run { line, cwd, confirm_destructive: false },
+                    Path::new("/w"),
+                )
+                .is_some()
         };
         for line in [
             "echo x > src/a.rs",

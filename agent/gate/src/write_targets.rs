@@ -20,7 +20,7 @@ enum WrittenArgs {
 type Writer = (&'static [&'static str], WrittenArgs, &'static [&'static str]);
 
 /// Options of `cp` and similar commands that name the target directory.
-const TARGET: &[&str] = &["-t", "--target-directory"];
+const TARGET_OPTIONS: &[&str] = &["-t", "--target-directory"];
 
 /// Commands that write files named in their arguments.
 const WRITERS: &[Writer] = &[
@@ -35,8 +35,8 @@ const WRITERS: &[Writer] = &[
         &[],
     ),
     (&["chmod", "chown", "chgrp", "chattr", "setfacl"], WrittenArgs::Rest, &[]),
-    (&["mv"], WrittenArgs::All, TARGET),
-    (&["cp", "ln", "install", "link", "symlink"], WrittenArgs::Last, TARGET),
+    (&["mv"], WrittenArgs::All, TARGET_OPTIONS),
+    (&["cp", "ln", "install", "link", "symlink"], WrittenArgs::Last, TARGET_OPTIONS),
     (&["rsync", "scp"], WrittenArgs::Last, &[]),
     (&["dd"], WrittenArgs::None, &[]),
     (&["curl"], WrittenArgs::None, &["-o", "--output", "--output-dir", "-c", "--cookie-jar", "-D"]),
@@ -63,51 +63,57 @@ const WRITERS: &[Writer] = &[
 const FIND_WRITES: [&str; 4] = ["-fprint", "-fprint0", "-fprintf", "-fls"];
 
 /// Subcommands of git whose last argument is a directory that they create.
-const GIT_MAKES: [&str; 2] = ["init", "clone"];
+const GIT_CREATING_COMMANDS: [&str; 2] = ["init", "clone"];
 
 /// Returns the files and directories that a command writes or removes, as far as its words show.
-pub(crate) fn written(piece: &SimpleCommand) -> Vec<String> {
-    let words = &piece.words;
-    let verb = piece.verb();
-    let mut found: Vec<String> = piece.written.clone();
-    if let Some((_, named, options)) = WRITERS.iter().find(|(verbs, ..)| verbs.contains(&verb)) {
-        let (values, plain) = taken_apart(words, options);
+pub(crate) fn written_paths(command: &SimpleCommand) -> Vec<String> {
+    let words = &command.words;
+    let verb = command.name();
+    let mut targets: Vec<String> = command.redirect_targets.clone();
+    if let Some((_, written_args, options)) =
+        WRITERS.iter().find(|(verbs, ..)| verbs.contains(&verb))
+    {
+        let (values, operands) = split_options(words, options);
         // With a target directory, the sources are only read, or moved away.
-        let directed = options == &TARGET && !values.is_empty();
-        found.extend(values);
-        found.extend(match named {
+        let has_target_dir = options == &TARGET_OPTIONS && !values.is_empty();
+        targets.extend(values);
+        targets.extend(match written_args {
             WrittenArgs::None => Vec::new(),
-            WrittenArgs::All => plain,
-            WrittenArgs::Last if directed => Vec::new(),
-            WrittenArgs::Last => plain.last().cloned().into_iter().collect(),
-            WrittenArgs::Rest => plain.into_iter().skip(1).collect(),
+            WrittenArgs::All => operands,
+            WrittenArgs::Last if has_target_dir => Vec::new(),
+            WrittenArgs::Last => operands.last().cloned().into_iter().collect(),
+            WrittenArgs::Rest => operands.into_iter().skip(1).collect(),
         });
     }
-    let edits = |word: &String| word.starts_with("-i") || word.starts_with("--in-place");
-    let plain = || words.iter().skip(1).filter(|word| !word.starts_with('-')).cloned();
+    let is_in_place = |word: &String| word.starts_with("-i") || word.starts_with("--in-place");
+    let operands = || words.iter().skip(1).filter(|word| !word.starts_with('-')).cloned();
     match verb {
         // The first argument is the script.
-        "sed" | "perl" | "ruby" if words.iter().any(edits) => found.extend(plain().skip(1)),
-        "dd" => found.extend(words.iter().filter_map(|it| it.strip_prefix("of=")).map(Into::into)),
-        "find" => found.extend(found_by(words)),
-        "git" => found.extend(git(words)),
+        "sed" | "perl" | "ruby" if words.iter().any(is_in_place) => {
+            targets.extend(operands().skip(1))
+        }
+        "dd" => {
+            targets.extend(words.iter().filter_map(|it| it.strip_prefix("of=")).map(Into::into))
+        }
+        "find" => targets.extend(find_targets(words)),
+        "git" => targets.extend(git_targets(words)),
         _ => {}
     }
-    found.retain(|word| !word.is_empty());
-    found
+    targets.retain(|word| !word.is_empty());
+    targets
 }
 
 /// Returns the values of these options, and the other non-option words.
-fn taken_apart(words: &[String], options: &[&str]) -> (Vec<String>, Vec<String>) {
-    let (mut values, mut plain) = (Vec::new(), Vec::new());
+fn split_options(words: &[String], options: &[&str]) -> (Vec<String>, Vec<String>) {
+    let (mut values, mut operands) = (Vec::new(), Vec::new());
     let mut rest = words.iter().skip(1);
-    let mut only_words = false;
+    let mut options_ended = false;
     while let Some(word) = rest.next() {
-        if only_words || !word.starts_with('-') || word == "-" {
-            plain.push(word.clone());
+        if options_ended || !word.starts_with('-') || word == "-" {
+            operands.push(word.clone());
             continue;
         }
-        only_words = word == "--";
+        options_ended = word == "--";
         if options.contains(&word.as_str()) {
             values.extend(rest.next().cloned());
             continue;
@@ -116,8 +122,11 @@ fn taken_apart(words: &[String], options: &[&str]) -> (Vec<String>, Vec<String>)
         let short = |option: &&&str| option.len() == 2 && !word.starts_with("--");
         let joined = options.iter().filter(short).find_map(|option| {
             // `-xf FILE`, `-oFILE`, `-t/dir`.
-            let at = word.find(option.chars().nth(1)?).filter(|at| *at > 0)?;
-            Some((at == 1 || word[1..at].chars().all(char::is_alphabetic), &word[at + 1..]))
+            let index = word.find(option.chars().nth(1)?).filter(|index| *index > 0)?;
+            Some((
+                index == 1 || word[1..index].chars().all(char::is_alphabetic),
+                &word[index + 1..],
+            ))
         });
         match (long, joined) {
             (Some((_, value)), _) => values.push(value.to_owned()),
@@ -126,39 +135,39 @@ fn taken_apart(words: &[String], options: &[&str]) -> (Vec<String>, Vec<String>)
             (None, Some((false, _)) | None) => {}
         }
     }
-    (values, plain)
+    (values, operands)
 }
 
 /// Returns what `find` writes: the files of its reports, and where it deletes.
-fn found_by(words: &[String]) -> Vec<String> {
+fn find_targets(words: &[String]) -> Vec<String> {
     let reports = words.windows(2).filter(|pair| FIND_WRITES.contains(&pair[0].as_str()));
-    let mut found: Vec<String> = reports.map(|pair| pair[1].clone()).collect();
+    let mut targets: Vec<String> = reports.map(|pair| pair[1].clone()).collect();
     if words.iter().any(|word| word == "-delete") {
-        let starts = words.iter().skip(1);
-        found.extend(starts.take_while(|word| !word.starts_with(['-', '(', '!'])).cloned());
+        let start_dirs = words.iter().skip(1);
+        targets.extend(start_dirs.take_while(|word| !word.starts_with(['-', '(', '!'])).cloned());
     }
-    found
+    targets
 }
 
 /// Returns what git writes besides its own directory.
-fn git(words: &[String]) -> Vec<String> {
-    let (options, rest) = git_parts(words);
+fn git_targets(words: &[String]) -> Vec<String> {
+    let (options, rest) = split_git_options(words);
     let Some(verb) = rest.first().map(String::as_str) else { return Vec::new() };
-    let plain = || rest.iter().skip(1).filter(|word| !word.starts_with('-'));
-    let value = |names: &[&str]| taken_apart(rest, names).0;
+    let operands = || rest.iter().skip(1).filter(|word| !word.starts_with('-'));
+    let value = |names: &[&str]| split_options(rest, names).0;
     let reads = GIT_READS.contains(&verb) && !rest.iter().any(|word| word.starts_with("--output"));
-    let mut found = match verb {
-        "rm" | "mv" | "checkout" | "restore" => plain().cloned().collect(),
-        "worktree" => plain().nth(1).cloned().into_iter().collect(),
-        "bundle" => plain().nth(1).cloned().into_iter().collect(),
+    let mut targets = match verb {
+        "rm" | "mv" | "checkout" | "restore" => operands().cloned().collect(),
+        "worktree" => operands().nth(1).cloned().into_iter().collect(),
+        "bundle" => operands().nth(1).cloned().into_iter().collect(),
         "diff" | "log" | "show" => value(&["--output"]),
         "format-patch" | "archive" => value(&["-o", "--output", "--output-directory"]),
         "config" => value(&["-f", "--file"]),
-        verb if GIT_MAKES.contains(&verb) => {
-            let least = if verb == "clone" { 2 } else { 1 };
-            let named: Vec<&String> = plain().collect();
-            named
-                .get(least - 1..)
+        verb if GIT_CREATING_COMMANDS.contains(&verb) => {
+            let min = if verb == "clone" { 2 } else { 1 };
+            let operands: Vec<&String> = operands().collect();
+            operands
+                .get(min - 1..)
                 .and_then(|it| it.last())
                 .map(|it| (*it).clone())
                 .into_iter()
@@ -167,12 +176,12 @@ fn git(words: &[String]) -> Vec<String> {
         _ => Vec::new(),
     };
     if verb == "config" && rest.iter().any(|word| word == "--global" || word == "--system") {
-        found.push("~/.gitconfig".to_owned());
+        targets.push("~/.gitconfig".to_owned());
     }
     if !reads {
-        found.extend(options);
+        targets.extend(options);
     }
-    found
+    targets
 }
 
 /// Subcommands of git that only read.
@@ -197,50 +206,52 @@ pub(crate) const GIT_READS: [&str; 16] = [
 
 /// Returns the values of options before the subcommand that select another directory, and the words
 /// from the subcommand on.
-pub(crate) fn git_parts(words: &[String]) -> (Vec<String>, &[String]) {
+pub(crate) fn split_git_options(words: &[String]) -> (Vec<String>, &[String]) {
     let mut values = Vec::new();
-    let mut at = 1;
-    while let Some(word) = words.get(at) {
+    let mut index = 1;
+    while let Some(word) = words.get(index) {
         match word.as_str() {
             "-C" | "--git-dir" | "--work-tree" | "--namespace" | "--exec-path" => {
-                values.extend(words.get(at + 1).cloned());
-                at += 2;
+                values.extend(words.get(index + 1).cloned());
+                index += 2;
             }
-            "-c" | "--config-env" | "--attr-source" | "--super-prefix" => at += 2,
+            "-c" | "--config-env" | "--attr-source" | "--super-prefix" => index += 2,
             word if word.starts_with('-') => {
-                let leads = ["--git-dir=", "--work-tree=", "--exec-path="];
-                values.extend(leads.iter().find_map(|it| word.strip_prefix(it)).map(Into::into));
-                at += 1;
+                let prefixes = ["--git-dir=", "--work-tree=", "--exec-path="];
+                values.extend(prefixes.iter().find_map(|it| word.strip_prefix(it)).map(Into::into));
+                index += 1;
             }
             _ => break,
         }
     }
-    (values, words.get(at..).unwrap_or_default())
+    (values, words.get(index..).unwrap_or_default())
 }
 
 /// Whether a git command changes the configuration of its repository or overrides it.
-pub(crate) fn changes_git_configuration(piece: &SimpleCommand) -> bool {
-    let words = &piece.words;
-    if piece.verb() != "git" {
+pub(crate) fn changes_git_configuration(command: &SimpleCommand) -> bool {
+    let words = &command.words;
+    if command.name() != "git" {
         return false;
     }
-    let (_, rest) = git_parts(words);
+    let (_, rest) = split_git_options(words);
     let before = &words[..words.len() - rest.len()];
-    let has = |names: &[&str]| rest.iter().any(|word| names.contains(&word.as_str()));
-    let brings = before.iter().any(|word| word == "-c" || word.starts_with("--config-env"));
-    let plain = rest.iter().skip(1).filter(|word| !word.starts_with('-')).count();
-    brings
+    let has_any = |names: &[&str]| rest.iter().any(|word| names.contains(&word.as_str()));
+    let overrides_config =
+        before.iter().any(|word| word == "-c" || word.starts_with("--config-env"));
+    let operands = rest.iter().skip(1).filter(|word| !word.starts_with('-')).count();
+    overrides_config
         || match rest.first().map(String::as_str) {
             Some("config") => {
-                !has(&["--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list"])
-                    && (plain > 1 || has(&["--unset", "--add", "--edit", "-e", "set", "unset"]))
+                !has_any(&["--get", "--get-all", "--get-regexp", "--list", "-l", "get", "list"])
+                    && (operands > 1
+                        || has_any(&["--unset", "--add", "--edit", "-e", "set", "unset"]))
             }
-            Some("remote") => has(&["add", "remove", "rm", "rename", "set-url", "set-head"]),
-            Some("push") => has(&["-u", "--set-upstream"]),
+            Some("remote") => has_any(&["add", "remove", "rm", "rename", "set-url", "set-head"]),
+            Some("push") => has_any(&["-u", "--set-upstream"]),
             Some("branch") => {
-                has(&["-u", "--set-upstream-to", "--unset-upstream", "--edit-description"])
+                has_any(&["-u", "--set-upstream-to", "--unset-upstream", "--edit-description"])
             }
-            Some("submodule") => has(&["add", "init", "sync", "deinit", "set-url"]),
+            Some("submodule") => has_any(&["add", "init", "sync", "deinit", "set-url"]),
             Some("maintenance" | "lfs" | "flow") => true,
             Some(_) | None => false,
         }
@@ -282,8 +293,8 @@ mod tests {
             ("echo x > a", "a"),
             ("ls -t x", ""),
         ] {
-            let found: Vec<String> = parse(line).iter().flat_map(written).collect();
-            assert_eq!(found.join(" "), expected, "{line}");
+            let targets: Vec<String> = parse(line).iter().flat_map(written_paths).collect();
+            assert_eq!(targets.join(" "), expected, "{line}");
         }
     }
 

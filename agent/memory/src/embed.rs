@@ -11,7 +11,7 @@ pub trait Embedder: Send + Sync {
     fn embed<'a>(&'a self, texts: &'a [String]) -> BoxFuture<'a, Result<Vec<Vec<f32>>, String>>;
 
     /// Returns the minimum cosine of similar texts.
-    fn floor(&self) -> f32;
+    fn min_similarity(&self) -> f32;
 }
 
 /// The built-in embedder: hashes words and their trigrams into a few hundred signed dimensions. It
@@ -42,7 +42,7 @@ impl HashEmbedder {
         };
         let lower = text.to_lowercase();
         for word in lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
-            if STOP.contains(&word) {
+            if STOP_WORDS.contains(&word) {
                 continue;
             }
             add(word, 2.0);
@@ -52,7 +52,7 @@ impl HashEmbedder {
         }
         // Ten occurrences of a word do not count ten times as much.
         sums.iter_mut().for_each(|sum| *sum = sum.signum() * sum.abs().sqrt());
-        unit(sums)
+        normalize(sums)
     }
 }
 
@@ -65,13 +65,13 @@ impl Embedder for HashEmbedder {
         Box::pin(async { Ok(texts.iter().map(|text| self.vector(text)).collect()) })
     }
 
-    fn floor(&self) -> f32 {
+    fn min_similarity(&self) -> f32 {
         0.25
     }
 }
 
 /// English stop words.
-pub(crate) const STOP: &[&str] = &[
+pub(crate) const STOP_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "by", "do", "does", "for", "from", "has", "have",
     "how", "i", "in", "is", "it", "my", "of", "on", "or", "s", "that", "the", "this", "to", "was",
     "what", "when", "where", "which", "who", "with",
@@ -85,10 +85,10 @@ fn fnv(bytes: &[u8]) -> u64 {
 }
 
 /// Scales a vector to length 1. A zero vector is unchanged.
-pub(crate) fn unit(mut vector: Vec<f32>) -> Vec<f32> {
-    let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
+pub(crate) fn normalize(mut vector: Vec<f32>) -> Vec<f32> {
+    let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
     if length > 0.0 && length.is_finite() {
-        vector.iter_mut().for_each(|x| *x /= length);
+        vector.iter_mut().for_each(|value| *value /= length);
     }
     vector
 }
@@ -110,8 +110,8 @@ mod tests {
         let hashed = HashEmbedder::new(None);
         let near = |a: &str, b: &str| cosine(&hashed.vector(a), &hashed.vector(b));
         assert!((near("the same words", "the same words") - 1.0).abs() < 1e-5);
-        assert!(near("preferred editors", "the preferred editor is vim") > hashed.floor());
-        assert!(near("database migrations", "the cat sleeps all day") < hashed.floor());
+        assert!(near("preferred editors", "the preferred editor is vim") > hashed.min_similarity());
+        assert!(near("database migrations", "the cat sleeps all day") < hashed.min_similarity());
         assert!(near("größe der datei", "dateigröße") > near("größe der datei", "wetter"));
         assert_eq!(near("", "x"), 0.0);
         assert_eq!(hashed.vector("stable"), HashEmbedder::new(None).vector("stable"));

@@ -31,14 +31,14 @@ use store::MemoryStore;
 use base::workspace;
 
 /// The default path of a workspace's notes.
-const NOTES: &str = "analysis/memory.md";
+const NOTES_PATH: &str = "analysis/memory.md";
 
 /// Returns the notes file for a directory: the nearest existing one up to the workspace root, or
 /// the path at which it should be created.
 pub fn notes_file(cwd: &Path) -> PathBuf {
-    let files = workspace::upward(cwd).into_iter().map(|dir| dir.join(NOTES));
-    let mut there = files.filter(|file| std::fs::symlink_metadata(file).is_ok());
-    there.next().unwrap_or_else(|| workspace::root(cwd).join(NOTES))
+    let files = workspace::upward(cwd).into_iter().map(|dir| dir.join(NOTES_PATH));
+    let mut existing = files.filter(|file| std::fs::symlink_metadata(file).is_ok());
+    existing.next().unwrap_or_else(|| workspace::root(cwd).join(NOTES_PATH))
 }
 
 /// The memory of a session. Files are opened on first use.
@@ -48,7 +48,7 @@ pub struct Memory {
     /// Whether to ask for notes after a turn that discovered something.
     pub takes_notes: bool,
     /// What was discovered.
-    pub learnt: NoveltyFilter,
+    pub novelty: NoveltyFilter,
     /// Whether notes are also indexed as user memories.
     pub shared: bool,
     config: Config,
@@ -63,7 +63,7 @@ impl Default for Memory {
         Memory {
             notes: None,
             takes_notes: false,
-            learnt: NoveltyFilter::default(),
+            novelty: NoveltyFilter::default(),
             shared: false,
             config: Config::default(),
             embedder: OnceCell::new(),
@@ -88,11 +88,13 @@ impl Memory {
     pub async fn embedder(&self, notes: &mut Vec<String>) -> Result<Arc<dyn Embedder>, String> {
         let config = self.config.clone();
         let find = async move {
-            let chosen =
-                tokio::task::spawn_blocking(move || remote_embedder::configured(&config)).await;
-            let chosen = chosen.map_err(|why| why.to_string())?.map_err(|why| why.in_full())?;
-            notes.extend(chosen.notice);
-            Ok(chosen.embedder)
+            let chosen_embedder =
+                tokio::task::spawn_blocking(move || remote_embedder::open_configured(&config))
+                    .await;
+            let chosen_embedder =
+                chosen_embedder.map_err(|why| why.to_string())?.map_err(|why| why.in_full())?;
+            notes.extend(chosen_embedder.notice);
+            Ok(chosen_embedder.embedder)
         };
         self.embedder.get_or_init(|| find).await.clone()
     }
@@ -112,13 +114,13 @@ impl Memory {
     /// store is renamed and replaced by a new one; the notice says so.
     pub async fn with_store<T: Send + 'static>(
         &self,
-        work: impl Fn(&mut MemoryStore) -> rusqlite::Result<T> + Send + 'static,
+        operation: impl Fn(&mut MemoryStore) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<(T, Option<String>), String> {
         let Some(dir) = self.home.clone() else {
             return Err("Memory system not initialized: HOME is not set".into());
         };
         let slot = self.store.clone();
-        let done = tokio::task::spawn_blocking(move || {
+        let result = tokio::task::spawn_blocking(move || {
             let mut slot = base::sync::lock(&slot);
             let mut notice = None;
             for _ in 0..2 {
@@ -126,32 +128,32 @@ impl Memory {
                     Some(store) => Ok(store),
                     None => MemoryStore::open(&dir),
                 };
-                let done = store.and_then(|mut store| {
-                    let done = work(&mut store);
+                let result = store.and_then(|mut store| {
+                    let result = operation(&mut store);
                     *slot = Some(store);
-                    done
+                    result
                 });
-                match done {
+                match result {
                     Ok(value) => return Ok((value, notice)),
-                    Err(why) if store::is_damage(&why) => {
+                    Err(why) if store::is_corrupt(&why) => {
                         *slot = None;
-                        notice = store::set_aside(&dir, &Clock::from_env())?;
+                        notice = store::rename_corrupt(&dir, &Clock::from_env())?;
                     }
-                    Err(why) => return Err(store::told(&dir, &why)),
+                    Err(why) => return Err(store::describe_error(&dir, &why)),
                 }
             }
             Err("Memory system not initialized: the database is damaged".to_owned())
         });
-        done.await.unwrap_or_else(|why| Err(why.to_string()))
+        result.await.unwrap_or_else(|why| Err(why.to_string()))
     }
 
     /// Stores an image next to the memories and returns its path.
-    pub fn keep_picture(&self, bytes: &[u8], ending: &str) -> io::Result<PathBuf> {
+    pub fn store_image(&self, bytes: &[u8], extension: &str) -> io::Result<PathBuf> {
         let home = self.home.as_ref().ok_or_else(|| io::Error::other("HOME is not set"))?;
         let dir = home.join("images");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
         let hash: String = base::text::hex(&Sha256::digest(bytes)[..16]);
-        let file = dir.join(format!("{hash}.{ending}"));
+        let file = dir.join(format!("{hash}.{extension}"));
         base::files::replace(&file, bytes)?;
         Ok(file)
     }
@@ -160,7 +162,7 @@ impl Memory {
     pub fn log(&self, verb: &str, key: &str, text: &str) {
         let Some(home) = &self.home else { return };
         let now = Clock::from_env().stamp();
-        let begin: String = text.chars().take(100).collect();
-        let _ = store::log(&home.join("logs"), &now, &format!("{verb} {key}: {begin}"));
+        let start: String = text.chars().take(100).collect();
+        let _ = store::log(&home.join("logs"), &now, &format!("{verb} {key}: {start}"));
     }
 }

@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use super::embed::Embedder;
 
 /// Number of retries when the host exits before it answers.
-const TRIES: u32 = 3;
+const MAX_RETRIES: u32 = 3;
 
 /// A local model.
 pub(crate) struct LocalEmbedder {
@@ -43,7 +43,7 @@ pub(crate) enum HostLookup {
 
 /// Finds or starts the host of the chat model, unless `memory.model` names another one.
 pub(crate) fn open(config: &Config) -> Result<HostLookup> {
-    let advised = |mut failure: Failure| {
+    let with_hint = |mut failure: Failure| {
         // The other hints are about chat models.
         failure.hints.truncate(1);
         failure.hint("leave `embedder` out of [memory]: the built-in embedder needs no model")
@@ -55,13 +55,13 @@ pub(crate) fn open(config: &Config) -> Result<HostLookup> {
             (Host::HandedDown(Arc::new(connection)), hello)
         }
         None => {
-            let wanted = HostQuery::of(
+            let query = HostQuery::of(
                 &config.providers.local(&config.providers.chosen()),
                 config.memory.model.as_deref(),
             );
-            let wanted = wanted.map_err(advised)?;
-            let (_, hello) = find::open(&wanted).map_err(advised)?;
-            (Host::Wanted(wanted), hello)
+            let query = query.map_err(with_hint)?;
+            let (_, hello) = find::open(&query).map_err(with_hint)?;
+            (Host::Wanted(query), hello)
         }
     };
     Ok(match hello.embedder {
@@ -72,20 +72,21 @@ pub(crate) fn open(config: &Config) -> Result<HostLookup> {
 
 impl LocalEmbedder {
     async fn ask(&self, texts: &[String]) -> std::result::Result<Vec<Vec<f32>>, String> {
-        let cut = |text: &String| base::text::head(text, TEXT_LIMIT).to_owned();
-        let texts: Vec<String> = texts.iter().map(cut).collect();
+        let truncate = |text: &String| base::text::head(text, TEXT_LIMIT).to_owned();
+        let texts: Vec<String> = texts.iter().map(truncate).collect();
         let count = texts.len();
-        let mut tries = TRIES;
-        let made = loop {
-            tries -= 1;
-            let connection = self.host.connected().await?;
+        let mut retries = MAX_RETRIES;
+        let reply = loop {
+            retries -= 1;
+            let connection = self.host.connect().await?;
             // If dropped early because the user cancels, the request is cancelled at the host as
             // well.
             let mut answers = connection.ask(HostRequest::Embed { texts: texts.clone() });
             match answers.next().await {
-                HostResponse::Vectors(made) => break made,
+                HostResponse::Vectors(reply) => break reply,
                 // The host exited; retry with another one.
-                HostResponse::Error(fault) if fault.kind == HostFaultKind::Broken && tries > 0 => {}
+                HostResponse::Error(fault)
+                    if fault.kind == HostFaultKind::Broken && retries > 0 => {}
                 HostResponse::Error(fault) => return Err(fault.into_failure().sentence()),
                 HostResponse::Hello(_)
                 | HostResponse::Text { .. }
@@ -95,29 +96,29 @@ impl LocalEmbedder {
                 | HostResponse::Status(_) => return Err(wire::UNEXPECTED.to_owned()),
             }
         };
-        if made.embedder != self.embedder {
+        if reply.embedder != self.embedder {
             return Err("the model host was restarted with another embedding model".to_owned());
         }
         let dimension = self.embedder.dimension as usize;
-        let fits = |vector: &Vec<f32>| {
+        let is_valid = |vector: &Vec<f32>| {
             vector.len() == dimension && vector.iter().all(|number| number.is_finite())
         };
-        if made.vectors.len() != count || !made.vectors.iter().all(fits) {
+        if reply.vectors.len() != count || !reply.vectors.iter().all(is_valid) {
             return Err("the model host answers with vectors that cannot be used".to_owned());
         }
-        Ok(made.vectors)
+        Ok(reply.vectors)
     }
 }
 
 impl Host {
-    async fn connected(&self) -> std::result::Result<Arc<Connection>, String> {
-        let wanted = match self {
+    async fn connect(&self) -> std::result::Result<Arc<Connection>, String> {
+        let query = match self {
             Host::HandedDown(connection) => return Ok(Arc::clone(connection)),
-            Host::Wanted(wanted) => wanted.clone(),
+            Host::Wanted(query) => query.clone(),
         };
-        let found = tokio::task::spawn_blocking(move || find::open(&wanted)).await;
-        let found = found.map_err(|why| why.to_string())?;
-        found.map(|(connection, _)| Arc::new(connection)).map_err(|why| why.sentence())
+        let result = tokio::task::spawn_blocking(move || find::open(&query)).await;
+        let result = result.map_err(|why| why.to_string())?;
+        result.map(|(connection, _)| Arc::new(connection)).map_err(|why| why.sentence())
     }
 }
 
@@ -133,7 +134,7 @@ impl Embedder for LocalEmbedder {
         Box::pin(self.ask(texts))
     }
 
-    fn floor(&self) -> f32 {
+    fn min_similarity(&self) -> f32 {
         0.25
     }
 }

@@ -16,7 +16,7 @@ use super::store::{MemoryStore, NewMemory};
 const CATEGORY: &str = "project";
 
 /// Maximum number of characters of a key.
-pub const KEY: usize = 200;
+pub const MAX_KEY: usize = 200;
 
 /// The keys of a workspace's notes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,59 +24,60 @@ pub struct NoteNames {
     /// The prefix of every key: `workspace/NAME/`, with a name that is unique among workspaces.
     prefix: String,
     /// The prefix of keys in the old format, which contains only the last component of the path.
-    old: String,
+    old_prefix: String,
 }
 
 impl NoteNames {
     /// Returns the keys for a workspace: its root, or the notes file that the user named.
-    pub fn of(workspace: &Path) -> NoteNames {
+    pub fn new(workspace: &Path) -> NoteNames {
         let last = workspace.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let of = |name: &str| format!("workspace/{name}/");
-        NoteNames { prefix: of(&name_for_path(workspace)), old: of(&last) }
+        let prefix_for = |name: &str| format!("workspace/{name}/");
+        NoteNames { prefix: prefix_for(&name_for_path(workspace)), old_prefix: prefix_for(&last) }
     }
 
     /// Returns the key of a topic.
     fn key(&self, topic: &str) -> String {
-        let room = KEY.saturating_sub(self.prefix.chars().count());
-        format!("{}{}", self.prefix, topic.chars().take(room).collect::<String>())
+        let max_chars = MAX_KEY.saturating_sub(self.prefix.chars().count());
+        format!("{}{}", self.prefix, topic.chars().take(max_chars).collect::<String>())
     }
 
     /// Returns the current key for one in the old format.
-    pub fn renamed(&self, key: &str) -> Option<String> {
-        Some(self.key(key.strip_prefix(&self.old)?))
+    pub fn current_key(&self, key: &str) -> Option<String> {
+        Some(self.key(key.strip_prefix(&self.old_prefix)?))
     }
 }
 
 impl Memory {
-    /// Synchronizes the memories of a workspace with its notes. The `touched` topics get their
+    /// Synchronizes the memories of a workspace with its notes. The `changed_topics` get their
     /// vectors immediately, others when they are searched. Returns what failed.
     pub async fn index(
         &self,
         names: &NoteNames,
         text: &str,
-        touched: &[String],
+        changed_topics: &[String],
     ) -> Result<Vec<String>, String> {
-        let mut wanted: BTreeMap<String, String> = BTreeMap::new();
+        let mut expected: BTreeMap<String, String> = BTreeMap::new();
         for (topic, value) in topics(text) {
-            wanted.entry(names.key(&topic)).or_default().push_str(&value);
+            expected.entry(names.key(&topic)).or_default().push_str(&value);
         }
-        let touched: Vec<String> = touched.iter().map(|topic| names.key(topic)).collect();
-        let fresh: Vec<(String, String)> = wanted
+        let changed_topics: Vec<String> =
+            changed_topics.iter().map(|topic| names.key(topic)).collect();
+        let changed_entries: Vec<(String, String)> = expected
             .iter()
-            .filter(|(key, _)| touched.contains(key))
+            .filter(|(key, _)| changed_topics.contains(key))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
-        let (vectors, mut notes) = self.vectors_of(&fresh).await;
-        for (key, value) in &fresh {
+        let (vectors, mut notes) = self.vectors_of(&changed_entries).await;
+        for (key, value) in &changed_entries {
             self.log("SET", key, value);
         }
         let names = names.clone();
         let now = Clock::from_env().stamp();
         let (_, notice) = self
             .with_store(move |store| {
-                store.replace_all(&names.prefix, CATEGORY, |known| {
+                store.replace_all(&names.prefix, CATEGORY, |stored| {
                     let changed =
-                        wanted.iter().filter(|(key, value)| known.get(*key) != Some(value));
+                        expected.iter().filter(|(key, value)| stored.get(*key) != Some(value));
                     let new = |(key, value): (&String, &String)| NewMemory {
                         key: key.clone(),
                         value: value.clone(),
@@ -85,10 +86,10 @@ impl Memory {
                         vector: vectors.get(key).cloned(),
                         now: now.clone(),
                     };
-                    let gone = known.keys().filter(|key| !wanted.contains_key(*key));
-                    (changed.map(new).collect(), gone.cloned().collect())
+                    let removed = stored.keys().filter(|key| !expected.contains_key(*key));
+                    (changed.map(new).collect(), removed.cloned().collect())
                 })?;
-                drop_old(store, &names, &wanted)
+                remove_old(store, &names, &expected)
             })
             .await?;
         notes.extend(notice);
@@ -98,22 +99,23 @@ impl Memory {
     /// Returns vectors by key, each with the name of its embedder.
     async fn vectors_of(
         &self,
-        fresh: &[(String, String)],
+        changed_entries: &[(String, String)],
     ) -> (BTreeMap<String, (String, Vec<f32>)>, Vec<String>) {
         let mut notes = Vec::new();
-        let texts: Vec<String> = fresh.iter().map(|(key, value)| text_of(key, value)).collect();
-        let made = match self.embedder(&mut notes).await {
+        let texts: Vec<String> =
+            changed_entries.iter().map(|(key, value)| text_of(key, value)).collect();
+        let result = match self.embedder(&mut notes).await {
             Ok(_) if texts.is_empty() => return (BTreeMap::new(), notes),
             Ok(embedder) => {
-                let named = |vector| (embedder.name().to_owned(), vector);
-                let made = embedder.embed(&texts).await;
-                made.map(|vectors| vectors.into_iter().map(named).collect::<Vec<_>>())
+                let with_name = |vector| (embedder.name().to_owned(), vector);
+                let result = embedder.embed(&texts).await;
+                result.map(|vectors| vectors.into_iter().map(with_name).collect::<Vec<_>>())
             }
             Err(why) => Err(why),
         };
-        match made {
+        match result {
             Ok(vectors) => {
-                let keys = fresh.iter().map(|(key, _)| key.clone());
+                let keys = changed_entries.iter().map(|(key, _)| key.clone());
                 (keys.zip(vectors).collect(), notes)
             }
             Err(why) => {
@@ -126,19 +128,21 @@ impl Memory {
 
 /// Deletes memories with old keys whose notes are all in this workspace. Other old keys belong to
 /// another workspace with the same directory name and are kept.
-fn drop_old(
+fn remove_old(
     store: &mut MemoryStore,
     names: &NoteNames,
-    wanted: &BTreeMap<String, String>,
+    expected: &BTreeMap<String, String>,
 ) -> rusqlite::Result<()> {
-    let ours: Vec<parts::NoteEntry> =
-        wanted.values().flat_map(|value| parts::entries(value)).collect();
-    store.replace_all(&names.old, CATEGORY, |known| {
+    let own_entries: Vec<parts::NoteEntry> =
+        expected.values().flat_map(|value| parts::entries(value)).collect();
+    store.replace_all(&names.old_prefix, CATEGORY, |stored| {
         let is_ours = |value: &str| {
-            parts::entries(value).iter().all(|entry| ours.iter().any(|it| it.is_same(entry)))
+            parts::entries(value)
+                .iter()
+                .all(|entry| own_entries.iter().any(|own| own.is_same(entry)))
         };
-        let gone = known.iter().filter(|(_, value)| is_ours(value)).map(|(key, _)| key.clone());
-        (Vec::new(), gone.collect())
+        let removed = stored.iter().filter(|(_, value)| is_ours(value)).map(|(key, _)| key.clone());
+        (Vec::new(), removed.collect())
     })
 }
 
@@ -164,7 +168,7 @@ mod tests {
     }
 
     fn index(memory: &Memory, root: &str, text: &str) -> BTreeMap<String, String> {
-        let names = NoteNames::of(Path::new(root));
+        let names = NoteNames::new(Path::new(root));
         runtime().block_on(memory.index(&names, text, &[])).unwrap();
         let prefix = names.prefix.clone();
         let all = stored(memory, &prefix);
@@ -227,8 +231,8 @@ mod tests {
         index(&memory, "/a/proj", "### Build\n- clean\n- make\n");
         let left = stored(&memory, "workspace/proj/");
         assert_eq!(left.into_keys().collect::<Vec<_>>(), ["workspace/proj/Test"]);
-        let names = NoteNames::of(Path::new("/a/proj"));
-        assert_eq!(names.renamed("workspace/proj/Build"), Some(names.key("Build")));
-        assert_eq!(names.renamed("workspace/other/Build"), None);
+        let names = NoteNames::new(Path::new("/a/proj"));
+        assert_eq!(names.current_key("workspace/proj/Build"), Some(names.key("Build")));
+        assert_eq!(names.current_key("workspace/other/Build"), None);
     }
 }

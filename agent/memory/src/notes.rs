@@ -6,12 +6,12 @@ pub mod parts;
 use parts::{NoteEntry, Section};
 
 /// Maximum number of characters of the notes, since all of them are in every prompt.
-pub const MOST: usize = 32_000;
+pub const MAX_CHARS: usize = 32_000;
 
 const TITLE: &str = "# Workspace Memory";
 const UPDATED: &str = "> Updated:";
 /// The heading for notes without one.
-const LOOSE: &str = "### Notes";
+const DEFAULT_HEADING: &str = "### Notes";
 
 /// The result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct MergedNotes {
     /// Number of entries that already existed.
     pub dropped: usize,
     /// The topics with new entries.
-    pub touched: Vec<String>,
+    pub changed_topics: Vec<String>,
 }
 
 impl MergedNotes {
@@ -45,60 +45,62 @@ pub fn merge(before: &str, notes: &str, now: &str) -> MergedNotes {
     let known = parts::sections(old);
     let mut inserts: Vec<(usize, bool, String)> = Vec::new();
     let (mut added, mut dropped) = (0, 0);
-    let mut fresh: Vec<NoteEntry> = Vec::new();
+    let mut added_entries: Vec<NoteEntry> = Vec::new();
     for section in parts::sections(new) {
         let entries = section.entries(new);
-        let (count, first) = (entries.len(), fresh.len());
-        let place = parts::same(&known, &section);
+        let (count, first) = (entries.len(), added_entries.len());
+        let target = parts::find_matching(&known, &section);
         for entry in entries {
-            let there = |other: &NoteEntry| other.is_same(&entry);
-            let near = |other: &NoteEntry| other.is_near(&entry);
-            let is_known = known.iter().any(|one| one.entries(old).iter().any(there))
-                || place.is_some_and(|place| place.entries(old).iter().any(near))
-                || fresh.iter().any(there);
+            let is_same = |other: &NoteEntry| other.is_same(&entry);
+            let is_near = |other: &NoteEntry| other.is_near(&entry);
+            let is_known = known.iter().any(|one| one.entries(old).iter().any(is_same))
+                || target.is_some_and(|target| target.entries(old).iter().any(is_near))
+                || added_entries.iter().any(is_same);
             if !is_known {
-                fresh.push(entry);
+                added_entries.push(entry);
             }
         }
-        let kept = &fresh[first..];
-        added += kept.len();
-        dropped += count - kept.len();
-        if kept.is_empty() {
+        let new_entries = &added_entries[first..];
+        added += new_entries.len();
+        dropped += count - new_entries.len();
+        if new_entries.is_empty() {
             continue;
         }
         // A paragraph needs a preceding blank line, or it would be joined to the one above.
-        let gap = |entry: &NoteEntry| if entry.is_bullet() { "" } else { "\n" };
-        let text: String =
-            kept.iter().map(|entry| format!("{}{}\n", gap(entry), entry.text)).collect();
-        let heading = section.heading(new).unwrap_or(LOOSE).to_owned();
-        let bare = text.trim_start_matches('\n');
-        inserts.push(match place {
-            Some(place) => (place.end_of_text(old), false, text),
-            None => (old.len(), true, format!("\n{heading}\n{bare}")),
+        let separator = |entry: &NoteEntry| if entry.is_bullet() { "" } else { "\n" };
+        let text: String = new_entries
+            .iter()
+            .map(|entry| format!("{}{}\n", separator(entry), entry.text))
+            .collect();
+        let heading = section.heading(new).unwrap_or(DEFAULT_HEADING).to_owned();
+        let trimmed = text.trim_start_matches('\n');
+        inserts.push(match target {
+            Some(target) => (target.end_of_text(old), false, text),
+            None => (old.len(), true, format!("\n{heading}\n{trimmed}")),
         });
     }
-    let text = with_header(&inserted(old, inserts), before, now);
-    let (was, is) = (topics(before), topics(&text));
-    let is_new = |topic: &&(String, String)| !was.contains(topic);
-    let touched = is.iter().filter(is_new).map(|(topic, _)| topic.clone()).collect();
-    MergedNotes { text, added, dropped, touched }
+    let text = with_header(&insert_texts(old, inserts), before, now);
+    let (old_topics, new_topics) = (topics(before), topics(&text));
+    let is_new = |topic: &&(String, String)| !old_topics.contains(topic);
+    let changed_topics = new_topics.iter().filter(is_new).map(|(topic, _)| topic.clone()).collect();
+    MergedNotes { text, added, dropped, changed_topics }
 }
 
 /// Inserts texts at their offsets. Additions to the last section come before new sections.
-fn inserted(old: &str, mut inserts: Vec<(usize, bool, String)>) -> String {
-    inserts.sort_by_key(|(at, is_new, _)| (*at, *is_new));
+fn insert_texts(old: &str, mut inserts: Vec<(usize, bool, String)>) -> String {
+    inserts.sort_by_key(|(offset, is_new, _)| (*offset, *is_new));
     let mut text = String::with_capacity(old.len() + 1_000);
-    let mut done = 0;
-    for (at, is_new, new) in inserts {
-        text.push_str(&old[done..at]);
+    let mut copied = 0;
+    for (offset, is_new, new) in inserts {
+        text.push_str(&old[copied..offset]);
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
         let blank = text.is_empty() || text.ends_with("\n\n");
         text.push_str(if is_new && blank { new.trim_start_matches('\n') } else { &new });
-        done = at;
+        copied = offset;
     }
-    text.push_str(&old[done..]);
+    text.push_str(&old[copied..]);
     text
 }
 
@@ -107,14 +109,15 @@ fn inserted(old: &str, mut inserts: Vec<(usize, bool, String)>) -> String {
 fn with_header(body: &str, before: &str, now: &str) -> String {
     let (title, old) = header(before);
     let title = title.unwrap_or(TITLE).trim_end_matches(['\n', '\r']);
-    let gap = match header(before).0 {
+    let separator = match header(before).0 {
         Some(_) if old.is_empty() || old.starts_with(['\n', '\r']) => "",
         Some(_) | None => "\n",
     };
-    let gap = if old.is_empty() { "\n" } else { gap };
-    let put = |size: &str| format!("{title}\n{UPDATED} {now} | Size: {size}\n{gap}{body}");
+    let separator = if old.is_empty() { "\n" } else { separator };
+    let format_header =
+        |size: &str| format!("{title}\n{UPDATED} {now} | Size: {size}\n{separator}{body}");
     // The length of the size does not depend on its digits.
-    put(&size(&put("0.0k chars")))
+    format_header(&size(&format_header("0.0k chars")))
 }
 
 /// Splits off the title and the generated lines below it.
@@ -123,12 +126,12 @@ fn header(text: &str) -> (Option<&str>, &str) {
     let Some(first) = lines.next().filter(|line| line.trim_end() == TITLE) else {
         return (None, text);
     };
-    let mut at = first.len();
+    let mut offset = first.len();
     // A union merge of two branches leaves two of them.
     for line in lines.take_while(|line| line.starts_with(UPDATED)) {
-        at += line.len();
+        offset += line.len();
     }
-    (Some(first), &text[at..])
+    (Some(first), &text[offset..])
 }
 
 /// Returns the notes as topics and texts, in the order of the file. A topic is a heading, or the
@@ -152,7 +155,7 @@ pub(crate) fn topics(text: &str) -> Vec<(String, String)> {
             .iter()
             .any(|other| other.path.last() == section.path.last() && other.path != section.path);
         let topic = match heading {
-            None => LOOSE.trim_start_matches('#').trim().to_owned(),
+            None => DEFAULT_HEADING.trim_start_matches('#').trim().to_owned(),
             Some(_) if is_double => {
                 open.iter().map(|(_, heading)| heading.as_str()).collect::<Vec<_>>().join(" / ")
             }
@@ -164,8 +167,8 @@ pub(crate) fn topics(text: &str) -> Vec<(String, String)> {
 }
 
 /// Returns the section for notes without a heading.
-pub(crate) fn loose() -> Vec<String> {
-    vec![parts::normal(LOOSE.trim_start_matches('#'))]
+pub(crate) fn default_path() -> Vec<String> {
+    vec![parts::normalize(DEFAULT_HEADING.trim_start_matches('#'))]
 }
 
 impl Section {

@@ -12,33 +12,33 @@ pub struct NoveltyFilter {
 #[derive(Debug, Default)]
 struct State {
     known: HashSet<String>,
-    fresh: bool,
-    remembered: bool,
+    has_new: bool,
+    notes_taken: bool,
 }
 
 impl NoveltyFilter {
     /// Starts a new user turn.
     pub fn begin_turn(&self) {
         let mut state = self.state();
-        (state.fresh, state.remembered) = (false, false);
+        (state.has_new, state.notes_taken) = (false, false);
     }
 
     /// Records that a file was read, or a command run.
-    pub fn saw(&self, what: Option<String>) {
-        let Some(what) = what else { return };
+    pub fn add(&self, item: Option<String>) {
+        let Some(item) = item else { return };
         let mut state = self.state();
-        state.fresh |= state.known.insert(what);
+        state.has_new |= state.known.insert(item);
     }
 
     /// Records that notes were taken.
-    pub fn remembered(&self) {
-        self.state().remembered = true;
+    pub fn notes_taken(&self) {
+        self.state().notes_taken = true;
     }
 
     /// Whether this turn discovered something and no notes were taken.
-    pub fn wants_a_note(&self) -> bool {
+    pub fn should_take_note(&self) -> bool {
         let state = self.state();
-        state.fresh && !state.remembered
+        state.has_new && !state.notes_taken
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -53,15 +53,15 @@ mod tests {
     #[test]
     fn only_new_discoveries_without_notes_want_a_note() {
         let learnt = NoveltyFilter::default();
-        assert!(!learnt.wants_a_note());
-        learnt.saw(Some("a.rs".into()));
-        assert!(learnt.wants_a_note());
-        learnt.remembered();
-        assert!(!learnt.wants_a_note());
+        assert!(!learnt.should_take_note());
+        learnt.add(Some("a.rs".into()));
+        assert!(learnt.should_take_note());
+        learnt.notes_taken();
+        assert!(!learnt.should_take_note());
         learnt.begin_turn();
-        learnt.saw(Some("a.rs".into()));
-        assert!(!learnt.wants_a_note(), "it was read before");
-        learnt.saw(Some("b.rs".into()));
-        assert!(learnt.wants_a_note());
+        learnt.add(Some("a.rs".into()));
+        assert!(!learnt.should_take_note(), "it was read before");
+        learnt.add(Some("b.rs".into()));
+        assert!(learnt.should_take_note());
     }
 }

@@ -10,18 +10,18 @@ use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::embed::{Embedder, HashEmbedder, unit};
+use super::embed::{Embedder, HashEmbedder, normalize};
 use super::local_embedder::{self, HostLookup};
 use provider::auth::KeySources;
 use provider::http::Endpoint;
 
 /// Maximum size of a response in bytes.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// Idle timeout.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of characters sent of a text, because servers reject texts that do not fit their
 /// model.
-const MOST_CHARS: usize = 8_000;
+const MAX_CHARS: usize = 8_000;
 
 /// A server that computes embeddings.
 pub(crate) struct EmbeddingServer {
@@ -53,7 +53,7 @@ pub(crate) struct ChosenEmbedder {
 
 /// Creates the configured embedder: the local model, a URL, a provider's server, or the built-in
 /// one.
-pub(crate) fn configured(config: &Config) -> Result<ChosenEmbedder> {
+pub(crate) fn open_configured(config: &Config) -> Result<ChosenEmbedder> {
     let memory = &config.memory;
     let (address, reference) = (&memory.embeddings_endpoint, &memory.embeddings_provider);
     let endpoint = match (memory.embedder, address, reference) {
@@ -64,7 +64,7 @@ pub(crate) fn configured(config: &Config) -> Result<ChosenEmbedder> {
             .hint("keep `embeddings_endpoint` or `embeddings_provider`"));
         }
         (None | Some(Kind::BuiltIn), None, None) => return Ok(built_in(memory.dimensions)),
-        (Some(Kind::Local), None, None) => return on_this_machine(config),
+        (Some(Kind::Local), None, None) => return open_local(config),
         (Some(Kind::Server), None, None) => {
             return Err(Failure::usage("`memory.embedder` is `server`, and none is named")
                 .hint("set `embeddings_endpoint` or `embeddings_provider` in [memory]"));
@@ -77,7 +77,9 @@ pub(crate) fn configured(config: &Config) -> Result<ChosenEmbedder> {
             .hint("or set `embedder = \"server\"`"));
         }
         (None | Some(Kind::Server), Some(address), None) => Endpoint::new(address, "", false)?,
-        (None | Some(Kind::Server), None, Some(reference)) => of_provider(config, reference)?,
+        (None | Some(Kind::Server), None, Some(reference)) => {
+            endpoint_of_provider(config, reference)?
+        }
     };
     let model = memory
         .model
@@ -86,7 +88,7 @@ pub(crate) fn configured(config: &Config) -> Result<ChosenEmbedder> {
     let dimensions = memory.dimensions;
     let size = dimensions.map_or_else(String::new, |size| format!("-{size}"));
     let name = format!("{}:{model}{size}", endpoint.host());
-    let endpoint = endpoint.idle(IDLE);
+    let endpoint = endpoint.idle(IDLE_TIMEOUT);
     let embedder = Arc::new(EmbeddingServer { name, endpoint, model, dimensions });
     Ok(ChosenEmbedder { embedder, notice: None })
 }
@@ -96,7 +98,7 @@ fn built_in(dimensions: Option<u32>) -> ChosenEmbedder {
 }
 
 /// Returns the local model, or the built-in embedder if the model's host is too old.
-fn on_this_machine(config: &Config) -> Result<ChosenEmbedder> {
+fn open_local(config: &Config) -> Result<ChosenEmbedder> {
     if config.memory.dimensions.is_some() {
         return Err(Failure::usage("the vectors of a local model are as long as it makes them")
             .hint("leave `dimensions` out of [memory]"));
@@ -114,7 +116,7 @@ fn on_this_machine(config: &Config) -> Result<ChosenEmbedder> {
 }
 
 /// Returns the URL and key of a configured server with OpenAI's wire format.
-fn of_provider(config: &Config, reference: &str) -> Result<Endpoint> {
+fn endpoint_of_provider(config: &Config, reference: &str) -> Result<Endpoint> {
     let name = reference.strip_prefix("openai.");
     let entry = name.and_then(|name| config.providers.openai.get(name)).ok_or_else(|| {
         Failure::usage(format!("provider `{reference}` has no embeddings"))
@@ -138,38 +140,39 @@ fn of_provider(config: &Config, reference: &str) -> Result<Endpoint> {
 
 impl EmbeddingServer {
     async fn ask(&self, texts: &[String]) -> std::result::Result<Vec<Vec<f32>>, String> {
-        let cut = |text: &String| text.chars().take(MOST_CHARS).collect::<String>();
-        let input: Vec<String> = texts.iter().map(cut).collect();
+        let truncate = |text: &String| text.chars().take(MAX_CHARS).collect::<String>();
+        let input: Vec<String> = texts.iter().map(truncate).collect();
         let mut body = json!({ "model": self.model, "input": input });
         if let Some(dimensions) = self.dimensions {
             body["dimensions"] = dimensions.into();
         }
-        let answer = self.endpoint.post(body.to_string().into_bytes(), None).await;
-        let answer = answer.map_err(|why| why.failure().sentence())?;
-        let (status, host) = (answer.status(), self.endpoint.host());
-        let bytes = answer.head(MOST_BYTES).await;
+        let response = self.endpoint.post(body.to_string().into_bytes(), None).await;
+        let response = response.map_err(|why| why.failure().sentence())?;
+        let (status, host) = (response.status(), self.endpoint.host());
+        let bytes = response.head(MAX_BYTES).await;
         if status != 200 {
-            let said = self.endpoint.without_key(&String::from_utf8_lossy(&bytes));
-            let said = said.lines().next().unwrap_or_default();
-            return Err(format!("{host} answers {status}: {}", base::text::head(said, 200)));
+            let message = self.endpoint.without_key(&String::from_utf8_lossy(&bytes));
+            let message = message.lines().next().unwrap_or_default();
+            return Err(format!("{host} answers {status}: {}", base::text::head(message, 200)));
         }
-        let answer: Answer = serde_json::from_slice(&bytes)
+        let response: Answer = serde_json::from_slice(&bytes)
             .map_err(|why| format!("{host} answers with something else than vectors: {why}"))?;
-        in_order(answer.data, texts.len()).map_err(|why| format!("{host} {why}"))
+        sort_vectors(response.data, texts.len()).map_err(|why| format!("{host} {why}"))
     }
 }
 
 /// Returns the vectors in the order of the texts, each scaled to length 1.
-fn in_order(items: Vec<Item>, count: usize) -> std::result::Result<Vec<Vec<f32>>, String> {
+fn sort_vectors(items: Vec<Item>, count: usize) -> std::result::Result<Vec<Vec<f32>>, String> {
     if items.len() != count {
         return Err(format!("answers with {} vectors for {count} texts", items.len()));
     }
     let mut vectors = vec![Vec::new(); count];
-    for (at, item) in items.into_iter().enumerate() {
-        let place = vectors.get_mut(item.index.unwrap_or(at));
-        let usable = !item.embedding.is_empty() && item.embedding.iter().all(|x| x.is_finite());
-        match place {
-            Some(place) if place.is_empty() && usable => *place = unit(item.embedding),
+    for (index, item) in items.into_iter().enumerate() {
+        let slot = vectors.get_mut(item.index.unwrap_or(index));
+        let is_valid =
+            !item.embedding.is_empty() && item.embedding.iter().all(|value| value.is_finite());
+        match slot {
+            Some(slot) if slot.is_empty() && is_valid => *slot = normalize(item.embedding),
             Some(_) | None => return Err("answers with vectors that cannot be used".to_owned()),
         }
     }
@@ -188,7 +191,7 @@ impl Embedder for EmbeddingServer {
         Box::pin(self.ask(texts))
     }
 
-    fn floor(&self) -> f32 {
+    fn min_similarity(&self) -> f32 {
         0.3
     }
 }

@@ -7,24 +7,24 @@
 use std::collections::BTreeMap;
 
 use super::Memory;
-use super::embed::{Embedder, STOP, cosine};
+use super::embed::{Embedder, STOP_WORDS, cosine};
 use super::store::{Memo, MemoryStore};
 
-const BY_WORDS: f64 = 0.3;
-const BY_VECTOR: f64 = 0.7;
+const WORD_WEIGHT: f64 = 0.3;
+const VECTOR_WEIGHT: f64 = 0.7;
 
 /// Number of memories that get a new vector at once after the embedder changed.
-const BATCH: usize = 64;
+const BATCH_SIZE: usize = 64;
 /// Maximum number of such batches per search.
-const BATCHES: usize = 8;
+const MAX_BATCHES: usize = 8;
 /// Maximum number of words of a query.
-const MOST_WORDS: usize = 64;
+const MAX_WORDS: usize = 64;
 
 /// A search result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryHit {
     /// The memory.
-    pub memo: Memo,
+    pub memory: Memo,
     /// The score, from 0 to 1.
     pub score: f64,
 }
@@ -46,37 +46,44 @@ pub fn text_of(key: &str, value: &str) -> String {
 /// Returns the words of a query. Stop words are used only if there are no others.
 fn words(query: &str) -> Vec<String> {
     let words = query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    let all: Vec<String> = words.take(MOST_WORDS).map(str::to_owned).collect();
-    let tells = |word: &&String| !STOP.contains(&word.to_lowercase().as_str());
-    let telling: Vec<String> = all.iter().filter(tells).cloned().collect();
-    if telling.is_empty() { all } else { telling }
+    let all: Vec<String> = words.take(MAX_WORDS).map(str::to_owned).collect();
+    let is_significant = |word: &&String| !STOP_WORDS.contains(&word.to_lowercase().as_str());
+    let significant: Vec<String> = all.iter().filter(is_significant).cloned().collect();
+    if significant.is_empty() { all } else { significant }
 }
 
 impl Memory {
     /// Searches for memories. The error is a sentence.
     pub async fn search(&self, query: &str, limit: usize) -> Result<MemorySearchResult, String> {
         let mut notes = Vec::new();
-        let mut asked = None;
+        let mut query_vector = None;
         match self.embedder(&mut notes).await {
             Ok(embedder) => match self.vectors(embedder.as_ref(), query, &mut notes).await? {
-                Ok(vector) => asked = Some((embedder.name().to_owned(), vector, embedder.floor())),
+                Ok(vector) => {
+                    query_vector =
+                        Some((embedder.name().to_owned(), vector, embedder.min_similarity()))
+                }
                 Err(why) => notes.push(format!("searched by words only: {why}")),
             },
             Err(why) => notes.push(format!("searched by words only: {why}")),
         }
         let words = words(query);
-        let most = limit.saturating_mul(2);
+        let max_hits = limit.saturating_mul(2);
         let (hits, notice) = self
             .with_store(move |store| {
-                let by_words = store.by_words(&words, most)?;
-                let by_vector = match &asked {
-                    Some((name, vector, floor)) => nearest(store, name, vector, *floor, most)?,
+                let by_words = store.by_words(&words, max_hits)?;
+                let by_vector = match &query_vector {
+                    Some((name, vector, min_similarity)) => {
+                        nearest(store, name, vector, *min_similarity, max_hits)?
+                    }
                     None => Vec::new(),
                 };
-                let ranked = ranked(&by_words, &by_vector, limit);
+                let ranked = merge_rankings(&by_words, &by_vector, limit);
                 ranked
                     .into_iter()
-                    .map(|(key, score)| Ok(store.get(&key)?.map(|memo| MemoryHit { memo, score })))
+                    .map(|(key, score)| {
+                        Ok(store.get(&key)?.map(|memory| MemoryHit { memory, score }))
+                    })
                     .collect::<rusqlite::Result<Vec<_>>>()
             })
             .await?;
@@ -91,9 +98,10 @@ impl Memory {
         query: &str,
         notes: &mut Vec<String>,
     ) -> Result<Result<Vec<f32>, String>, String> {
-        for _ in 0..BATCHES {
+        for _ in 0..MAX_BATCHES {
             let name = embedder.name().to_owned();
-            let (stale, notice) = self.with_store(move |store| store.stale(&name, BATCH)).await?;
+            let (stale, notice) =
+                self.with_store(move |store| store.stale(&name, BATCH_SIZE)).await?;
             notes.extend(notice);
             if stale.is_empty() {
                 break;
@@ -120,27 +128,33 @@ fn nearest(
     store: &MemoryStore,
     embedder: &str,
     vector: &[f32],
-    floor: f32,
-    most: usize,
+    min_similarity: f32,
+    max_hits: usize,
 ) -> rusqlite::Result<Vec<(String, f64)>> {
     let all = store.vectors(embedder)?.into_iter();
-    let near = all.map(|(key, other)| (key, cosine(vector, &other)));
-    let mut near: Vec<(String, f64)> =
-        near.filter(|(_, near)| *near >= floor).map(|(key, near)| (key, f64::from(near))).collect();
-    near.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    near.truncate(most);
-    Ok(near)
+    let candidates = all.map(|(key, other)| (key, cosine(vector, &other)));
+    let mut candidates: Vec<(String, f64)> = candidates
+        .filter(|(_, similarity)| *similarity >= min_similarity)
+        .map(|(key, similarity)| (key, f64::from(similarity)))
+        .collect();
+    candidates.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    candidates.truncate(max_hits);
+    Ok(candidates)
 }
 
 /// Merges both rankings.
-fn ranked(by_words: &[String], by_vector: &[(String, f64)], limit: usize) -> Vec<(String, f64)> {
+fn merge_rankings(
+    by_words: &[String],
+    by_vector: &[(String, f64)],
+    limit: usize,
+) -> Vec<(String, f64)> {
     let mut scores: BTreeMap<&str, f64> = BTreeMap::new();
     let count = by_words.len() as f64;
     for (rank, key) in by_words.iter().enumerate() {
-        *scores.entry(key).or_default() += BY_WORDS * (1.0 - rank as f64 / count);
+        *scores.entry(key).or_default() += WORD_WEIGHT * (1.0 - rank as f64 / count);
     }
-    for (key, near) in by_vector {
-        *scores.entry(key).or_default() += BY_VECTOR * near.min(1.0);
+    for (key, similarity) in by_vector {
+        *scores.entry(key).or_default() += VECTOR_WEIGHT * similarity.min(1.0);
     }
     let mut all: Vec<(String, f64)> =
         scores.into_iter().map(|(key, score)| (key.to_owned(), score)).collect();
@@ -157,13 +171,13 @@ mod tests {
     fn the_score_is_the_weighted_sum_and_ties_are_sorted_by_key() {
         let words = ["b".to_owned(), "a".to_owned()];
         let vectors = [("c".to_owned(), 0.5), ("a".to_owned(), 0.5)];
-        let all = ranked(&words, &vectors, 10);
+        let all = merge_rankings(&words, &vectors, 10);
         let expected = [("a", 0.15 + 0.35), ("c", 0.35), ("b", 0.3)];
         for ((key, score), (name, wanted)) in all.iter().zip(expected) {
             assert!(key == name && (score - wanted).abs() < 1e-9, "{all:?}");
         }
-        assert_eq!(ranked(&words, &vectors, 1).len(), 1);
-        let equal = ranked(&[], &[("y".into(), 0.5), ("x".into(), 0.5)], 9);
+        assert_eq!(merge_rankings(&words, &vectors, 1).len(), 1);
+        let equal = merge_rankings(&[], &[("y".into(), 0.5), ("x".into(), 0.5)], 9);
         assert_eq!(equal[0].0, "x");
     }
 

@@ -12,10 +12,10 @@ use base::lock::Lock;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, params};
 
 /// The file, below `~/.g3`.
-const FILE: &str = "memory.db";
+const FILE_NAME: &str = "memory.db";
 
 /// Maximum time to wait for another g3 process that writes.
-const BUSY: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The tables of this version; triggers update the index.
 const SCHEMA: &str = "
@@ -90,14 +90,14 @@ pub struct NewMemory {
 impl MemoryStore {
     /// Opens or creates the file in this directory, readable only by its owner.
     pub(crate) fn open(dir: &Path) -> rusqlite::Result<MemoryStore> {
-        let path = dir.join(FILE);
+        let path = dir.join(FILE_NAME);
         let failed = |why: io::Error| {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
             rusqlite::Error::SqliteFailure(code, Some(why.to_string()))
         };
-        private(dir, &path).map_err(failed)?;
+        create_private(dir, &path).map_err(failed)?;
         let db = Connection::open(&path)?;
-        db.busy_timeout(BUSY)?;
+        db.busy_timeout(BUSY_TIMEOUT)?;
         db.pragma_update(None, "journal_mode", "WAL")?;
         db.pragma_update(None, "synchronous", "NORMAL")?;
         db.execute_batch(&format!("BEGIN IMMEDIATE;{SCHEMA}COMMIT;"))?;
@@ -108,12 +108,12 @@ impl MemoryStore {
     /// whether it is new.
     pub fn set(&mut self, new: &NewMemory) -> rusqlite::Result<bool> {
         let change = self.db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-        let known = change
+        let existing = change
             .query_row("SELECT 1 FROM memories WHERE key = ?1", [&new.key], |_| Ok(()))
             .optional()?;
-        put(&change, new)?;
+        upsert(&change, new)?;
         change.commit()?;
-        Ok(known.is_none())
+        Ok(existing.is_none())
     }
 
     /// Returns the memories of a category with this key prefix.
@@ -138,26 +138,30 @@ impl MemoryStore {
         change: impl FnOnce(&BTreeMap<String, String>) -> (Vec<NewMemory>, Vec<String>),
     ) -> rusqlite::Result<()> {
         self.db.execute_batch("BEGIN IMMEDIATE")?;
-        let changed = self.with_prefix(prefix, category).and_then(|known| {
-            let (new, gone) = change(&known);
-            for key in &gone {
+        let result = self.with_prefix(prefix, category).and_then(|existing| {
+            let (new, removed) = change(&existing);
+            for key in &removed {
                 self.db.execute("DELETE FROM memories WHERE key = ?1", [key])?;
             }
-            new.iter().try_for_each(|new| put(&self.db, new))
+            new.iter().try_for_each(|new| upsert(&self.db, new))
         });
-        self.db.execute_batch(if changed.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
-        changed
+        self.db.execute_batch(if result.is_ok() { "COMMIT" } else { "ROLLBACK" })?;
+        result
     }
 
     /// Returns the memory with exactly this key.
     pub fn get(&self, key: &str) -> rusqlite::Result<Option<Memo>> {
         let sql = "SELECT key, value, category, image_path, created_at, updated_at
                    FROM memories WHERE key = ?1";
-        self.db.query_row(sql, [key], memo).optional()
+        self.db.query_row(sql, [key], read_memo).optional()
     }
 
     /// Returns the keys of the memories that contain one of these words, best first.
-    pub(crate) fn by_words(&self, words: &[String], most: usize) -> rusqlite::Result<Vec<String>> {
+    pub(crate) fn by_words(
+        &self,
+        words: &[String],
+        max_rows: usize,
+    ) -> rusqlite::Result<Vec<String>> {
         if words.is_empty() {
             return Ok(Vec::new());
         }
@@ -166,7 +170,8 @@ impl MemoryStore {
         let sql = "SELECT memories.key FROM words JOIN memories ON memories.id = words.rowid
                    WHERE words MATCH ?1 ORDER BY bm25(words), memories.key LIMIT ?2";
         let mut query = self.db.prepare(sql)?;
-        let keys = query.query_map(params![quoted.join(" OR "), most as i64], |row| row.get(0))?;
+        let keys =
+            query.query_map(params![quoted.join(" OR "), max_rows as i64], |row| row.get(0))?;
         keys.collect()
     }
 
@@ -185,12 +190,12 @@ impl MemoryStore {
     pub(crate) fn stale(
         &self,
         embedder: &str,
-        most: usize,
+        max_rows: usize,
     ) -> rusqlite::Result<Vec<(String, String)>> {
         let sql = "SELECT key, value FROM memories WHERE embedder IS NOT ?1 ORDER BY id LIMIT ?2";
         let mut query = self.db.prepare(sql)?;
         let rows = query
-            .query_map(params![embedder, most as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            .query_map(params![embedder, max_rows as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
         rows.collect()
     }
 
@@ -208,7 +213,7 @@ impl MemoryStore {
 }
 
 /// Inserts a memory or replaces the one with its key.
-fn put(db: &Connection, new: &NewMemory) -> rusqlite::Result<()> {
+fn upsert(db: &Connection, new: &NewMemory) -> rusqlite::Result<()> {
     let (embedder, blob) = match &new.vector {
         Some((name, vector)) => (Some(name), Some(to_blob(vector))),
         None => (None, None),
@@ -224,7 +229,7 @@ fn put(db: &Connection, new: &NewMemory) -> rusqlite::Result<()> {
     db.execute(sql, row).map(drop)
 }
 
-fn memo(row: &Row<'_>) -> rusqlite::Result<Memo> {
+fn read_memo(row: &Row<'_>) -> rusqlite::Result<Memo> {
     Ok(Memo {
         key: row.get(0)?,
         value: row.get(1)?,
@@ -236,19 +241,22 @@ fn memo(row: &Row<'_>) -> rusqlite::Result<Memo> {
 }
 
 fn to_blob(vector: &[f32]) -> Vec<u8> {
-    vector.iter().flat_map(|x| x.to_le_bytes()).collect()
+    vector.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
 fn from_blob(bytes: &[u8]) -> Vec<f32> {
-    bytes.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect()
+    bytes
+        .chunks_exact(4)
+        .map(|value| f32::from_le_bytes([value[0], value[1], value[2], value[3]]))
+        .collect()
 }
 
 /// Fails if the file cannot be opened for writing or created. Has no side effects.
 pub(crate) fn probe(dir: &Path) -> io::Result<()> {
-    match OpenOptions::new().append(true).open(dir.join(FILE)) {
+    match OpenOptions::new().append(true).open(dir.join(FILE_NAME)) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => {
-            let there = dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(dir);
-            tempfile::tempfile_in(there).map(drop)
+            let existing_dir = dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(dir);
+            tempfile::tempfile_in(existing_dir).map(drop)
         }
         opened => opened.map(drop),
     }
@@ -256,7 +264,7 @@ pub(crate) fn probe(dir: &Path) -> io::Result<()> {
 
 /// Creates the directory and the file with access only for the owner. SQLite gives its auxiliary
 /// files the same permissions.
-fn private(dir: &Path, path: &Path) -> io::Result<()> {
+fn create_private(dir: &Path, path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
     if file.metadata()?.permissions().mode() & 0o077 != 0 {
@@ -266,14 +274,14 @@ fn private(dir: &Path, path: &Path) -> io::Result<()> {
 }
 
 /// Whether an error means that the file is corrupt.
-pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+pub(crate) fn is_corrupt(error: &rusqlite::Error) -> bool {
     let code = error.sqlite_error_code();
     matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
 /// Formats an error as a sentence for the model.
-pub(crate) fn told(dir: &Path, error: &rusqlite::Error) -> String {
-    let path = dir.join(FILE);
+pub(crate) fn describe_error(dir: &Path, error: &rusqlite::Error) -> String {
+    let path = dir.join(FILE_NAME);
     match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
             format!("{} is in use by another g3; try again", path.display())
@@ -287,19 +295,19 @@ pub(crate) fn told(dir: &Path, error: &rusqlite::Error) -> String {
 
 /// Renames a corrupt file; it is never deleted. The notice names the new path. Returns `None` if
 /// another g3 process did so in the meantime.
-pub(crate) fn set_aside(dir: &Path, clock: &Clock) -> Result<Option<String>, String> {
-    let path = dir.join(FILE);
+pub(crate) fn rename_corrupt(dir: &Path, clock: &Clock) -> Result<Option<String>, String> {
+    let path = dir.join(FILE_NAME);
     let failed = |why: io::Error| format!("cannot set {} aside: {why}", path.display());
     let _lock = Lock::take(&dir.join("memory.lock")).map_err(failed)?;
-    if !path.exists() || is_whole(&path) {
+    if !path.exists() || is_intact(&path) {
         return Ok(None);
     }
     let stamp: String = clock.stamp().chars().filter(|c| c.is_ascii_alphanumeric()).collect();
-    let beside = |name: &str, end: &str| dir.join(format!("{name}{end}"));
-    let aside = (0..).map(|n| format!("memory.broken-{stamp}-{n}.db"));
-    let aside = aside.into_iter().find(|name| !dir.join(name).exists()).unwrap_or_default();
-    for end in ["-wal", "-shm", ""] {
-        let (from, to) = (beside(FILE, end), beside(&aside, end));
+    let path_for = |name: &str, suffix: &str| dir.join(format!("{name}{suffix}"));
+    let new_name = (0..).map(|n| format!("memory.broken-{stamp}-{n}.db"));
+    let new_name = new_name.into_iter().find(|name| !dir.join(name).exists()).unwrap_or_default();
+    for suffix in ["-wal", "-shm", ""] {
+        let (from, to) = (path_for(FILE_NAME, suffix), path_for(&new_name, suffix));
         match fs::rename(from, to) {
             Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(failed(why)),
             Ok(()) | Err(_) => {}
@@ -307,17 +315,17 @@ pub(crate) fn set_aside(dir: &Path, clock: &Clock) -> Result<Option<String>, Str
     }
     Ok(Some(format!(
         "the memory was damaged: it was moved to {}, and a new one was created",
-        dir.join(aside).display()
+        dir.join(new_name).display()
     )))
 }
 
-fn is_whole(path: &Path) -> bool {
+fn is_intact(path: &Path) -> bool {
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE;
     let checked = Connection::open_with_flags(path, flags).and_then(|db| {
-        db.busy_timeout(BUSY)?;
+        db.busy_timeout(BUSY_TIMEOUT)?;
         db.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
     });
-    checked.is_ok_and(|said| said == "ok")
+    checked.is_ok_and(|result| result == "ok")
 }
 
 /// Appends a line to the log of a day: the time, and the text on one line.
@@ -325,8 +333,8 @@ pub(crate) fn log(dir: &Path, now: &str, text: &str) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let day: PathBuf = dir.join(format!("{}.md", &now[..now.len().min(10)]));
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(day)?;
-    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    file.write_all(format!("- {now} {flat}\n").as_bytes())
+    let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    file.write_all(format!("- {now} {one_line}\n").as_bytes())
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ impl PartialEq for AllowedTool {
 }
 
 /// Splits a text into names at spaces and commas outside of parentheses.
-pub(crate) fn words(text: &str) -> Vec<String> {
+pub(crate) fn split_names(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut depth = 0usize;
     for c in text.chars() {
@@ -50,21 +50,21 @@ pub(crate) fn words(text: &str) -> Vec<String> {
 impl AllowedTool {
     /// Parses an entry. The error says what is wrong with it.
     pub(crate) fn parse(text: String) -> Result<AllowedTool, String> {
-        let bad = |why: &str| format!("`{text}` in `allowed-tools` {why}");
+        let invalid = |why: &str| format!("`{text}` in `allowed-tools` {why}");
         let (name, inner) = match text.split_once('(') {
             None => (text.as_str(), None),
             Some((name, rest)) => match rest.strip_suffix(')') {
                 Some(inner) => (name, Some(inner.trim())),
-                None => return Err(bad("lacks its closing parenthesis")),
+                None => return Err(invalid("lacks its closing parenthesis")),
             },
         };
-        let fits = |c: char| c.is_ascii_alphanumeric() || "_-.*".contains(c);
-        if name.is_empty() || !name.chars().all(fits) {
-            return Err(bad("is no name of a tool"));
+        let is_name_char = |c: char| c.is_ascii_alphanumeric() || "_-.*".contains(c);
+        if name.is_empty() || !name.chars().all(is_name_char) {
+            return Err(invalid("is no name of a tool"));
         }
         let pattern = match inner {
             None | Some("" | "*") => None,
-            Some(inner) => Some(Pattern::parse(inner).map_err(|why| bad(&why))?),
+            Some(inner) => Some(Pattern::parse(inner).map_err(|why| invalid(&why))?),
         };
         Ok(AllowedTool { name: name.to_owned(), pattern, text })
     }
@@ -75,16 +75,16 @@ impl AllowedTool {
     }
 
     /// Whether the pattern matches a command, given as words.
-    pub fn fits_command(&self, words: &[String]) -> bool {
+    pub fn matches_command(&self, words: &[String]) -> bool {
         match &self.pattern {
             None => true,
-            Some(Pattern::Begins(first)) => words.starts_with(first),
+            Some(Pattern::Begins(prefix)) => words.starts_with(prefix),
             Some(Pattern::Glob(glob)) => glob.is_match(words.join(" ")),
         }
     }
 
     /// Whether the pattern matches a path, absolute or relative to the root.
-    pub fn fits_path(&self, path: &str) -> bool {
+    pub fn matches_path(&self, path: &str) -> bool {
         match &self.pattern {
             None => true,
             Some(Pattern::Begins(_)) => false,
@@ -93,7 +93,7 @@ impl AllowedTool {
     }
 
     /// Whether the pattern matches a host: `domain:HOST`, or a glob over hosts.
-    pub fn fits_host(&self, host: &str) -> bool {
+    pub fn matches_host(&self, host: &str) -> bool {
         match &self.pattern {
             None => true,
             Some(Pattern::Begins(_)) => false,
@@ -106,8 +106,8 @@ impl AllowedTool {
 
 impl Pattern {
     fn parse(inner: &str) -> Result<Pattern, String> {
-        if let Some(first) = inner.strip_suffix(":*") {
-            return Ok(Pattern::Begins(first.split_whitespace().map(str::to_owned).collect()));
+        if let Some(prefix) = inner.strip_suffix(":*") {
+            return Ok(Pattern::Begins(prefix.split_whitespace().map(str::to_owned).collect()));
         }
         let glob = GlobBuilder::new(inner).literal_separator(false).build();
         glob.map(|glob| Pattern::Glob(glob.compile_matcher())).map_err(|why| why.to_string())
@@ -120,24 +120,24 @@ mod tests {
 
     #[test]
     fn names_are_split_at_spaces_and_commas_outside_of_parentheses() {
-        assert_eq!(words("Read, Bash(git add:*)  Grep"), ["Read", "Bash(git add:*)", "Grep"]);
-        assert!(words(" , ").is_empty());
+        assert_eq!(split_names("Read, Bash(git add:*)  Grep"), ["Read", "Bash(git add:*)", "Grep"]);
+        assert!(split_names(" , ").is_empty());
     }
 
     #[test]
     fn a_pattern_matches_the_first_words_or_is_a_glob() {
         let entry = |text: &str| AllowedTool::parse(text.to_owned()).unwrap();
         let line = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert!(entry("Bash(git add:*)").fits_command(&line("git add -A")));
-        assert!(!entry("Bash(git add:*)").fits_command(&line("git push")));
-        assert!(!entry("Bash(git:*)").fits_command(&line("gitk")));
-        assert!(entry("shell(npm run *)").fits_command(&line("npm run test")));
-        assert!(entry("Bash(*)").fits_command(&line("anything")));
-        assert!(entry("Read(src/**)").fits_path("src/a/b.rs"));
-        assert!(!entry("Read(src/**)").fits_path("etc/b.rs"));
+        assert!(entry("Bash(git add:*)").matches_command(&line("git add -A")));
+        assert!(!entry("Bash(git add:*)").matches_command(&line("git push")));
+        assert!(!entry("Bash(git:*)").matches_command(&line("gitk")));
+        assert!(entry("shell(npm run *)").matches_command(&line("npm run test")));
+        assert!(entry("Bash(*)").matches_command(&line("anything")));
+        assert!(entry("Read(src/**)").matches_path("src/a/b.rs"));
+        assert!(!entry("Read(src/**)").matches_path("etc/b.rs"));
         let fetch = entry("WebFetch(domain:*.rs)");
-        assert!(fetch.fits_host("docs.rs") && !fetch.fits_host("docs.rs.evil"));
-        assert!(entry("WebFetch(docs.rs)").fits_host("docs.rs"));
+        assert!(fetch.matches_host("docs.rs") && !fetch.matches_host("docs.rs.evil"));
+        assert!(entry("WebFetch(docs.rs)").matches_host("docs.rs"));
         for wrong in ["Bash(git", "a b", "(x)", "Read([)"] {
             assert!(AllowedTool::parse(wrong.to_owned()).is_err(), "{wrong}");
         }

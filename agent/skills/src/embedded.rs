@@ -60,7 +60,7 @@ pub fn file(skill: &str, file: &str) -> Option<&'static str> {
 }
 
 /// Returns the text at a location as shown to the model, `<embedded:NAME>/FILE`.
-pub fn at_location(location: &str) -> Option<&'static str> {
+pub fn text_at(location: &str) -> Option<&'static str> {
     let (skill, name) = location.strip_prefix("<embedded:")?.split_once(">/")?;
     file(skill, name)
 }

@@ -13,25 +13,25 @@ use super::embedded::EmbeddedSkill;
 /// The version of each, the hash of its content, is stored next to it. A file that differs from the
 /// embedded one is replaced, regardless of its version. Replacement is by rename, so that
 /// concurrent g3 processes produce the same complete file.
-pub fn scripts(bundle: &EmbeddedSkill, cwd: &Path) -> io::Result<Vec<PathBuf>> {
+pub fn write_scripts(bundle: &EmbeddedSkill, cwd: &Path) -> io::Result<Vec<PathBuf>> {
     if bundle.scripts.is_empty() {
         return Ok(Vec::new());
     }
     let dir = cwd.join(".g3/bin");
     for dir in [cwd.join(".g3"), dir.clone()] {
-        if fs::symlink_metadata(&dir).is_ok_and(|facts| facts.is_symlink()) {
+        if fs::symlink_metadata(&dir).is_ok_and(|metadata| metadata.is_symlink()) {
             return Err(io::Error::other(format!("{} is a symbolic link", dir.display())));
         }
     }
     base::files::keep_out_of_git(cwd)?;
     fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-    bundle.scripts.iter().map(|(name, text)| script(&dir, name, text)).collect()
+    bundle.scripts.iter().map(|(name, text)| write_script(&dir, name, text)).collect()
 }
 
-fn script(dir: &Path, name: &str, text: &str) -> io::Result<PathBuf> {
+fn write_script(dir: &Path, name: &str, text: &str) -> io::Result<PathBuf> {
     let (file, version) = (dir.join(name), dir.join(format!("{name}.version")));
     let hash = hash(text);
-    if !is_there(&file, text) {
+    if !is_written(&file, text) {
         base::files::replace_with_mode(&file, text.as_bytes(), 0o755)?;
     }
     if fs::read_to_string(&version).ok().as_deref() != Some(&hash) {
@@ -41,9 +41,10 @@ fn script(dir: &Path, name: &str, text: &str) -> io::Result<PathBuf> {
 }
 
 /// Whether exactly this text is there as an executable regular file.
-fn is_there(file: &Path, text: &str) -> bool {
-    let facts = fs::symlink_metadata(file);
-    facts.is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o777 == 0o755)
+fn is_written(file: &Path, text: &str) -> bool {
+    let metadata = fs::symlink_metadata(file);
+    metadata
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o777 == 0o755)
         && fs::read(file).is_ok_and(|bytes| bytes == text.as_bytes())
 }
 
@@ -61,22 +62,22 @@ mod tests {
     #[test]
     fn a_script_is_written_once_and_again_if_it_differs() {
         let dir = tempfile::tempdir().unwrap();
-        let file = scripts(&BUNDLE, dir.path()).unwrap().remove(0);
+        let file = write_scripts(&BUNDLE, dir.path()).unwrap().remove(0);
         let mode = |file: &Path| fs::metadata(file).unwrap().permissions().mode() & 0o777;
         assert_eq!((file.ends_with(".g3/bin/x-run"), mode(&file)), (true, 0o755));
         let version = file.with_extension("version");
         let hash = fs::read_to_string(&version).unwrap();
         assert!(hash.len() == 16 && hash.chars().all(|c| c.is_ascii_hexdigit()), "{hash}");
         let made = fs::metadata(&file).unwrap().modified().unwrap();
-        scripts(&BUNDLE, dir.path()).unwrap();
+        write_scripts(&BUNDLE, dir.path()).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), made, "left alone");
         // A file that a repository put there is not run, even with the right version.
         fs::write(&file, "#!/bin/sh\necho evil\n").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o777)).unwrap();
-        scripts(&BUNDLE, dir.path()).unwrap();
+        write_scripts(&BUNDLE, dir.path()).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), BUNDLE.scripts[0].1);
         fs::write(&version, "0000000000000000").unwrap();
-        scripts(&BUNDLE, dir.path()).unwrap();
+        write_scripts(&BUNDLE, dir.path()).unwrap();
         assert_eq!(fs::read_to_string(&version).unwrap(), hash);
     }
 
@@ -88,11 +89,11 @@ mod tests {
         fs::create_dir_all(dir.path().join("w/.g3/bin")).unwrap();
         let cwd = dir.path().join("w");
         std::os::unix::fs::symlink(&outside, cwd.join(".g3/bin/x-run")).unwrap();
-        let file = scripts(&BUNDLE, &cwd).unwrap().remove(0);
+        let file = write_scripts(&BUNDLE, &cwd).unwrap().remove(0);
         assert!(!fs::symlink_metadata(file).unwrap().is_symlink());
         fs::create_dir(dir.path().join("v")).unwrap();
         std::os::unix::fs::symlink(dir.path(), dir.path().join("v/.g3")).unwrap();
-        assert!(scripts(&BUNDLE, &dir.path().join("v")).is_err());
+        assert!(write_scripts(&BUNDLE, &dir.path().join("v")).is_err());
     }
 
     #[test]
@@ -100,7 +101,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let each = |_| {
             let cwd = dir.path().to_owned();
-            std::thread::spawn(move || scripts(&BUNDLE, &cwd).unwrap())
+            std::thread::spawn(move || write_scripts(&BUNDLE, &cwd).unwrap())
         };
         let all: Vec<_> = (0..16).map(each).collect();
         all.into_iter().for_each(|one| drop(one.join().unwrap()));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use base::config::agent::SkillsConfig as Config;
 
-use super::parse::{self, MOST, SkillFault};
+use super::parse::{self, MAX_SIZE, SkillFault};
 use super::{Skill, SkillSet, SkillSource, embedded};
 use base::workspace;
 use gate::paths;
@@ -19,7 +19,7 @@ pub struct SkillDir {
     pub dir: PathBuf,
     /// The directory that links must not leave, so that a repository does not decide what a
     /// provider reads.
-    pub within: Option<PathBuf>,
+    pub boundary: Option<PathBuf>,
 }
 
 /// The result for one directory.
@@ -34,63 +34,66 @@ pub struct SkillSearch {
 }
 
 /// Maximum number of skills in a location.
-const MOST_SKILLS: usize = 500;
+const MAX_SKILLS: usize = 500;
 
 /// Returns the locations for a working directory in increasing precedence.
-pub fn places(config: &Config, cwd: &Path) -> Vec<SkillDir> {
-    let users = |dir: PathBuf| SkillDir { dir, within: None };
+pub fn skill_dirs(config: &Config, cwd: &Path) -> Vec<SkillDir> {
+    let user_dir = |dir: PathBuf| SkillDir { dir, boundary: None };
     let home = base::user_dirs::home_dir();
-    let mut places: Vec<SkillDir> =
-        home.map(|home| users(home.join(".g3/skills"))).into_iter().collect();
+    let mut dirs: Vec<SkillDir> =
+        home.map(|home| user_dir(home.join(".g3/skills"))).into_iter().collect();
     let extra = config.extra_paths.iter();
-    places.extend(extra.map(|path| users(cwd.join(paths::expand_home(&path.to_string_lossy())))));
+    dirs.extend(extra.map(|path| user_dir(cwd.join(paths::expand_home(&path.to_string_lossy())))));
     let root = workspace::root(cwd);
-    let own = |dir: PathBuf| SkillDir { dir, within: Some(root.clone()) };
+    let repo_dir = |dir: PathBuf| SkillDir { dir, boundary: Some(root.clone()) };
     let upward = workspace::upward(cwd).into_iter().rev();
-    places.extend(upward.flat_map(|dir| [own(dir.join(".g3/skills")), own(dir.join("skills"))]));
-    places
+    dirs.extend(
+        upward.flat_map(|dir| [repo_dir(dir.join(".g3/skills")), repo_dir(dir.join("skills"))]),
+    );
+    dirs
 }
 
 /// Returns the skills for a working directory; none if skills are disabled.
-pub fn shelf(config: &Config, cwd: &Path) -> SkillSet {
+pub fn load(config: &Config, cwd: &Path) -> SkillSet {
     if !config.enabled {
         return SkillSet::default();
     }
     let mut skills = embedded::skills();
     let mut notices = Vec::new();
-    let mut users: BTreeMap<String, PathBuf> = BTreeMap::new();
-    for place in places(config, cwd) {
-        for found in in_place(&place) {
-            let name = found.skill.as_ref().map(|skill| skill.name.clone()).unwrap_or_default();
-            if place.within.is_some()
-                && let Some(own) = users.get(&name)
+    let mut user_skills: BTreeMap<String, PathBuf> = BTreeMap::new();
+    for dir in skill_dirs(config, cwd) {
+        for search in find_in(&dir) {
+            let name = search.skill.as_ref().map(|skill| skill.name.clone()).unwrap_or_default();
+            if dir.boundary.is_some()
+                && let Some(own_file) = user_skills.get(&name)
             {
-                notices.push(shadowed(&name, &found.file, own));
+                notices.push(shadowed_notice(&name, &search.file, own_file));
                 continue;
             }
-            if place.within.is_none() && found.skill.is_some() {
-                users.insert(name, found.file.clone());
+            if dir.boundary.is_none() && search.skill.is_some() {
+                user_skills.insert(name, search.file.clone());
             }
-            let fatal: Vec<&SkillFault> = found.faults.iter().filter(|fault| fault.fatal).collect();
+            let fatal: Vec<&SkillFault> =
+                search.faults.iter().filter(|fault| fault.fatal).collect();
             if let Some(fault) = fatal.first() {
-                notices.push(left_out(&found.file, fault, fatal.len() - 1));
+                notices.push(invalid_notice(&search.file, fault, fatal.len() - 1));
             }
-            skills.extend(found.skill);
+            skills.extend(search.skill);
         }
     }
-    SkillSet::of(skills, notices)
+    SkillSet::new(skills, notices)
 }
 
 /// Returns the notice that a repository's skill is not used because the user has one of that name.
-fn shadowed(name: &str, file: &Path, own: &Path) -> String {
+fn shadowed_notice(name: &str, file: &Path, own_file: &Path) -> String {
     format!(
         "the skill `{name}` of this repository ({}) is not used: yours has the same name ({})",
         file.display(),
-        own.display()
+        own_file.display()
     )
 }
 
-fn left_out(file: &Path, fault: &SkillFault, more: usize) -> String {
+fn invalid_notice(file: &Path, fault: &SkillFault, more: usize) -> String {
     let more = if more == 0 { String::new() } else { format!(" (and {more} more)") };
     format!(
         "the skill {} is left out: line {}, {}: {}{more}; `g3 skills check` tells all",
@@ -102,20 +105,20 @@ fn left_out(file: &Path, fault: &SkillFault, more: usize) -> String {
 }
 
 /// Returns the skills of a location, sorted by directory name.
-pub fn in_place(place: &SkillDir) -> Vec<SkillSearch> {
-    let Ok(entries) = fs::read_dir(&place.dir) else { return Vec::new() };
+pub fn find_in(skill_dir: &SkillDir) -> Vec<SkillSearch> {
+    let Ok(entries) = fs::read_dir(&skill_dir.dir) else { return Vec::new() };
     let mut dirs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     dirs.sort();
-    let found = dirs.iter().filter_map(|dir| in_directory(dir, place.within.as_deref()));
-    found.take(MOST_SKILLS).collect()
+    let found = dirs.iter().filter_map(|dir| find_skill(dir, skill_dir.boundary.as_deref()));
+    found.take(MAX_SKILLS).collect()
 }
 
 /// Returns the skill of a directory, or `None` if there is no `SKILL.md`.
-pub fn in_directory(dir: &Path, within: Option<&Path>) -> Option<SkillSearch> {
+pub fn find_skill(dir: &Path, boundary: Option<&Path>) -> Option<SkillSearch> {
     let names = ["SKILL.md", "skill.md"].iter().map(|name| dir.join(name));
     let file = names.into_iter().find(|file| fs::symlink_metadata(file).is_ok())?;
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let text = match read(&file, within, MOST + 1) {
+    let text = match read(&file, boundary, MAX_SIZE + 1) {
         Ok(text) => text,
         Err(why) => {
             let fault = SkillFault { line: 1, rule: "unreadable", text: why, fatal: true };
@@ -123,26 +126,26 @@ pub fn in_directory(dir: &Path, within: Option<&Path>) -> Option<SkillSearch> {
         }
     };
     let (parsed, faults) = parse::parse(&text, &name);
-    let usable = !faults.iter().any(|fault| fault.fatal);
-    let within = within.map(Path::to_owned);
-    let home = SkillSource::Directory { dir: dir.to_owned(), file: file.clone(), within };
-    Some(SkillSearch { file, skill: usable.then(|| Skill::new(parsed, home)), faults })
+    let is_usable = !faults.iter().any(|fault| fault.fatal);
+    let boundary = boundary.map(Path::to_owned);
+    let source = SkillSource::Directory { dir: dir.to_owned(), file: file.clone(), boundary };
+    Some(SkillSearch { file, skill: is_usable.then(|| Skill::new(parsed, source)), faults })
 }
 
-/// Reads at most `most` bytes of a file of a skill.
-pub fn read(file: &Path, within: Option<&Path>, most: usize) -> Result<String, String> {
+/// Reads at most `max_bytes` bytes of a file of a skill.
+pub fn read(file: &Path, boundary: Option<&Path>, max_bytes: usize) -> Result<String, String> {
     let real = file.canonicalize().map_err(|why| why.to_string())?;
-    if within.is_some_and(|within| !paths::is_inside(&real, within)) {
+    if boundary.is_some_and(|boundary| !paths::is_inside(&real, boundary)) {
         return Err("a symbolic link leads out of the repository".to_owned());
     }
-    let bytes = workspace::read_regular(&real, most as u64).map_err(|why| why.to_string())?;
+    let bytes = workspace::read_regular(&real, max_bytes as u64).map_err(|why| why.to_string())?;
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 
 impl Skill {
     /// Creates a skill from its parsed text and its location.
-    pub fn new(parsed: Skill, home: SkillSource) -> Skill {
-        Skill { home, ..parsed }
+    pub fn new(parsed: Skill, source: SkillSource) -> Skill {
+        Skill { source, ..parsed }
     }
 }
 
@@ -167,7 +170,7 @@ mod tests {
         write(&cwd.join(".g3/skills/bee"), "hidden");
         write(&cwd.join("skills/bee"), "repository");
         let config = Config { extra_paths: vec![extra], ..Config::default() };
-        let shelf = shelf(&config, &cwd);
+        let shelf = load(&config, &cwd);
         let of = |name: &str| shelf.find(name).unwrap().description.as_str();
         assert_eq!((of("ape"), of("bee"), of("zebra")), ("extra", "repository", "extra"));
         let notice = &shelf.notices[0];
@@ -176,7 +179,7 @@ mod tests {
         assert!(shelf.skills().is_sorted_by_key(|skill| skill.name.clone()));
         assert!(shelf.find("code-review").is_some(), "what is compiled in is there as well");
         let off = Config { enabled: false, ..config };
-        assert!(super::shelf(&off, &cwd).skills().is_empty());
+        assert!(super::load(&off, &cwd).skills().is_empty());
     }
 
     #[test]
@@ -189,7 +192,7 @@ mod tests {
         write(&root.join("skills/ape"), "root");
         write(&root.join("skills/bee"), "root");
         write(&root.join("a/skills/bee"), "near");
-        let shelf = shelf(&Config::default(), &deep);
+        let shelf = load(&Config::default(), &deep);
         let of = |name: &str| shelf.find(name).unwrap().description.as_str();
         assert_eq!((of("ape"), of("bee")), ("root", "near"));
     }
@@ -202,7 +205,7 @@ mod tests {
         write(&dir.path().join("outside"), "outside");
         fs::create_dir_all(cwd.join("skills")).unwrap();
         std::os::unix::fs::symlink("../../outside", cwd.join("skills/outside")).unwrap();
-        let shelf = shelf(&Config::default(), &cwd);
+        let shelf = load(&Config::default(), &cwd);
         assert!(shelf.find("outside").is_none());
         assert!(shelf.notices[0].contains("leads out of the repository"), "{:?}", shelf.notices);
     }

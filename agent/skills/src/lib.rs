@@ -35,7 +35,7 @@ pub struct Skill {
     /// The instructions below the front matter.
     pub body: String,
     /// Its location.
-    pub home: SkillSource,
+    pub source: SkillSource,
 }
 
 /// The location of a skill.
@@ -51,7 +51,7 @@ pub enum SkillSource {
         /// The file that was read.
         file: PathBuf,
         /// The directory that links must not leave; `None` for the user's own skills.
-        within: Option<PathBuf>,
+        boundary: Option<PathBuf>,
     },
 }
 
@@ -67,7 +67,7 @@ pub struct SkillSet {
 impl Skill {
     /// Returns the location as shown to the model.
     pub fn location(&self) -> String {
-        match &self.home {
+        match &self.source {
             SkillSource::Embedded => format!("<embedded:{}>/SKILL.md", self.name),
             SkillSource::Directory { file, .. } => file.display().to_string(),
         }
@@ -76,7 +76,7 @@ impl Skill {
 
 impl SkillSet {
     /// Creates a set sorted by name. If two skills have the same name, the later is kept.
-    pub fn of(skills: Vec<Skill>, notices: Vec<String>) -> SkillSet {
+    pub fn new(skills: Vec<Skill>, notices: Vec<String>) -> SkillSet {
         let by_name: BTreeMap<String, Skill> =
             skills.into_iter().map(|skill| (skill.name.clone(), skill)).collect();
         let skills = by_name.into_values().collect();
@@ -107,7 +107,7 @@ impl SkillSet {
     }
 
     /// Returns the active skills that restrict the tools.
-    pub fn restricting(&self) -> Vec<&Skill> {
+    pub fn restricting_skills(&self) -> Vec<&Skill> {
         let active = self.active();
         let loaded = active.iter().filter_map(|name| self.find(name));
         loaded.filter(|skill| skill.allowed.is_some()).collect()

@@ -8,11 +8,11 @@ use super::Skill;
 use super::allowed::{self, AllowedTool};
 
 /// Maximum size of a `SKILL.md` in bytes.
-pub const MOST: usize = 256 << 10;
+pub const MAX_SIZE: usize = 256 << 10;
 
-const NAME: usize = 64;
-const DESCRIPTION: usize = 1_024;
-const COMPATIBILITY: usize = 500;
+const MAX_NAME: usize = 64;
+const MAX_DESCRIPTION: usize = 1_024;
+const MAX_COMPATIBILITY: usize = 500;
 
 /// The keys of the front matter.
 const KEYS: &[&str] =
@@ -35,14 +35,14 @@ pub struct SkillFault {
 /// built in, and its faults.
 pub fn parse(text: &str, directory: &str) -> (Skill, Vec<SkillFault>) {
     let mut reader = Reader::default();
-    let Some((front, body)) = split(text, &mut reader) else {
+    let Some((front_matter, body)) = split(text, &mut reader) else {
         return (Skill::default(), reader.faults);
     };
-    reader.front = front;
-    let table = reader.table();
+    reader.front_matter = front_matter;
+    let table = reader.parse_table();
     let parsed = Skill {
         name: reader.name(&table, directory),
-        description: reader.required(&table, "description", DESCRIPTION),
+        description: reader.required(&table, "description", MAX_DESCRIPTION),
         license: reader.text(&table, "license"),
         compatibility: reader.text(&table, "compatibility"),
         metadata: reader.metadata(&table),
@@ -52,8 +52,9 @@ pub fn parse(text: &str, directory: &str) -> (Skill, Vec<SkillFault>) {
     };
     if let Some(text) = &parsed.compatibility {
         let length = text.chars().count();
-        if !(1..=COMPATIBILITY).contains(&length) {
-            let why = format!("`compatibility` has {length} characters; 1 to {COMPATIBILITY} fit");
+        if !(1..=MAX_COMPATIBILITY).contains(&length) {
+            let why =
+                format!("`compatibility` has {length} characters; 1 to {MAX_COMPATIBILITY} fit");
             reader.fault("compatibility", "compatibility-length", why);
         }
     }
@@ -77,7 +78,7 @@ fn split<'a>(text: &'a str, reader: &mut Reader<'_>) -> Option<(&'a str, &'a str
         reader.faults.push(SkillFault { line: 1, rule, text: text.to_owned(), fatal: true });
         None
     };
-    if text.len() > MOST {
+    if text.len() > MAX_SIZE {
         return fail("too-long", "the file is larger than 256 KiB; move parts into other files");
     }
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -85,13 +86,13 @@ fn split<'a>(text: &'a str, reader: &mut Reader<'_>) -> Option<(&'a str, &'a str
     if first.trim_end() != "---" {
         return fail("front-matter", "the first line must be `---`");
     }
-    let start = text.find('\n').map_or(text.len(), |at| at + 1);
-    let mut at = start;
+    let start = text.find('\n').map_or(text.len(), |offset| offset + 1);
+    let mut offset = start;
     for line in text[start..].split_inclusive('\n') {
         if line.trim_end() == "---" {
-            return Some((&text[start..at], &text[at + line.len()..]));
+            return Some((&text[start..offset], &text[offset + line.len()..]));
         }
-        at += line.len();
+        offset += line.len();
     }
     fail("front-matter", "the front matter does not end: a line `---` is missing")
 }
@@ -99,7 +100,7 @@ fn split<'a>(text: &'a str, reader: &mut Reader<'_>) -> Option<(&'a str, &'a str
 /// Reads keys and collects faults.
 #[derive(Default)]
 struct Reader<'a> {
-    front: &'a str,
+    front_matter: &'a str,
     faults: Vec<SkillFault>,
 }
 
@@ -111,19 +112,19 @@ impl Reader<'_> {
 
     /// Returns the line of a key in the file, or of the opening `---` if the key is absent.
     fn line_of(&self, key: &str) -> usize {
-        let stands = |line: &str| {
+        let is_key_line = |line: &str| {
             let line = line.trim_start_matches(['"', '\'']);
             let rest = line.strip_prefix(key).map(|rest| rest.trim_start_matches(['"', '\'']));
             rest.is_some_and(|rest| rest.trim_start().starts_with(':'))
         };
-        self.front.lines().position(stands).map_or(1, |at| at + 2)
+        self.front_matter.lines().position(is_key_line).map_or(1, |index| index + 2)
     }
 
-    fn table(&mut self) -> Map<String, Value> {
-        if self.front.trim().is_empty() {
+    fn parse_table(&mut self) -> Map<String, Value> {
+        if self.front_matter.trim().is_empty() {
             return Map::new();
         }
-        match serde_saphyr::from_str::<Value>(self.front) {
+        match serde_saphyr::from_str::<Value>(self.front_matter) {
             Ok(Value::Object(table)) => table,
             Ok(_) => {
                 let text = "the front matter must be `key: value` lines".to_owned();
@@ -131,7 +132,7 @@ impl Reader<'_> {
                 Map::new()
             }
             Err(why) => {
-                let line = why.location().map_or(1, |at| at.line() as usize) + 1;
+                let line = why.location().map_or(1, |location| location.line() as usize) + 1;
                 let why = why.without_snippet().to_string();
                 // The parser's own line number is relative to the front matter.
                 let why = why.lines().next().unwrap_or_default();
@@ -144,7 +145,7 @@ impl Reader<'_> {
     }
 
     /// Whether the front matter is unreadable, so that no key can be reported as missing.
-    fn is_unread(&self) -> bool {
+    fn is_unreadable(&self) -> bool {
         self.faults.iter().any(|fault| ["yaml", "front-matter"].contains(&fault.rule))
     }
 
@@ -160,32 +161,37 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns a required text of at most `most` characters.
-    fn required(&mut self, table: &Map<String, Value>, key: &'static str, most: usize) -> String {
+    /// Returns a required text of at most `max_chars` characters.
+    fn required(
+        &mut self,
+        table: &Map<String, Value>,
+        key: &'static str,
+        max_chars: usize,
+    ) -> String {
         let faults = self.faults.len();
         let text = self.text(table, key).unwrap_or_default();
         let length = text.chars().count();
-        let (missing, long) = match key {
+        let (missing, too_long) = match key {
             "name" => ("name-missing", "name-length"),
             _ => ("description-missing", "description-length"),
         };
         if text.is_empty() {
-            if self.faults.len() == faults && !self.is_unread() {
+            if self.faults.len() == faults && !self.is_unreadable() {
                 self.fault(key, missing, format!("`{key}` is missing"));
             }
-        } else if length > most {
-            self.fault(key, long, format!("`{key}` has {length} characters; {most} fit"));
+        } else if length > max_chars {
+            self.fault(key, too_long, format!("`{key}` has {length} characters; {max_chars} fit"));
         }
         text
     }
 
     fn name(&mut self, table: &Map<String, Value>, directory: &str) -> String {
-        let name = self.required(table, "name", NAME);
+        let name = self.required(table, "name", MAX_NAME);
         if name.is_empty() {
             return name;
         }
-        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if !name.chars().all(fits) {
+        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if !name.chars().all(is_allowed) {
             let text = "`name` may hold lower-case letters, digits and hyphens only".to_owned();
             self.fault("name", "name-form", text);
         } else if name.starts_with('-') || name.ends_with('-') || name.contains("--") {
@@ -218,9 +224,9 @@ impl Reader<'_> {
     fn allowed(&mut self, table: &Map<String, Value>) -> Option<Vec<AllowedTool>> {
         let words = match table.get("allowed-tools")? {
             Value::Null => Vec::new(),
-            Value::String(text) => allowed::words(text),
+            Value::String(text) => allowed::split_names(text),
             Value::Array(list) => {
-                list.iter().filter_map(Value::as_str).flat_map(allowed::words).collect()
+                list.iter().filter_map(Value::as_str).flat_map(allowed::split_names).collect()
             }
             Value::Number(_) | Value::Bool(_) | Value::Object(_) => {
                 let text = "`allowed-tools` must be names with spaces between".to_owned();
@@ -228,9 +234,9 @@ impl Reader<'_> {
                 return None;
             }
         };
-        let (entries, wrong): (Vec<_>, Vec<_>) =
+        let (entries, invalid): (Vec<_>, Vec<_>) =
             words.into_iter().map(AllowedTool::parse).partition(Result::is_ok);
-        for why in wrong.into_iter().filter_map(Result::err) {
+        for why in invalid.into_iter().filter_map(Result::err) {
             self.fault("allowed-tools", "allowed-tools", why);
         }
         Some(entries.into_iter().filter_map(Result::ok).collect())

@@ -33,7 +33,7 @@ use crate::ui;
 use crate::ui::plain_output::PlainOutput;
 use agent_core::bus::Bus;
 use agent_core::run::SessionSelector;
-use agent_core::run::outcome::tell_failure;
+use agent_core::run::outcome::report_failure;
 use mode::{ExplicitFlags, Mode, ModeArgs};
 use provider::message::Image;
 use settings::{BrowserArgs, cwd_of_user, settings};
@@ -312,14 +312,15 @@ async fn agent(
         Ok((settings, trace, (task, pictures), mode))
     };
     let (settings, trace, (task, pictures), mode) =
-        setup().inspect_err(|failure| tell_failure(&bus, failure))?;
+        setup().inspect_err(|failure| report_failure(&bus, failure))?;
     let asker = args.show.asker(&bus);
     let which = match &args.resume {
         Some(requested) => SessionSelector::Resume(requested.clone()),
         None => SessionSelector::New(task.clone().unwrap_or_default()),
     };
     let request = |settings| {
-        mode::run_request(settings, &args, mode).inspect_err(|failure| tell_failure(&bus, failure))
+        mode::run_request(settings, &args, mode)
+            .inspect_err(|failure| report_failure(&bus, failure))
     };
     let work = async {
         let status = match mode {

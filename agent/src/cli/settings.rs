@@ -60,7 +60,7 @@ pub(crate) fn settings(
     let cwd = directory(common)?;
     let LoadedConfig { mut config, mut notices, .. } = load(common, &cwd)?;
     args.browser.apply(&mut config, args.chat)?;
-    config.gate.rules.extend(research_agent::scouts_rule());
+    config.gate.rules.extend(research_agent::allow_rule());
     let profile_name = args.profile.as_deref().or(config.agent.profile.as_deref());
     let profile = profile_name.map_or(Ok(Profile::default()), |name| {
         Profile::parse(name).ok_or_else(|| {
@@ -81,7 +81,7 @@ pub(crate) fn settings(
     // A persona keeps notes by default, unless it only reads or its write scope excludes the notes.
     if args.agent.is_some() && notes.auto.is_none() {
         let file = notes.file.clone().unwrap_or_else(|| memory::notes_file(&cwd));
-        let refusal = role.fence.as_ref().and_then(|fence| fence.refuses(&file));
+        let refusal = role.write_scope.as_ref().and_then(|fence| fence.write_denial(&file));
         notes.auto = Some(!role.reads_only && refusal.is_none());
     }
     let first_note = args.codebase_fast_start.as_ref().map(|_| first_report(&cwd));

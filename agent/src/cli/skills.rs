@@ -52,7 +52,7 @@ pub(crate) fn run(args: &SkillsArgs) -> Result<u8> {
 }
 
 fn list(common: &GlobalArgs, cwd: &Path, json: bool) -> Result<()> {
-    let shelf = find::shelf(&load(common, cwd)?.config.skills, cwd);
+    let shelf = find::load(&load(common, cwd)?.config.skills, cwd);
     let skills = shelf.skills();
     if json {
         return print_json(&skills.iter().map(as_json).collect());
@@ -75,7 +75,7 @@ fn as_json(skill: &Skill) -> Value {
         "name": skill.name,
         "description": skill.description,
         "location": skill.location(),
-        "embedded": skill.home == SkillSource::Embedded,
+        "embedded": skill.source == SkillSource::Embedded,
         "license": skill.license,
         "compatibility": skill.compatibility,
         "metadata": skill.metadata,
@@ -87,8 +87,8 @@ fn check(common: &GlobalArgs, cwd: &Path, dir: Option<&Path>, json: bool) -> Res
     let found = match dir {
         Some(dir) => skills_in(&cwd.join(dir))?,
         None => {
-            let places = find::places(&load(common, cwd)?.config.skills, cwd);
-            places.iter().flat_map(find::in_place).collect()
+            let places = find::skill_dirs(&load(common, cwd)?.config.skills, cwd);
+            places.iter().flat_map(find::find_in).collect()
         }
     };
     let has_faults = found.iter().any(|found| !found.faults.is_empty());
@@ -107,9 +107,9 @@ fn skills_in(dir: &Path) -> Result<Vec<SkillSearch>> {
     let real = dir
         .canonicalize()
         .map_err(|why| Failure::usage(format!("cannot check {}", dir.display())).because(why))?;
-    let found = match find::in_directory(&real, None) {
+    let found = match find::find_skill(&real, None) {
         Some(found) => vec![found],
-        None => find::in_place(&SkillDir { dir: real, within: None }),
+        None => find::find_in(&SkillDir { dir: real, boundary: None }),
     };
     if found.is_empty() {
         return Err(Failure::usage(format!("no skills in {}", dir.display()))

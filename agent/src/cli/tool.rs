@@ -23,7 +23,7 @@ use memory::Memory;
 use tools::args as arguments;
 use tools::context::ToolContext;
 use tools::dispatch;
-use tools::exec::confinement::confining;
+use tools::exec::confinement::command_confinement;
 use tools::output::{ToolErrorKind, ToolOutput};
 use tools::profile::Profile;
 use tools::profile::{self, ProfileTool, docs_page};
@@ -121,15 +121,15 @@ fn list(args: &ListArgs) -> Result<()> {
     if args.markdown {
         return print(&docs_page::markdown());
     }
-    let faces = profile::faces(args.profile);
+    let tools = profile::tools(args.profile);
     if args.schemas {
-        let all: Vec<Value> = faces.into_iter().map(schema).collect();
+        let all: Vec<Value> = tools.into_iter().map(schema).collect();
         return print(&format!("{:#}\n", Value::Array(all)));
     }
-    let widest = faces.iter().map(|face| face.name.len()).max().unwrap_or(0);
-    let width = faces.iter().map(|face| face.enabled_by.len()).max().unwrap_or(0).max(10);
+    let widest = tools.iter().map(|face| face.name.len()).max().unwrap_or(0);
+    let width = tools.iter().map(|face| face.enabled_by.len()).max().unwrap_or(0).max(10);
     let mut table = format!("{:widest$}  {:width$}  DESCRIPTION\n", "NAME", "ENABLED BY");
-    for face in faces {
+    for face in tools {
         let first = face.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
         table.push_str(&format!("{:widest$}  {:width$}  {first}\n", face.name, face.enabled_by));
     }
@@ -151,7 +151,7 @@ fn exec(args: &ExecArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     let mut context = tool_context((&cwd, args.session.as_deref()), &config, toolset)?;
     create_session_dir(&context)?;
     let live = Arc::new(Mutex::new(LiveArea::new()));
-    context.hear = live_output(&live);
+    context.on_output = live_output(&live);
     let started = Instant::now();
     let outcome = match serde_json::from_str::<Value>(&raw_args) {
         Ok(call @ Value::Object(_)) => {
@@ -215,10 +215,10 @@ fn run_to_completion(
             outcome = dispatch::run(profile, name, call, context) => outcome,
             () = interrupted => ToolOutput::default(),
         };
-        if let Some(servers) = &context.others.lsp {
+        if let Some(servers) = &context.services.lsp {
             servers.close().await;
         }
-        if let Some(desktop) = &context.others.desktop {
+        if let Some(desktop) = &context.services.desktop {
             desktop.close().await;
         }
         outcome
@@ -276,11 +276,13 @@ fn tool_context(
 ) -> Result<ToolContext> {
     let mut context = ToolContext::quiet(toolset.registry(), cwd, state_dir(cwd, session)?);
     context.root = root_of(cwd);
-    context.gate = Arc::new(Gate::new(&config.gate, None)?.confining(confining(&config.sandbox)));
-    context.others = toolset.services(config, BrowserOwner::Calls)?;
+    context.gate = Arc::new(
+        Gate::new(&config.gate, None)?.with_confinement(command_confinement(&config.sandbox)),
+    );
+    context.services = toolset.services(config, BrowserOwner::Calls)?;
     context.memory = Arc::new(Memory::new(config, None));
-    context.others.screen = Arc::new(ScreenAccess::of_a_person(config));
-    context.skills = Arc::new(skills::find::shelf(&config.skills, cwd));
+    context.services.screen = Arc::new(ScreenAccess::for_person(config));
+    context.skills = Arc::new(skills::find::load(&config.skills, cwd));
     Ok(context)
 }
 

@@ -129,7 +129,7 @@ fn knowing(settings: &AgentSettings, list: &RequirementList) -> AgentSettings {
     let mut settings = settings.clone();
     settings.limits.turns = None;
     if !list.items().is_empty() {
-        settings.role.identity = Identity::knowing("The requirements so far:", &list.text());
+        settings.role.identity = Identity::with_section("The requirements so far:", &list.text());
     }
     settings
 }

@@ -34,7 +34,7 @@ pub(crate) fn picture(cwd: &Path, typed: &Path) -> Result<Image> {
             .because(why)
             .hint("--image takes a PNG, JPEG, GIF or WebP file")
     };
-    image::of_file(&path).map(|(image, _)| image).map_err(failed)
+    image::prepare_file(&path).map(|(image, _)| image).map_err(failed)
 }
 
 /// Builds the user's message: the text, the files that it names and these images.
@@ -53,7 +53,7 @@ pub(crate) fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attach
         }
         seen.push(path.clone());
         let note = if is_picture(&path) {
-            match image::of_file(&path) {
+            match image::prepare_file(&path) {
                 Ok((image, facts)) => {
                     images.push(ContentPart::Image(image));
                     format!("attached {shown}: {facts}")
@@ -85,7 +85,7 @@ pub(crate) fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attach
 fn file(shown: &str, path: &Path) -> std::result::Result<(String, String), String> {
     let content = tools::fs::open::read_at_most(path, 64 << 20);
     let bytes = content.map_err(|why| why.to_string())?.bytes;
-    if let Some(kind) = tools::fs::open::binary(&bytes) {
+    if let Some(kind) = tools::fs::open::describe_binary(&bytes) {
         return Err(format!("it is {kind}"));
     }
     let text = String::from_utf8_lossy(&bytes);

@@ -8,7 +8,7 @@ use base::failure::{Failure, Result};
 use super::interrupt::{self, Interrupts};
 use agent_core::bus::Bus;
 use agent_core::run::AgentSettings;
-use agent_core::turn::beside_words;
+use agent_core::turn::side_event;
 use provider::message::{Message, MessageRole};
 use provider::{self, ChatRequest, Delta, ProviderError};
 
@@ -42,7 +42,7 @@ pub(crate) async fn run(
         session: "complete",
     };
     let mut on_delta =
-        |delta: Delta<'_>| beside_words(delta).into_iter().for_each(|what| bus.emit(what));
+        |delta: Delta<'_>| side_event(delta).into_iter().for_each(|what| bus.emit(what));
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
     let reply = tokio::select! {

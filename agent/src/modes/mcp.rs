@@ -20,7 +20,7 @@ use gate::Gate;
 use provider::ToolDefinition;
 use tools::context::ToolContext;
 use tools::dispatch;
-use tools::exec::confinement::confining;
+use tools::exec::confinement::command_confinement;
 use tools::output::ToolOutput;
 use tools::profile::Profile;
 use tools::services::BrowserOwner;
@@ -41,11 +41,12 @@ pub(crate) async fn serve(settings: AgentSettings) -> Result<()> {
     let quiet = ToolContext::quiet(settings.toolset.registry(), &settings.cwd, &session.dir);
     // The other agent asks its own user; there is no user here.
     let sandbox = &settings.config.sandbox;
-    let gate = Gate::new(&settings.config.gate, None)?.confining(confining(sandbox));
+    let gate =
+        Gate::new(&settings.config.gate, None)?.with_confinement(command_confinement(sandbox));
     let gate = Arc::new(gate);
     let services = settings.toolset.services(&settings.config, BrowserOwner::Session)?;
     let lsp = services.lsp.clone();
-    let place = ToolContext { root: root_of(&settings.cwd), gate, others: services, ..quiet };
+    let place = ToolContext { root: root_of(&settings.cwd), gate, services, ..quiet };
     let served = McpHandler { profile: settings.profile, place, order: CallQueue::default() };
     let pipes = (tokio::io::stdin(), tokio::io::stdout());
     let running =
@@ -69,7 +70,7 @@ impl ServerHandler for McpHandler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> std::result::Result<ListToolsResult, ErrorData> {
-        let specs = tool_switches::offered(self.profile, ToolSwitches::default());
+        let specs = tool_switches::offered_tools(self.profile, ToolSwitches::default());
         Ok(ListToolsResult::with_all_items(specs.into_iter().map(listed).collect()))
     }
 
@@ -80,9 +81,9 @@ impl ServerHandler for McpHandler {
     ) -> std::result::Result<CallToolResponse, ErrorData> {
         let args = Value::Object(request.arguments.unwrap_or_default());
         let place = ToolContext { cancel: context.ct.clone(), ..self.place.clone() };
-        let touched = dispatch::touches(self.profile, &request.name, &args, &place);
+        let touched = dispatch::resource_keys(self.profile, &request.name, &args, &place);
         let _turn = self.order.turn(touched).await;
-        let specs = tool_switches::offered(self.profile, ToolSwitches::default());
+        let specs = tool_switches::offered_tools(self.profile, ToolSwitches::default());
         let offered = specs.iter().any(|spec| spec.name == request.name);
         let id = context.id.to_string();
         let run = dispatch::run(self.profile, &request.name, &args, &place);
@@ -137,7 +138,7 @@ mod tests {
     #[test]
     fn images_are_returned_and_failures_are_marked() {
         let image = Image { media_type: "image/png".into(), data: "aGk=".into() };
-        let done = answered(ToolOutput { images: vec![image], ..ToolOutput::done("seen") });
+        let done = answered(ToolOutput { images: vec![image], ..ToolOutput::success("seen") });
         assert_eq!(done.is_error, Some(false));
         assert_eq!(done.content[0].as_text().unwrap().text, "seen");
         assert_eq!(done.content[1].as_image().unwrap().mime_type, "image/png");

@@ -10,7 +10,7 @@ use super::interrupt::{self, Interrupts};
 use crate::ui::terminal::QuietInput;
 use agent_core::bus::Bus;
 use agent_core::prompt::template;
-use agent_core::run::outcome::tell_failure;
+use agent_core::run::outcome::report_failure;
 use agent_core::run::{AgentSession, AgentSettings, SessionSelector};
 use gate::Asker;
 use provider::message::Image;
@@ -36,7 +36,7 @@ pub(crate) async fn run(
         ended = work.turn(message, tokens.cancel.clone()) => ended,
         () = tokens.end.cancelled() => {
             let failure = interrupt::failure();
-            tell_failure(&bus, &failure);
+            report_failure(&bus, &failure);
             return Err(failure);
         }
     };

@@ -62,7 +62,7 @@ impl Drop for Open<'_> {
         }
         drop(self.input.take());
         if let Some(bus) = self.bus {
-            bus.answered();
+            bus.on_question_answered();
         }
     }
 }

@@ -19,7 +19,7 @@ impl<W: Write + Send> JsonLines<W> {
 }
 
 impl<W: Write + Send> EventSink for JsonLines<W> {
-    fn hear(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         let Ok(mut line) = serde_json::to_vec(event) else { return };
         line.push(b'\n');
         // The reader may have exited; the work continues.

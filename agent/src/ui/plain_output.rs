@@ -72,7 +72,7 @@ impl<O: Write + Send, T: Write + Send> PlainOutput<O, T> {
 }
 
 impl<O: Write + Send, T: Write + Send> EventSink for PlainOutput<O, T> {
-    fn hear(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         match &event.what {
             EventKind::Text { text } => self.words(text),
             EventKind::Turn { .. } => self.end_line(),

@@ -301,7 +301,7 @@ fn output_of(text: &str) -> String {
 }
 
 impl<O: Write + Send> EventSink for RichOutput<O> {
-    fn hear(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         match &event.what {
             EventKind::Ask { .. } => self.draw(event),
             _ if terminal::is_asking() => self.deferred.push(event.clone()),
@@ -309,7 +309,7 @@ impl<O: Write + Send> EventSink for RichOutput<O> {
         }
     }
 
-    fn answered(&mut self) {
+    fn on_question_answered(&mut self) {
         for event in std::mem::take(&mut self.deferred) {
             self.draw(&event);
         }
@@ -352,7 +352,7 @@ mod tests {
     }
 
     fn hear(rich: &mut RichOutput<Screen>, what: EventKind) {
-        rich.hear(&Event { seq: 1, time: String::new(), what });
+        rich.on_event(&Event { seq: 1, time: String::new(), what });
     }
 
     #[test]

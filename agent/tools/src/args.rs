@@ -13,28 +13,28 @@ pub(crate) struct DecodedArgs {
     /// Tool parameter -> value of the declared type.
     pub map: Map<String, Value>,
     /// Tool parameter -> the parameter name used in the call.
-    pub from: Map<String, Value>,
+    pub used_names: Map<String, Value>,
     /// Sentences about ignored arguments.
     pub notes: Vec<String>,
 }
 
 /// Decodes the arguments of a call. The error is a sentence that names the parameter.
-pub(crate) fn decode(face: &ProfileTool, args: &Value) -> Result<DecodedArgs, String> {
-    let given = object(args)?;
+pub(crate) fn decode(tool: &ProfileTool, args: &Value) -> Result<DecodedArgs, String> {
+    let fields = parse_object(args)?;
     let mut decoded = DecodedArgs::default();
-    for (key, value) in &given {
+    for (key, value) in &fields {
         if value.is_null() {
             continue;
         }
-        let Some(schema) = face.parameter(key) else {
+        let Some(schema) = tool.parameter(key) else {
             decoded.notes.push(format!("ignored unknown parameter `{key}`"));
             continue;
         };
-        let name = face.engine_key(key).to_owned();
+        let name = tool.internal_name(key).to_owned();
         let value = match value {
             // The content of a JSON file may be given as JSON instead of text.
             Value::Object(_) | Value::Array(_)
-                if name == "content" && writes_json(face, &given) =>
+                if name == "content" && writes_json(tool, &fields) =>
             {
                 Value::String(format!("{value:#}\n"))
             }
@@ -43,40 +43,40 @@ pub(crate) fn decode(face: &ProfileTool, args: &Value) -> Result<DecodedArgs, St
         if let Some(other) = decoded.map.get(&name)
             && *other != value
         {
-            let first = decoded.from[&name].as_str().unwrap_or_default();
+            let first = decoded.used_names[&name].as_str().unwrap_or_default();
             return Err(format!("`{first}` and `{key}` contradict each other: give one of them"));
         }
-        decoded.from.insert(name.clone(), Value::from(key.as_str()));
+        decoded.used_names.insert(name.clone(), Value::from(key.as_str()));
         decoded.map.insert(name, value);
     }
-    if let Some(missing) = face.required().find(|key| !given_as(face, key, &decoded.map)) {
+    if let Some(missing) = tool.required().find(|key| !has_value(tool, key, &decoded.map)) {
         let ignored: String = decoded.notes.iter().map(|note| format!("; {note}")).collect();
         return Err(format!("missing required parameter `{missing}`{ignored}"));
     }
-    for (key, value) in &face.defaults {
+    for (key, value) in &tool.defaults {
         decoded.map.entry(key.clone()).or_insert_with(|| value.clone());
     }
     Ok(decoded)
 }
 
-fn writes_json(face: &ProfileTool, given: &Map<String, Value>) -> bool {
+fn writes_json(tool: &ProfileTool, fields: &Map<String, Value>) -> bool {
     let is_json = |(key, value): (&String, &Value)| {
-        let ending =
-            value.as_str().and_then(|path| path.rsplit_once('.')).map(|(_, ending)| ending);
-        face.engine_key(key) == "path" && ending == Some("json")
+        let extension =
+            value.as_str().and_then(|path| path.rsplit_once('.')).map(|(_, extension)| extension);
+        tool.internal_name(key) == "path" && extension == Some("json")
     };
-    face.engine == ToolKind::WRITE && given.iter().any(is_json)
+    tool.kind == ToolKind::WRITE && fields.iter().any(is_json)
 }
 
 /// Whether a required parameter is given or has a default in the profile.
-fn given_as(face: &ProfileTool, key: &str, map: &Map<String, Value>) -> bool {
-    let name = face.engine_key(key);
-    map.contains_key(name) || face.defaults.contains_key(name)
+fn has_value(tool: &ProfileTool, key: &str, map: &Map<String, Value>) -> bool {
+    let name = tool.internal_name(key);
+    map.contains_key(name) || tool.defaults.contains_key(name)
 }
 
 /// Returns the arguments as an object. Accepts a string that contains an object, as some models
 /// send, and treats absent arguments as empty.
-fn object(args: &Value) -> Result<Map<String, Value>, String> {
+fn parse_object(args: &Value) -> Result<Map<String, Value>, String> {
     match args {
         Value::Object(map) => Ok(map.clone()),
         Value::Null => Ok(Map::new()),
@@ -93,31 +93,33 @@ fn object(args: &Value) -> Result<Map<String, Value>, String> {
 
 /// Converts a value to the type in the schema, if its meaning is unambiguous.
 fn coerce(value: &Value, schema: &Value) -> Result<Value, String> {
-    let wanted = schema["type"].as_str().unwrap_or("any");
-    let coerced = match wanted {
-        "string" => string(value),
-        "integer" => number(value).and_then(|n| integer(&n)).map(Value::from),
-        "number" => number(value).map(Value::Number),
-        "boolean" => boolean(value).map(Value::Bool),
-        "array" => parsed(value, Value::is_array).or_else(|| only(value, &schema["items"])),
-        "object" => parsed(value, Value::is_object),
+    let expected_type = schema["type"].as_str().unwrap_or("any");
+    let coerced = match expected_type {
+        "string" => coerce_string(value),
+        "integer" => coerce_number(value).and_then(|n| to_integer(&n)).map(Value::from),
+        "number" => coerce_number(value).map(Value::Number),
+        "boolean" => coerce_boolean(value).map(Value::Bool),
+        "array" => {
+            parse_if(value, Value::is_array).or_else(|| wrap_in_list(value, &schema["items"]))
+        }
+        "object" => parse_if(value, Value::is_object),
         _ => Some(value.clone()),
     };
-    let coerced = coerced.ok_or_else(|| format!("must be {}", article(wanted)))?;
-    if let Some(least) = schema["minimum"].as_f64()
-        && coerced.as_f64().is_some_and(|n| n < least)
+    let coerced = coerced.ok_or_else(|| format!("must be {}", with_article(expected_type)))?;
+    if let Some(min) = schema["minimum"].as_f64()
+        && coerced.as_f64().is_some_and(|n| n < min)
     {
-        return Err(format!("must be at least {least}"));
+        return Err(format!("must be at least {min}"));
     }
     Ok(coerced)
 }
 
-fn article(wanted: &str) -> String {
-    let article = if wanted.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
-    format!("{article} {wanted}")
+fn with_article(expected_type: &str) -> String {
+    let article = if expected_type.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {expected_type}")
 }
 
-fn string(value: &Value) -> Option<Value> {
+fn coerce_string(value: &Value) -> Option<Value> {
     match value {
         Value::String(_) => Some(value.clone()),
         Value::Number(n) => Some(Value::String(n.to_string())),
@@ -126,7 +128,7 @@ fn string(value: &Value) -> Option<Value> {
     }
 }
 
-fn number(value: &Value) -> Option<Number> {
+fn coerce_number(value: &Value) -> Option<Number> {
     match value {
         Value::Number(n) => Some(n.clone()),
         Value::String(text) => text.trim().parse().ok(),
@@ -135,9 +137,9 @@ fn number(value: &Value) -> Option<Number> {
 }
 
 /// Returns a whole number, also if it is written as a float.
-fn integer(number: &Number) -> Option<i64> {
-    if let Some(whole) = number.as_i64() {
-        return Some(whole);
+fn to_integer(number: &Number) -> Option<i64> {
+    if let Some(int) = number.as_i64() {
+        return Some(int);
     }
     let float = number.as_f64()?;
     // Above 2^53 a float cannot represent every whole number, so its meaning would be ambiguous.
@@ -145,7 +147,7 @@ fn integer(number: &Number) -> Option<i64> {
     exact.then_some(float as i64)
 }
 
-fn boolean(value: &Value) -> Option<bool> {
+fn coerce_boolean(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(b) => Some(*b),
         Value::String(text) => match text.trim().to_ascii_lowercase().as_str() {
@@ -163,15 +165,15 @@ fn boolean(value: &Value) -> Option<bool> {
 }
 
 /// Returns the value itself, or the value that its text parses to.
-fn parsed(value: &Value, fits: fn(&Value) -> bool) -> Option<Value> {
-    if fits(value) {
+fn parse_if(value: &Value, is_expected: fn(&Value) -> bool) -> Option<Value> {
+    if is_expected(value) {
         return Some(value.clone());
     }
-    serde_json::from_str::<Value>(value.as_str()?).ok().filter(fits)
+    serde_json::from_str::<Value>(value.as_str()?).ok().filter(is_expected)
 }
 
 /// Wraps a value in a list, if it has the type of the schema's list items.
-fn only(value: &Value, items: &Value) -> Option<Value> {
+fn wrap_in_list(value: &Value, items: &Value) -> Option<Value> {
     let is_element = match value {
         // An incomplete list is not an element.
         Value::String(text) => items["type"] == "string" && !text.trim_start().starts_with('['),
@@ -182,37 +184,37 @@ fn only(value: &Value, items: &Value) -> Option<Value> {
 }
 
 /// Returns the result of an invalid call: the error and the expected parameters.
-pub(crate) fn refused(face: &ProfileTool, why: &str) -> ToolOutput {
-    ToolOutput::invalid(format!("{}: {why}\n{}", face.name, expected(face)))
+pub(crate) fn invalid_call(tool: &ProfileTool, why: &str) -> ToolOutput {
+    ToolOutput::invalid(format!("{}: {why}\n{}", tool.name, describe_parameters(tool)))
 }
 
 /// Describes the parameters of a tool in a few lines.
-fn expected(face: &ProfileTool) -> String {
-    let Some(properties) = face.parameters["properties"].as_object().filter(|p| !p.is_empty())
+fn describe_parameters(tool: &ProfileTool) -> String {
+    let Some(properties) = tool.parameters["properties"].as_object().filter(|p| !p.is_empty())
     else {
         return "expected parameters: none".to_owned();
     };
-    let required: Vec<&str> = face.required().collect();
+    let required: Vec<&str> = tool.required().collect();
     let mut text = "expected parameters:".to_owned();
     for (key, schema) in properties {
         let kind = schema["type"].as_str().unwrap_or("any");
-        let need = if required.contains(&key.as_str()) { "required" } else { "optional" };
-        let about = schema["description"].as_str().unwrap_or_default();
-        text.push_str(&format!("\n- {key} ({kind}, {need}): {about}"));
+        let requirement = if required.contains(&key.as_str()) { "required" } else { "optional" };
+        let description = schema["description"].as_str().unwrap_or_default();
+        text.push_str(&format!("\n- {key} ({kind}, {requirement}): {description}"));
     }
     text
 }
 
 /// Returns the result of a call whose arguments are not a JSON object, with the expected
-/// parameters. `sent` is the text as the model wrote it.
-pub fn malformed(profile: Profile, name: &str, sent: &str) -> ToolOutput {
-    let face = match lookup::find(profile, name, &Value::Null) {
-        NamedTool::One(face) => face,
+/// parameters. `raw_args` is the text as the model wrote it.
+pub fn malformed(profile: Profile, name: &str, raw_args: &str) -> ToolOutput {
+    let tool = match lookup::find(profile, name, &Value::Null) {
+        NamedTool::One(tool) => tool,
         found @ (NamedTool::Several(_) | NamedTool::None(_)) => {
             return not_found(profile, name, &found);
         }
     };
-    let why = match serde_json::from_str::<Value>(sent) {
+    let why = match serde_json::from_str::<Value>(raw_args) {
         Err(error) if error.is_eof() => format!(
             "the arguments break off before they are complete ({error}); nothing was run. If the \
              content is long, write it in several smaller parts"
@@ -220,8 +222,8 @@ pub fn malformed(profile: Profile, name: &str, sent: &str) -> ToolOutput {
         Err(error) => format!("the arguments are not valid JSON ({error}); nothing was run"),
         Ok(_) => "the arguments are not a JSON object; nothing was run".to_owned(),
     };
-    let start = base::text::head(sent, 200);
-    refused(face, &format!("{why}\nas sent: {start}"))
+    let start = base::text::head(raw_args, 200);
+    invalid_call(tool, &format!("{why}\nas sent: {start}"))
 }
 
 /// Returns the result of a call whose name is unknown or ambiguous.
@@ -240,6 +242,6 @@ pub(crate) fn not_found(profile: Profile, name: &str, found: &NamedTool) -> Tool
         }
         NamedTool::None(None) | NamedTool::One(_) => format!("unknown tool `{name}`"),
     };
-    let names: Vec<&str> = profile::faces(profile).iter().map(|f| f.name.as_str()).collect();
+    let names: Vec<&str> = profile::tools(profile).iter().map(|f| f.name.as_str()).collect();
     ToolOutput::failed(ToolErrorKind::UnknownTool, format!("{text}\ntools: {}", names.join(", ")))
 }

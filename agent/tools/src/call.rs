@@ -24,20 +24,20 @@ use gate::{Permit, paths};
 /// A decoded call that is ready to run.
 pub struct Invocation<'a> {
     /// The profile tool: name, parameters and defaults.
-    pub face: &'static ProfileTool,
+    pub profile_tool: &'static ProfileTool,
     /// The context of the call.
-    pub at: &'a ToolContext,
+    pub context: &'a ToolContext,
     /// The file or directory of the call: absolute, with symbolic links resolved.
-    pub place: PathBuf,
+    pub path: PathBuf,
     /// The permission granted by the gate.
-    pub pass: Permit,
+    pub permit: Permit,
     tool: &'static dyn Tool,
     scope: OnceLock<CallScope>,
     args: Map<String, Value>,
-    given: Map<String, Value>,
+    used_names: Map<String, Value>,
     notes: Vec<String>,
-    held: Arc<EditorBuffers>,
-    keeper: Arc<WriteRecorder>,
+    buffers: Arc<EditorBuffers>,
+    recorder: Arc<WriteRecorder>,
     /// The changes that it made, as a unified diff.
     diff: Arc<Mutex<Option<String>>>,
     /// Whether only the diff is wanted and nothing is written.
@@ -48,67 +48,68 @@ pub struct Invocation<'a> {
 pub fn prepare<'a>(
     profile: Profile,
     name: &str,
-    given: &Value,
-    at: &'a ToolContext,
+    args: &Value,
+    context: &'a ToolContext,
 ) -> Result<Invocation<'a>, Box<ToolOutput>> {
-    let face = match lookup::find(profile, name, given) {
-        NamedTool::One(face) => face,
+    let profile_tool = match lookup::find(profile, name, args) {
+        NamedTool::One(profile_tool) => profile_tool,
         found @ (NamedTool::Several(_) | NamedTool::None(_)) => {
             return Err(Box::new(args::not_found(profile, name, &found)));
         }
     };
-    let refused = |why: String| Box::new(args::refused(face, &why));
-    let decoded = args::decode(face, given).map_err(refused)?;
-    let Some(tool) = at.registry.tool(face.engine) else {
+    let invalid = |why: String| Box::new(args::invalid_call(profile_tool, &why));
+    let decoded = args::decode(profile_tool, args).map_err(invalid)?;
+    let Some(tool) = context.registry.tool(profile_tool.kind) else {
         return Err(Box::new(args::not_found(profile, name, &NamedTool::None(None))));
     };
-    let place = place((tool.spec().path, face), &decoded.map, at)
-        .map_err(|why| refused(why.to_string()))?;
-    let args::DecodedArgs { map: args, from: given, notes } = decoded;
+    let path = resolve_path((tool.spec().path, profile_tool), &decoded.map, context)
+        .map_err(|why| invalid(why.to_string()))?;
+    let args::DecodedArgs { map: args, used_names, notes } = decoded;
     Ok(Invocation {
-        face,
-        at,
-        place,
-        pass: Permit::Unconfined,
+        profile_tool,
+        context,
+        path,
+        permit: Permit::Unconfined,
         tool,
         scope: OnceLock::new(),
         args,
-        given,
+        used_names,
         notes,
-        held: Arc::default(),
-        keeper: Arc::default(),
+        buffers: Arc::default(),
+        recorder: Arc::default(),
         diff: Arc::default(),
         is_preview: false,
     })
 }
 
 /// Resolves the path of a call: its file, or its working directory.
-fn place(
-    (rule, face): (PathRule, &ProfileTool),
+fn resolve_path(
+    (rule, profile_tool): (PathRule, &ProfileTool),
     args: &Map<String, Value>,
-    at: &ToolContext,
+    context: &ToolContext,
 ) -> std::io::Result<PathBuf> {
     let (key, start) = match rule {
-        PathRule::Fixed(path) => return paths::follow(&path(at)),
+        PathRule::Fixed(path) => return paths::follow(&path(context)),
         PathRule::WorkingDirectory => {
-            let kept = directory::is_kept(face).then(|| directory::kept(&at.session_dir, &at.root));
-            ("working_dir", kept.flatten().unwrap_or_else(|| at.cwd.clone()))
+            let last_directory = directory::is_persistent(profile_tool)
+                .then(|| directory::load(&context.session_dir, &context.root));
+            ("working_dir", last_directory.flatten().unwrap_or_else(|| context.cwd.clone()))
         }
         PathRule::RelativeTo(start) => ("path", start()),
-        PathRule::Argument | PathRule::ExistingFile => ("path", at.cwd.clone()),
+        PathRule::Argument | PathRule::ExistingFile => ("path", context.cwd.clone()),
     };
     let Some(raw) = args.get(key).and_then(Value::as_str) else { return paths::follow(&start) };
-    let place = paths::resolve(&start, raw)?;
+    let path = paths::resolve(&start, raw)?;
     match rule {
-        PathRule::ExistingFile if !place.exists() => {
-            let from_root = paths::resolve(&at.root, raw)?;
-            Ok(if from_root.exists() { from_root } else { place })
+        PathRule::ExistingFile if !path.exists() => {
+            let from_root = paths::resolve(&context.root, raw)?;
+            Ok(if from_root.exists() { from_root } else { path })
         }
         PathRule::Argument
         | PathRule::ExistingFile
         | PathRule::RelativeTo(_)
         | PathRule::WorkingDirectory
-        | PathRule::Fixed(_) => Ok(place),
+        | PathRule::Fixed(_) => Ok(path),
     }
 }
 
@@ -134,24 +135,24 @@ impl Invocation<'_> {
     }
 
     /// Returns the editor buffers of its files.
-    pub(crate) fn held(&self) -> &EditorBuffers {
-        &self.held
+    pub(crate) fn editor_buffers(&self) -> &EditorBuffers {
+        &self.buffers
     }
 
     /// Runs blocking file operations on a separate thread, so that a large or slow file does not
     /// delay other calls. A panic there fails the call.
     pub async fn blocking(
         &self,
-        work: fn(&Invocation<'_>) -> Result<ToolOutput, ToolError>,
+        operation: fn(&Invocation<'_>) -> Result<ToolOutput, ToolError>,
     ) -> Result<ToolOutput, ToolError> {
         // A preview is polled once, so it cannot wait for another thread; it writes nothing.
         if self.is_preview {
-            return work(self);
+            return operation(self);
         }
-        let (at, copy) = (self.at.clone(), self.copied());
-        let done = tokio::task::spawn_blocking(move || work(&copy.at(&at)));
-        match done.await.map_err(tokio::task::JoinError::try_into_panic) {
-            Ok(done) => done,
+        let (context, copy) = (self.context.clone(), self.detach());
+        let result = tokio::task::spawn_blocking(move || operation(&copy.attach(&context)));
+        match result.await.map_err(tokio::task::JoinError::try_into_panic) {
+            Ok(result) => result,
             Err(Ok(panic)) => std::panic::resume_unwind(panic),
             Err(Err(_)) => Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user")),
         }
@@ -159,25 +160,25 @@ impl Invocation<'_> {
 
     /// Reads a file of this call.
     pub fn load(&self, file: &Path) -> std::io::Result<FileContent> {
-        self.held.load(file)
+        self.buffers.load(file)
     }
 
     /// Creates the parent directories of a file to be written.
-    pub fn make_room(&self, file: &Path) -> std::io::Result<()> {
-        if self.is_preview { Ok(()) } else { self.keeper.make_room(file) }
+    pub fn create_parents(&self, file: &Path) -> std::io::Result<()> {
+        if self.is_preview { Ok(()) } else { self.recorder.create_parents(file) }
     }
 
     /// Records the current content of these files before they are written. Returns whether this
     /// created the record.
-    pub fn keep(&self, wishes: &[PlannedWrite<'_>]) -> std::io::Result<bool> {
+    pub fn record(&self, writes: &[PlannedWrite<'_>]) -> std::io::Result<bool> {
         let mut diff = base::sync::lock(&self.diff);
         if diff.is_none() {
-            *diff = Some(wishes.iter().map(|wish| self.unified(wish)).collect());
+            *diff = Some(writes.iter().map(|write| self.unified(write)).collect());
         }
         if self.is_preview {
             return Err(std::io::Error::other("this is a preview"));
         }
-        self.keeper.keep(&self.at.session_dir, &self.face.name, wishes)
+        self.recorder.record(&self.context.session_dir, &self.profile_tool.name, writes)
     }
 
     fn unified(&self, (path, after): &PlannedWrite<'_>) -> String {
@@ -186,7 +187,7 @@ impl Invocation<'_> {
         if before == *after {
             return String::new();
         }
-        unified(&self.shown(path), before, *after)
+        unified(&self.display_path(path), before, *after)
     }
 
     /// Takes the unified diff of the changes for people. Returns it only once.
@@ -201,10 +202,10 @@ impl Invocation<'_> {
         if !self.spec().has_preview {
             return None;
         }
-        let at = ToolContext { plain: false, ..self.at.clone() };
-        let (held, keeper, diff) = (Arc::default(), Arc::default(), Arc::default());
-        let copy = Copied { held, keeper, diff, notes: Vec::new(), ..self.copied() };
-        let call = Invocation { is_preview: true, ..copy.at(&at) };
+        let context = ToolContext { plain: false, ..self.context.clone() };
+        let (buffers, recorder, diff) = (Arc::default(), Arc::default(), Arc::default());
+        let copy = Copied { buffers, recorder, diff, notes: Vec::new(), ..self.detach() };
+        let call = Invocation { is_preview: true, ..copy.attach(&context) };
         // It ends at its first write, which a preview rejects.
         let _ = call.start().now_or_never();
         call.take_diff()
@@ -212,41 +213,39 @@ impl Invocation<'_> {
 
     /// Removes a file of this call.
     pub fn remove(&self, file: &Path) -> std::io::Result<()> {
-        let alone = self.keep(&[(file, None)])?;
+        let is_new_record = self.record(&[(file, None)])?;
         std::fs::remove_file(file).inspect_err(|_| {
-            if alone {
-                self.forget_kept();
+            if is_new_record {
+                self.discard_record();
             }
         })
     }
 
     /// Drops the record, since all files have their original content.
-    pub fn forget_kept(&self) {
-        self.keeper.forget();
+    pub fn discard_record(&self) {
+        self.recorder.discard();
     }
 
     /// Replaces a file of this call.
     pub fn store(&self, file: &Path, text: &str) -> std::io::Result<()> {
-        let alone = self.keep(&[(file, Some(text.as_bytes()))])?;
-        self.held.store(file, text).inspect_err(|_| {
-            if alone {
-                self.forget_kept();
+        let is_new_record = self.record(&[(file, Some(text.as_bytes()))])?;
+        self.buffers.store(file, text).inspect_err(|_| {
+            if is_new_record {
+                self.discard_record();
             }
         })
     }
 
     /// Restores the original content of a file.
-    pub fn put_back(&self, file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-        self.held.put_back(file, bytes)
+    pub fn restore(&self, file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+        self.buffers.restore(file, bytes)
     }
 
     /// Returns what the model learns from the call: a file, the output of a command.
-    pub(crate) fn finds_out(&self) -> Option<String> {
+    pub(crate) fn discovery(&self) -> Option<String> {
         match self.spec() {
             ToolSpec { effect: Effect::Runs, .. } => Some(format!("$ {}", self.text("command"))),
-            ToolSpec { kind: ToolKind::READ, .. } => {
-                Some(self.place.to_string_lossy().into_owned())
-            }
+            ToolSpec { kind: ToolKind::READ, .. } => Some(self.path.to_string_lossy().into_owned()),
             ToolSpec { .. } => None,
         }
     }
@@ -257,64 +256,64 @@ impl Invocation<'_> {
     }
 
     /// Returns the parameter name by which an argument was given; empty if absent.
-    pub fn given_as(&self, key: &str) -> &str {
-        self.given.get(key).and_then(Value::as_str).unwrap_or_default()
+    pub fn used_name(&self, key: &str) -> &str {
+        self.used_names.get(key).and_then(Value::as_str).unwrap_or_default()
     }
 
     /// Decodes the arguments into the tool's own type.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
         serde_json::from_value(Value::Object(self.args.clone()))
-            .map_err(|why| ToolError::invalid(format!("{}: {why}", self.face.name)))
+            .map_err(|why| ToolError::invalid(format!("{}: {why}", self.profile_tool.name)))
     }
 
     /// Returns the path of the call as shown to the model.
-    pub fn shown_place(&self) -> String {
-        self.shown(&self.place)
+    pub fn display_own_path(&self) -> String {
+        self.display_path(&self.path)
     }
 
     /// Returns a path as shown to the model: relative to the working directory if inside.
-    pub fn shown(&self, path: &Path) -> String {
-        let cwd = paths::follow(&self.at.cwd).unwrap_or_else(|_| self.at.cwd.clone());
-        let below = path.strip_prefix(&cwd).ok().filter(|path| !path.as_os_str().is_empty());
-        below.unwrap_or(path).display().to_string()
+    pub fn display_path(&self, path: &Path) -> String {
+        let cwd = paths::follow(&self.context.cwd).unwrap_or_else(|_| self.context.cwd.clone());
+        let relative = path.strip_prefix(&cwd).ok().filter(|path| !path.as_os_str().is_empty());
+        relative.unwrap_or(path).display().to_string()
     }
 
     /// Returns the paths that were tried, for a message that a file does not exist.
-    pub fn tried_places(&self, place: &Path) -> String {
-        let mut tried = vec![place.to_owned()];
+    pub fn tried_paths(&self, path: &Path) -> String {
+        let mut tried = vec![path.to_owned()];
         let raw = self.text("path");
-        tried.extend(paths::resolve(&self.at.root, raw).ok().filter(|path| path != place));
+        tried.extend(paths::resolve(&self.context.root, raw).ok().filter(|other| other != path));
         tried.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
     }
 }
 
 /// A call without its context, to be sent to another thread.
 struct Copied {
-    face: &'static ProfileTool,
-    place: PathBuf,
-    pass: Permit,
+    profile_tool: &'static ProfileTool,
+    path: PathBuf,
+    permit: Permit,
     tool: &'static dyn Tool,
     args: Map<String, Value>,
-    given: Map<String, Value>,
+    used_names: Map<String, Value>,
     notes: Vec<String>,
-    held: Arc<EditorBuffers>,
-    keeper: Arc<WriteRecorder>,
+    buffers: Arc<EditorBuffers>,
+    recorder: Arc<WriteRecorder>,
     diff: Arc<Mutex<Option<String>>>,
     is_preview: bool,
 }
 
 impl Invocation<'_> {
-    fn copied(&self) -> Copied {
+    fn detach(&self) -> Copied {
         Copied {
-            face: self.face,
-            place: self.place.clone(),
-            pass: self.pass,
+            profile_tool: self.profile_tool,
+            path: self.path.clone(),
+            permit: self.permit,
             tool: self.tool,
             args: self.args.clone(),
-            given: self.given.clone(),
+            used_names: self.used_names.clone(),
             notes: self.notes.clone(),
-            held: self.held.clone(),
-            keeper: self.keeper.clone(),
+            buffers: self.buffers.clone(),
+            recorder: self.recorder.clone(),
             diff: self.diff.clone(),
             is_preview: self.is_preview,
         }
@@ -322,22 +321,22 @@ impl Invocation<'_> {
 }
 
 impl Copied {
-    fn at(self, at: &ToolContext) -> Invocation<'_> {
-        let Copied { face, place, pass, tool, args, given, notes, .. } = self;
-        let Copied { held, keeper, diff, is_preview, .. } = self;
+    fn attach(self, context: &ToolContext) -> Invocation<'_> {
+        let Copied { profile_tool, path, permit, tool, args, used_names, notes, .. } = self;
+        let Copied { buffers, recorder, diff, is_preview, .. } = self;
         let scope = OnceLock::new();
         Invocation {
-            face,
-            at,
-            place,
-            pass,
+            profile_tool,
+            context,
+            path,
+            permit,
             tool,
             scope,
             args,
-            given,
+            used_names,
             notes,
-            held,
-            keeper,
+            buffers,
+            recorder,
             diff,
             is_preview,
         }

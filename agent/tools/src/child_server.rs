@@ -18,7 +18,7 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use super::exec::confinement::Containment;
 
 /// Maximum number of bytes of stderr kept in the log file, and of its end shown in messages.
-const STDERR: (u64, usize) = (1 << 20, 2_000);
+const STDERR_LIMITS: (u64, usize) = (1 << 20, 2_000);
 
 /// The server to start.
 pub struct ServerStart<'a> {
@@ -31,7 +31,7 @@ pub struct ServerStart<'a> {
     /// The directory of the stderr log file, and the file's name without extension.
     pub log: Option<(&'a Path, &'a str)>,
     /// The sandbox. If absent, the server is part of g3 or trusted by the user.
-    pub hold: Option<Containment>,
+    pub containment: Option<Containment>,
 }
 
 /// Why nothing more can be read from a server.
@@ -56,82 +56,87 @@ impl Disconnect {
 
 /// A server's processes and the end of their stderr. Killed on drop.
 pub struct ServerProcess {
-    running: AsyncRunning,
-    said: Arc<Mutex<VecDeque<u8>>>,
+    process: AsyncRunning,
+    stderr_tail: Arc<Mutex<VecDeque<u8>>>,
 }
 
 /// Starts the program with pipes for stdin and stdout.
-pub fn start(wanted: &ServerStart<'_>) -> Result<(ServerProcess, ChildStdin, ChildStdout), String> {
+pub fn start(server: &ServerStart<'_>) -> Result<(ServerProcess, ChildStdin, ChildStdout), String> {
     let variable = |name: &str| std::env::var(name).ok();
-    let Some((program, args)) = wanted.command.split_first() else {
+    let Some((program, args)) = server.command.split_first() else {
         return Err("it has no command".to_owned());
     };
-    let mut job = Command::new(program, wanted.cwd).args(args).env_clear().kill_on_parent_death();
-    job = job.stdin(Stream::Piped);
+    let mut command =
+        Command::new(program, server.cwd).args(args).env_clear().kill_on_parent_death();
+    command = command.stdin(Stream::Piped);
     for (key, value) in child_env(std::env::vars_os(), &[], ChildKind::Tool) {
-        job = job.env(key, value);
+        command = command.env(key, value);
     }
-    for (key, value) in wanted.env {
-        job = job.env(key, expand(value.reveal(), &variable)?);
+    for (key, value) in server.env {
+        command = command.env(key, expand(value.reveal(), &variable)?);
     }
-    let job = wanted.hold.clone().into_iter().fold(job, Containment::around);
-    let mut running = job.spawn_async().map_err(|why| why.to_string())?;
-    let said = Arc::default();
-    if let Some(stderr) = running.child.stderr.take() {
-        let file = wanted.log.and_then(|(directory, name)| log(directory, name));
-        tokio::spawn(listen(stderr, file, Arc::clone(&said)));
+    let command = server.containment.clone().into_iter().fold(command, Containment::apply);
+    let mut process = command.spawn_async().map_err(|why| why.to_string())?;
+    let stderr_tail = Arc::default();
+    if let Some(stderr) = process.child.stderr.take() {
+        let file = server.log.and_then(|(directory, name)| open_log(directory, name));
+        tokio::spawn(collect_stderr(stderr, file, Arc::clone(&stderr_tail)));
     }
-    match (running.child.stdin.take(), running.child.stdout.take()) {
-        (Some(stdin), Some(stdout)) => Ok((ServerProcess { running, said }, stdin, stdout)),
+    match (process.child.stdin.take(), process.child.stdout.take()) {
+        (Some(stdin), Some(stdout)) => Ok((ServerProcess { process, stderr_tail }, stdin, stdout)),
         (_, _) => Err("its pipes are missing".to_owned()),
     }
 }
 
-fn log(directory: &Path, name: &str) -> Option<File> {
+fn open_log(directory: &Path, name: &str) -> Option<File> {
     std::fs::create_dir_all(directory).ok()?;
     let path = directory.join(format!("{name}.stderr"));
     File::options().append(true).create(true).open(path).ok()
 }
 
 /// Reads stderr to its end, so that the server never blocks on it. Keeps a bounded part.
-async fn listen(mut stderr: ChildStderr, mut file: Option<File>, said: Arc<Mutex<VecDeque<u8>>>) {
+async fn collect_stderr(
+    mut stderr: ChildStderr,
+    mut file: Option<File>,
+    stderr_tail: Arc<Mutex<VecDeque<u8>>>,
+) {
     let mut buffer = [0; 4096];
-    let mut room = STDERR.0;
+    let mut remaining = STDERR_LIMITS.0;
     while let Ok(n @ 1..) = stderr.read(&mut buffer).await {
-        if let Some(file) = file.as_mut().filter(|_| room >= n as u64) {
+        if let Some(file) = file.as_mut().filter(|_| remaining >= n as u64) {
             // If the disk is full, the log is incomplete, but the server continues.
             let _ = file.write_all(&buffer[..n]);
-            room -= n as u64;
+            remaining -= n as u64;
         }
-        let mut said = base::sync::lock(&said);
-        said.extend(&buffer[..n]);
-        let excess = said.len().saturating_sub(STDERR.1);
-        said.drain(..excess);
+        let mut stderr_tail = base::sync::lock(&stderr_tail);
+        stderr_tail.extend(&buffer[..n]);
+        let excess = stderr_tail.len().saturating_sub(STDERR_LIMITS.1);
+        stderr_tail.drain(..excess);
     }
 }
 
 impl ServerProcess {
     /// Describes how it ended, with the end of its stderr.
-    pub async fn end_of_it(&mut self) -> String {
-        let moment = Duration::from_millis(500);
-        let how = match tokio::time::timeout(moment, self.running.child.wait()).await {
+    pub async fn describe_end(&mut self) -> String {
+        let timeout = Duration::from_millis(500);
+        let outcome = match tokio::time::timeout(timeout, self.process.child.wait()).await {
             Ok(Ok(status)) => format!("it ended with code {}", exit_code(status)),
             Ok(Err(_)) | Err(_) => "it closed its stdout".to_owned(),
         };
         tokio::task::yield_now().await;
-        let said = base::sync::lock(&self.said);
-        let bytes: Vec<u8> = said.iter().copied().collect();
-        let words = base::text::printable_output(&String::from_utf8_lossy(&bytes));
-        match words.trim() {
-            "" => how,
-            words => format!("{how}; its last words on stderr: {words}"),
+        let stderr = base::sync::lock(&self.stderr_tail);
+        let bytes: Vec<u8> = stderr.iter().copied().collect();
+        let stderr = base::text::printable_output(&String::from_utf8_lossy(&bytes));
+        match stderr.trim() {
+            "" => outcome,
+            stderr => format!("{outcome}; its last words on stderr: {stderr}"),
         }
     }
 
     /// Kills processes that do not exit after stdin was closed.
     pub async fn close(&mut self) {
-        if tokio::time::timeout(GRACE, self.running.child.wait()).await.is_err() {
-            let _ = self.running.end(GRACE).await;
+        if tokio::time::timeout(GRACE, self.process.child.wait()).await.is_err() {
+            let _ = self.process.end(GRACE).await;
         }
     }
 }

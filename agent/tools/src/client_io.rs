@@ -31,7 +31,7 @@ pub struct TerminalCommand<'a> {
     /// The working directory.
     pub cwd: &'a Path,
     /// The timeout.
-    pub time: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// Set when the user cancels.
     pub cancel: CancellationToken,
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::client_io::ClientIo;
 use super::exec::confinement::{self, CommandSandbox, Containment, SandboxCache};
 use super::registry::Registry;
-use super::result_limit::MOST;
+use super::result_limit::MAX_BYTES;
 use super::screen_access::ScreenAccess;
 use super::services::{BrowserService, DesktopService, LanguageServers, McpServers, Subagents};
 use gate::{Gate, Permit};
@@ -30,7 +30,7 @@ pub struct ToolContext {
     /// workspace's state).
     pub session_dir: PathBuf,
     /// Receives output while a tool runs.
-    pub hear: Arc<dyn Fn(&str) + Send + Sync>,
+    pub on_output: Arc<dyn Fn(&str) + Send + Sync>,
     /// Set when the user cancels.
     pub cancel: CancellationToken,
     /// Whether results are short and plain, for small models.
@@ -40,7 +40,7 @@ pub struct ToolContext {
     /// Checks every call before it runs.
     pub gate: Arc<Gate>,
     /// The client that provides files and terminals, e.g. an editor.
-    pub outside: Option<Arc<dyn ClientIo>>,
+    pub client_io: Option<Arc<dyn ClientIo>>,
     /// The MCP servers of the session.
     pub mcp: Option<Arc<dyn McpServers>>,
     /// The available and the active skills.
@@ -48,14 +48,14 @@ pub struct ToolContext {
     /// Data that outlives the session.
     pub memory: Arc<Memory>,
     /// The services.
-    pub others: Services,
+    pub services: Services,
 }
 
 /// Services for tools: subagents, language servers, the web and others.
 #[derive(Clone, Default)]
 pub struct Services {
     /// The session's own provider, as `type.name`, and model, for subagents that use the same.
-    pub asks: Option<(String, String)>,
+    pub model: Option<(String, String)>,
     /// The subagents of this session.
     pub subagents: Option<Arc<dyn Subagents>>,
     /// The configuration of web tools: private hosts that may be fetched, and search services.
@@ -88,34 +88,34 @@ impl ToolContext {
             root: cwd.clone(),
             cwd,
             session_dir: session_dir.into(),
-            hear: Arc::new(|_| ()),
+            on_output: Arc::new(|_| ()),
             cancel: CancellationToken::new(),
             plain: false,
-            result_limit: MOST,
+            result_limit: MAX_BYTES,
             gate: Arc::new(Gate::default()),
-            outside: None,
+            client_io: None,
             mcp: None,
             skills: Arc::default(),
             memory: Arc::default(),
-            others: Services::default(),
+            services: Services::default(),
         }
     }
 
     /// Returns the sandbox of programs that are started for this session.
     pub fn command_sandbox(&self) -> CommandSandbox {
-        let (sandbox, recent) = (self.others.sandbox.clone(), self.others.sandbox_cache.clone());
-        CommandSandbox::of_session(sandbox, &self.root, &self.session_dir, recent)
+        let (sandbox, cache) = (self.services.sandbox.clone(), self.services.sandbox_cache.clone());
+        CommandSandbox::of_session(sandbox, &self.root, &self.session_dir, cache)
     }
 
     /// Returns the restrictions of a command that the gate permitted. A `Free` command has none,
     /// unless g3 runs in studio's sandbox, which gives g3, but not the command, access to its
     /// configuration and logins.
-    pub fn hold(&self, pass: Permit) -> io::Result<Option<Containment>> {
-        match pass {
+    pub fn containment(&self, permit: Permit) -> io::Result<Option<Containment>> {
+        match permit {
             Permit::Unconfined if !confinement::in_studio() => Ok(None),
-            Permit::Unconfined | Permit::CommandSandbox => self.command_sandbox().hold(),
-            Permit::StrictSandbox => self.command_sandbox().hold_tightly().map(Some),
-            Permit::ScratchSandbox => confinement::sandboxed(&self.root).map(Some),
+            Permit::Unconfined | Permit::CommandSandbox => self.command_sandbox().containment(),
+            Permit::StrictSandbox => self.command_sandbox().strict_containment().map(Some),
+            Permit::ScratchSandbox => confinement::scratch_sandbox(&self.root).map(Some),
         }
     }
 }

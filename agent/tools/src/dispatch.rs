@@ -20,47 +20,48 @@ use super::{history, result_limit, skill_permissions};
 use gate::{Access, AccessDenied, AccessRequest, Permit, Preview};
 
 /// Runs a call. All errors are reported in the [`ToolOutput`].
-pub async fn run(profile: Profile, name: &str, args: &Value, at: &ToolContext) -> ToolOutput {
-    if let Some(external) = at.mcp.as_ref().filter(|external| external.owns(name)) {
-        let mut outcome = external.run(name, args, at).await;
-        result_limit::shorten(&mut outcome, at);
+pub async fn run(profile: Profile, name: &str, args: &Value, context: &ToolContext) -> ToolOutput {
+    if let Some(external) = context.mcp.as_ref().filter(|external| external.owns(name)) {
+        let mut outcome = external.run(name, args, context).await;
+        result_limit::shorten(&mut outcome, context);
         return outcome;
     }
     let started = Instant::now();
-    let mut call = match call::prepare(profile, name, args, at) {
+    let mut call = match call::prepare(profile, name, args, context) {
         Ok(call) => call,
-        Err(refused) => return *refused,
+        Err(rejection) => return *rejection,
     };
-    let outcome = match admitted(&mut call).await {
-        Ok(()) => with_diagnostics(&call, caught(&call).await).await,
-        Err(refused) => refused,
+    let outcome = match check_permission(&mut call).await {
+        Ok(()) => add_diagnostics(&call, run_catching_panics(&call).await).await,
+        Err(rejection) => rejection,
     };
     let outcome = finish(&call, outcome);
-    at.memory.learnt.saw(call.finds_out().filter(|_| outcome.ok));
-    history::record(at, call.spec(), name, args, &outcome, started.elapsed());
+    context.memory.novelty.add(call.discovery().filter(|_| outcome.ok));
+    history::record(context, call.spec(), name, args, &outcome, started.elapsed());
     outcome
 }
 
 /// Checks the call against the active skills and the gate. The error is the result for the model.
-async fn admitted(call: &mut Invocation<'_>) -> Result<(), ToolOutput> {
+async fn check_permission(call: &mut Invocation<'_>) -> Result<(), ToolOutput> {
     if let Some(why) = skill_permissions::refusal(call) {
         return Err(ToolOutput::failed(ToolErrorKind::Denied, why));
     }
     // A gate that panics denies the call.
-    let asked = AssertUnwindSafe(call.at.cancel.run_until_cancelled(admit(call)));
-    let asked = asked.catch_unwind().await;
-    match asked {
-        Ok(Some(Ok(pass))) => {
-            call.pass = pass;
+    let check = AssertUnwindSafe(call.context.cancel.run_until_cancelled(admit(call)));
+    let check = check.catch_unwind().await;
+    match check {
+        Ok(Some(Ok(permit))) => {
+            call.permit = permit;
             Ok(())
         }
-        Ok(Some(Err(refused))) => {
-            let kind = if refused.late { ToolErrorKind::Timeout } else { ToolErrorKind::Denied };
-            Err(ToolOutput::failed(kind, refused.why))
+        Ok(Some(Err(denied))) => {
+            let kind =
+                if denied.timed_out { ToolErrorKind::Timeout } else { ToolErrorKind::Denied };
+            Err(ToolOutput::failed(kind, denied.why))
         }
         Ok(None) => Err(ToolOutput::failed(ToolErrorKind::Cancelled, "cancelled by the user")),
         Err(panic) => {
-            let why = words_of(panic.as_ref());
+            let why = panic_message(panic.as_ref());
             let text = format!("not run: the gate could not judge this call: {why}");
             Err(ToolOutput::not_run(ToolErrorKind::Failed, text))
         }
@@ -68,58 +69,61 @@ async fn admitted(call: &mut Invocation<'_>) -> Result<(), ToolOutput> {
 }
 
 async fn admit(call: &Invocation<'_>) -> Result<Permit, AccessDenied> {
-    let mut pass = Permit::Unconfined;
+    let mut permit = Permit::Unconfined;
     let preview = || call.preview();
     for access in &call.scope().access {
         let writes = matches!(access, Access::Write(_));
-        let visitor = AccessRequest {
-            tool: &call.face.name,
-            root: &call.at.root,
-            session_dir: &call.at.session_dir,
+        let request = AccessRequest {
+            tool: &call.profile_tool.name,
+            root: &call.context.root,
+            session_dir: &call.context.session_dir,
             access,
             preview: writes.then_some(Preview(&preview)),
         };
         // The strictest permission applies to all.
-        pass = pass.max(call.at.gate.admit(&visitor).await?);
+        permit = permit.max(call.context.gate.admit(&request).await?);
     }
-    Ok(pass)
+    Ok(permit)
 }
 
 /// Runs the tool. A panic in the tool is reported as its failure.
-async fn caught(call: &Invocation<'_>) -> ToolOutput {
-    match AssertUnwindSafe(through_editor(call)).catch_unwind().await {
+async fn run_catching_panics(call: &Invocation<'_>) -> ToolOutput {
+    match AssertUnwindSafe(run_with_editor(call)).catch_unwind().await {
         Ok(Ok(outcome)) => {
             let diff = call.take_diff().filter(|_| outcome.ok);
-            ToolOutput { diff: diff.map(|diff| at_most(diff, DIFF_BYTES)), ..outcome }
+            ToolOutput { diff: diff.map(|diff| truncate_diff(diff, DIFF_BYTES)), ..outcome }
         }
         Ok(Err(error)) => error.into(),
         Err(panic) => {
-            let why = words_of(panic.as_ref());
-            let text = format!("Tool execution error: `{}` broke down: {why}", call.face.name);
+            let why = panic_message(panic.as_ref());
+            let text =
+                format!("Tool execution error: `{}` broke down: {why}", call.profile_tool.name);
             ToolOutput::failed(ToolErrorKind::Failed, text)
         }
     }
 }
 
 /// Runs the tool on the files as open in an editor.
-async fn through_editor(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let Some(outside) = &call.at.outside else { return call.start().await };
+async fn run_with_editor(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+    let Some(client) = &call.context.client_io else { return call.start().await };
     let files = &call.scope().files;
     for file in files {
-        call.held().ask(outside.as_ref(), file).await;
+        call.editor_buffers().load_from_client(client.as_ref(), file).await;
     }
     let outcome = call.start().await?;
     for file in files {
-        let handed = call.held().hand_over(outside.as_ref(), file).await;
-        handed.map_err(|why| ToolError::io(&format!("cannot write {}", call.shown(file)), &why))?;
+        let result = call.editor_buffers().flush(client.as_ref(), file).await;
+        result.map_err(|why| {
+            ToolError::io(&format!("cannot write {}", call.display_path(file)), &why)
+        })?;
     }
     Ok(outcome)
 }
 
 /// Adds the errors that language servers report in the written files.
-async fn with_diagnostics(call: &Invocation<'_>, outcome: ToolOutput) -> ToolOutput {
+async fn add_diagnostics(call: &Invocation<'_>, outcome: ToolOutput) -> ToolOutput {
     let written = outcome.ok && call.spec().effect == Effect::Writes;
-    match &call.at.others.lsp {
+    match &call.context.services.lsp {
         Some(servers) if written => servers.after_edit(call, &call.scope().files, outcome).await,
         Some(_) | None => outcome,
     }
@@ -127,18 +131,18 @@ async fn with_diagnostics(call: &Invocation<'_>, outcome: ToolOutput) -> ToolOut
 
 /// Formats the outcome for the profile and adds the notes.
 fn finish(call: &Invocation<'_>, mut outcome: ToolOutput) -> ToolOutput {
-    if call.face.style == OutputStyle::Core {
+    if call.profile_tool.style == OutputStyle::Core {
         match outcome.metadata {
             Value::Object(_) | Value::Array(_) => {
-                result_limit::shorten_fields(&mut outcome, call.at);
+                result_limit::shorten_fields(&mut outcome, call.context);
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                result_limit::shorten(&mut outcome, call.at);
+                result_limit::shorten(&mut outcome, call.context);
             }
         }
         return finish_core(call, outcome);
     }
-    result_limit::shorten(&mut outcome, call.at);
+    result_limit::shorten(&mut outcome, call.context);
     for note in call.notes() {
         outcome.text.push_str(&format!("\n[note: {note}]"));
     }
@@ -183,17 +187,17 @@ fn finish_core(call: &Invocation<'_>, mut outcome: ToolOutput) -> ToolOutput {
 const DIFF_BYTES: usize = 32 << 10;
 
 /// Truncates a diff at the end of a line and marks the truncation.
-fn at_most(diff: String, most: usize) -> String {
-    if diff.len() <= most {
+fn truncate_diff(diff: String, max_bytes: usize) -> String {
+    if diff.len() <= max_bytes {
         return diff;
     }
-    let head = base::text::head(&diff, most);
+    let head = base::text::head(&diff, max_bytes);
     let head = head.rsplit_once('\n').map_or("", |(lines, _)| lines);
-    let more = diff.lines().count() - head.lines().count();
-    format!("{head}\n[{} left out]\n", base::text::count(more, "line"))
+    let omitted = diff.lines().count() - head.lines().count();
+    format!("{head}\n[{} left out]\n", base::text::count(omitted, "line"))
 }
 
-fn words_of(panic: &(dyn std::any::Any + Send)) -> &str {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given")
 }
@@ -201,7 +205,7 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> &str {
 /// Returns the kind of the tool that a call refers to, or `None` if there is none.
 pub fn kind(profile: Profile, name: &str, args: &Value) -> Option<ToolKind> {
     match lookup::find(profile, name, args) {
-        NamedTool::One(face) => Some(face.engine),
+        NamedTool::One(tool) => Some(tool.kind),
         NamedTool::Several(_) | NamedTool::None(_) => None,
     }
 }
@@ -216,12 +220,24 @@ pub fn spec(
 }
 
 /// Returns what a call would discover, as a unique name: a file, a command.
-pub fn finds_out(profile: Profile, name: &str, args: &Value, at: &ToolContext) -> Option<String> {
-    call::prepare(profile, name, args, at).ok()?.finds_out()
+pub fn discovery(
+    profile: Profile,
+    name: &str,
+    args: &Value,
+    context: &ToolContext,
+) -> Option<String> {
+    call::prepare(profile, name, args, context).ok()?.discovery()
 }
 
 /// Returns the keys of the resources that a call uses (files, shell sessions). Calls with a common
 /// key run in order.
-pub fn touches(profile: Profile, name: &str, args: &Value, at: &ToolContext) -> Vec<String> {
-    call::prepare(profile, name, args, at).map(|call| call.scope().keys.clone()).unwrap_or_default()
+pub fn resource_keys(
+    profile: Profile,
+    name: &str,
+    args: &Value,
+    context: &ToolContext,
+) -> Vec<String> {
+    call::prepare(profile, name, args, context)
+        .map(|call| call.scope().keys.clone())
+        .unwrap_or_default()
 }

@@ -16,9 +16,9 @@ use super::output::{ToolError, ToolOutput};
 use super::tool::{Tool, ToolFuture, ToolSpec};
 
 /// Maximum number of actions returned.
-const RING: usize = 50;
+const MAX_ACTIONS: usize = 50;
 /// Maximum number of bytes kept of a result or of a text argument.
-const SUMMARY: usize = 500;
+const MAX_SUMMARY: usize = 500;
 
 /// A completed call.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,23 +56,23 @@ impl Tool for HistoryTool {
 /// Returns the last actions, oldest first.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { last_n, bare } = call.decode()?;
-    let file = file(&call.at.session_dir);
+    let file = file(&call.context.session_dir);
     let all: Vec<Action> =
         read_journal(&file).map_err(|e| ToolError::io("cannot read the history", &e))?;
-    let total = all.len().min(RING);
-    let first = all.len().saturating_sub(last_n.unwrap_or(RING).clamp(1, RING));
+    let total = all.len().min(MAX_ACTIONS);
+    let first = all.len().saturating_sub(last_n.unwrap_or(MAX_ACTIONS).clamp(1, MAX_ACTIONS));
     let actions: Vec<Value> =
-        all[first..].iter().enumerate().map(|(i, a)| told(first + i + 1, a)).collect();
+        all[first..].iter().enumerate().map(|(i, a)| to_json(first + i + 1, a)).collect();
     let text = actions.iter().map(|action| format!("{action}\n")).collect::<String>();
     let metadata = if bare {
         Value::Array(actions)
     } else {
         json!({ "status": "success", "actions": actions, "total_count": total })
     };
-    Ok(ToolOutput::done(text).with(metadata))
+    Ok(ToolOutput::success(text).with(metadata))
 }
 
-fn told(step: usize, action: &Action) -> Value {
+fn to_json(step: usize, action: &Action) -> Value {
     json!({
         "step": step,
         "tool": action.tool,
@@ -90,53 +90,53 @@ fn file(session_dir: &Path) -> PathBuf {
 
 /// Records a completed call. Write errors are ignored.
 pub(crate) fn record(
-    at: &ToolContext,
+    context: &ToolContext,
     spec: ToolSpec,
     tool: &str,
     args: &Value,
     outcome: &ToolOutput,
-    took: Duration,
+    elapsed: Duration,
 ) {
     if spec.kind != ToolKind::HISTORY {
-        keep(at, tool, args, outcome, took, spec.undo_hint);
+        append(context, tool, args, outcome, elapsed, spec.undo_hint);
     }
 }
 
 /// Records an action that did not go through the table of tools.
-pub fn keep(
-    at: &ToolContext,
+pub fn append(
+    context: &ToolContext,
     tool: &str,
     args: &Value,
     outcome: &ToolOutput,
-    took: Duration,
+    elapsed: Duration,
     hint: &str,
 ) {
     let action = Action {
         tool: tool.to_owned(),
-        args: shortened(args),
+        args: shorten(args),
         ok: outcome.ok,
-        result_summary: head(&outcome.text, SUMMARY).to_owned(),
+        result_summary: head(&outcome.text, MAX_SUMMARY).to_owned(),
         timestamp: Clock::from_env().stamp(),
-        duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        duration_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
         undoable_hint: hint.to_owned(),
     };
-    let file = file(&at.session_dir);
+    let file = file(&context.session_dir);
     let Some(parent) = file.parent() else { return };
-    let written = std::fs::create_dir_all(parent)
+    let result = std::fs::create_dir_all(parent)
         .and_then(|()| Journal::open(&file))
         .and_then(|mut journal| journal.append(&action));
-    if let Err(why) = written {
-        (at.hear)(&format!("[cannot write the tool history: {why}]\n"));
+    if let Err(why) = result {
+        (context.on_output)(&format!("[cannot write the tool history: {why}]\n"));
     }
 }
 
 /// Truncates the long texts in the arguments.
-fn shortened(args: &Value) -> Value {
+fn shorten(args: &Value) -> Value {
     match args {
-        Value::String(text) => Value::from(head(text, SUMMARY)),
-        Value::Array(items) => items.iter().map(shortened).collect(),
+        Value::String(text) => Value::from(head(text, MAX_SUMMARY)),
+        Value::Array(items) => items.iter().map(shorten).collect(),
         Value::Object(map) => {
-            map.iter().map(|(key, value)| (key.clone(), shortened(value))).collect()
+            map.iter().map(|(key, value)| (key.clone(), shorten(value))).collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => args.clone(),
     }

@@ -22,7 +22,7 @@ pub struct ToolOutput {
     /// Why a stronger model should continue.
     pub escalate: Option<String>,
     /// The cost of model requests that it made.
-    pub bill: Option<SideUsage>,
+    pub side_usage: Option<SideUsage>,
     /// The kind of failure, if it failed.
     pub error_kind: Option<ToolErrorKind>,
     /// Whether the call was rejected before it ran.
@@ -88,14 +88,14 @@ impl ToolError {
 }
 
 impl From<ToolError> for ToolOutput {
-    fn from(trouble: ToolError) -> ToolOutput {
-        ToolOutput::failed(trouble.kind, trouble.text)
+    fn from(error: ToolError) -> ToolOutput {
+        ToolOutput::failed(error.kind, error.text)
     }
 }
 
 impl ToolErrorKind {
     /// Returns the identifier used in JSON.
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn id(self) -> &'static str {
         match self {
             ToolErrorKind::Validation => "validation",
             ToolErrorKind::Denied => "denied",
@@ -110,7 +110,7 @@ impl ToolErrorKind {
 
 impl ToolOutput {
     /// Creates a successful output.
-    pub fn done(text: impl Into<String>) -> ToolOutput {
+    pub fn success(text: impl Into<String>) -> ToolOutput {
         ToolOutput { ok: true, text: text.into(), ..ToolOutput::default() }
     }
 

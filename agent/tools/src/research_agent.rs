@@ -7,11 +7,11 @@ pub const HOSTS: &str = "G3_RESEARCH_HOSTS";
 /// A glob over the tools that read the web.
 pub const WEB_TOOLS: &str = "{codesearch,webfetch,websearch}";
 /// Set for a research agent and all processes that it starts.
-pub const SCOUT: &str = "RESEARCH_OF_G3";
+pub const RESEARCH_AGENT: &str = "RESEARCH_OF_G3";
 
 /// Returns the rule for a research agent that may read the whole web.
-pub fn scouts_rule() -> Option<GateRule> {
-    std::env::var_os(SCOUT)?;
+pub fn allow_rule() -> Option<GateRule> {
+    std::env::var_os(RESEARCH_AGENT)?;
     let host = std::env::var(HOSTS).ok()?;
     let (tool, host) = (Some(WEB_TOOLS.to_owned()), Some(host));
     Some(GateRule { tool, host, path: None, command: None, action: GateAction::Allow })

@@ -9,70 +9,70 @@ use super::exec::output::{OutputBudget, StreamCapture};
 use super::output::ToolOutput;
 
 /// Maximum size of a result in bytes for any window; a requested range of a file fits.
-pub(crate) const MOST: usize = 208 << 10;
+pub(crate) const MAX_BYTES: usize = 208 << 10;
 /// Minimum limit in bytes, even for the smallest window.
-const LEAST: usize = 4 << 10;
+const MIN_BYTES: usize = 4 << 10;
 
 /// Returns the limit in bytes for a window of this many tokens: about a fifth of it, at three to
 /// four bytes per token of text or code.
 pub fn for_window(tokens: u64) -> usize {
-    usize::try_from(tokens / 4 * 3).unwrap_or(MOST).clamp(LEAST, MOST)
+    usize::try_from(tokens / 4 * 3).unwrap_or(MAX_BYTES).clamp(MIN_BYTES, MAX_BYTES)
 }
 
 /// Truncates the text of a result.
-pub(crate) fn shorten(outcome: &mut ToolOutput, at: &ToolContext) {
-    outcome.text = fitting(&outcome.text, at.result_limit, at);
+pub(crate) fn shorten(outcome: &mut ToolOutput, context: &ToolContext) {
+    outcome.text = truncate(&outcome.text, context.result_limit, context);
 }
 
 /// Truncates the texts in the fields of a result that is a JSON object or array. If that is not
 /// enough, keeps only the short fields.
-pub(crate) fn shorten_fields(outcome: &mut ToolOutput, at: &ToolContext) {
+pub(crate) fn shorten_fields(outcome: &mut ToolOutput, context: &ToolContext) {
     let size = |value: &Value| value.to_string().len();
     // The model does not read the image.
-    let picture = outcome.metadata.as_object_mut().and_then(|object| object.remove("image_b64"));
-    if size(&outcome.metadata) > at.result_limit {
-        let whole = outcome.metadata.to_string();
-        let texts = texts(&mut outcome.metadata);
-        let share = at.result_limit / (2 * texts.len().max(1));
+    let image = outcome.metadata.as_object_mut().and_then(|object| object.remove("image_b64"));
+    if size(&outcome.metadata) > context.result_limit {
+        let full_text = outcome.metadata.to_string();
+        let texts = long_texts(&mut outcome.metadata);
+        let share = context.result_limit / (2 * texts.len().max(1));
         for text in texts.into_iter().filter(|text| text.len() > share) {
-            *text = fitting(text, share, at);
+            *text = truncate(text, share, context);
         }
-        if size(&outcome.metadata) > at.result_limit {
-            let note = fitting(&whole, at.result_limit / 4, at);
-            let short = |value: &Value| size(value) <= at.result_limit / 16;
+        if size(&outcome.metadata) > context.result_limit {
+            let note = truncate(&full_text, context.result_limit / 4, context);
+            let is_short = |value: &Value| size(value) <= context.result_limit / 16;
             match outcome.metadata.as_object_mut() {
                 Some(object) => {
-                    object.retain(|_, value| short(value));
+                    object.retain(|_, value| is_short(value));
                     object.insert("truncated".to_owned(), note.into());
                 }
                 None => outcome.metadata = Value::Array(vec![note.into()]),
             }
         }
     }
-    if let (Some(object), Some(picture)) = (outcome.metadata.as_object_mut(), picture) {
-        object.insert("image_b64".to_owned(), picture);
+    if let (Some(object), Some(image)) = (outcome.metadata.as_object_mut(), image) {
+        object.insert("image_b64".to_owned(), image);
     }
 }
 
 /// Returns the long texts of a value.
-fn texts(value: &mut Value) -> Vec<&mut String> {
+fn long_texts(value: &mut Value) -> Vec<&mut String> {
     match value {
-        Value::String(text) if text.len() >= LEAST => vec![text],
-        Value::Array(values) => values.iter_mut().flat_map(texts).collect(),
-        Value::Object(fields) => fields.values_mut().flat_map(texts).collect(),
+        Value::String(text) if text.len() >= MIN_BYTES => vec![text],
+        Value::Array(values) => values.iter_mut().flat_map(long_texts).collect(),
+        Value::Object(fields) => fields.values_mut().flat_map(long_texts).collect(),
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
     }
 }
 
 /// Truncates a text in the middle and names the file with the complete text.
-fn fitting(text: &str, limit: usize, at: &ToolContext) -> String {
+fn truncate(text: &str, limit: usize, context: &ToolContext) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
     let show = OutputBudget { head: limit / 2, tail: limit / 4 };
-    let mut capture = StreamCapture::new(show, &at.session_dir.join("tools"), "result");
-    capture.take(text.as_bytes());
-    output::shown(&capture.finish())
+    let mut capture = StreamCapture::new(show, &context.session_dir.join("tools"), "result");
+    capture.push(text.as_bytes());
+    output::render(&capture.finish())
 }
 
 #[cfg(test)]
@@ -86,23 +86,23 @@ mod tests {
 
     fn place(limit: usize) -> (ToolContext, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
-        let at = ToolContext::quiet(&NONE, dir.path(), dir.path().join("s"));
-        (ToolContext { result_limit: limit, ..at }, dir)
+        let context = ToolContext::quiet(&NONE, dir.path(), dir.path().join("s"));
+        (ToolContext { result_limit: limit, ..context }, dir)
     }
 
     #[test]
     fn the_limit_depends_on_the_window() {
         assert_eq!(for_window(32_000), 24_000);
-        assert_eq!(for_window(100), LEAST);
-        assert_eq!(for_window(1_000_000), MOST);
+        assert_eq!(for_window(100), MIN_BYTES);
+        assert_eq!(for_window(1_000_000), MAX_BYTES);
     }
 
     #[test]
     fn a_long_result_is_truncated_and_saved_in_full() {
-        let (at, dir) = place(5_000);
+        let (context, dir) = place(5_000);
         let long: String = (0..5_000).map(|n| format!("line {n} é\n")).collect();
-        let mut outcome = ToolOutput::done(long.clone());
-        shorten(&mut outcome, &at);
+        let mut outcome = ToolOutput::success(long.clone());
+        shorten(&mut outcome, &context);
         assert!(outcome.text.len() < 5_200 && outcome.text.contains("[truncated"));
         assert!(outcome.text.starts_with("line 0 é\n") && outcome.text.ends_with("line 4999 é\n"));
         let kept = std::fs::read_dir(dir.path().join("s/tools")).unwrap().next().unwrap().unwrap();
@@ -112,11 +112,11 @@ mod tests {
 
     #[test]
     fn a_truncated_json_result_stays_valid_and_keeps_its_status() {
-        let (at, _dir) = place(20_000);
+        let (context, _dir) = place(20_000);
         let long = "x\n".repeat(50_000);
         let of = |metadata: Value| {
-            let mut outcome = ToolOutput::done("").with(metadata);
-            shorten_fields(&mut outcome, &at);
+            let mut outcome = ToolOutput::success("").with(metadata);
+            shorten_fields(&mut outcome, &context);
             outcome.metadata
         };
         let one =

@@ -12,25 +12,26 @@ use gate::Access;
 pub struct ScreenAccess {
     config: Arc<Config>,
     /// The calls are typed by a person, so they need no enabled feature.
-    typed: bool,
+    typed_by_person: bool,
 }
 
 impl ScreenAccess {
     /// Creates the access according to the configuration.
     pub fn new(config: &Config) -> ScreenAccess {
-        ScreenAccess { config: Arc::new(config.clone()), typed: false }
+        ScreenAccess { config: Arc::new(config.clone()), typed_by_person: false }
     }
 
     /// Creates the access for calls that a person types.
-    pub fn of_a_person(config: &Config) -> ScreenAccess {
-        ScreenAccess { typed: true, ..ScreenAccess::new(config) }
+    pub fn for_person(config: &Config) -> ScreenAccess {
+        ScreenAccess { typed_by_person: true, ..ScreenAccess::new(config) }
     }
 
     /// Returns what a call accesses that reads or controls the screen.
     pub fn access(&self, acts: bool) -> Access {
         let control = self.control();
-        let free = (control.enabled || self.typed) && !(acts && control.require_confirmation);
-        Access::Screen { acts, free }
+        let allowed =
+            (control.enabled || self.typed_by_person) && !(acts && control.require_confirmation);
+        Access::Screen { acts, allowed }
     }
 
     /// Returns the computer control configuration.
@@ -46,9 +47,9 @@ impl ScreenAccess {
 
 /// Whether the session bus can be found, on which programs expose their controls.
 pub fn has_session_bus() -> bool {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let runtime = set("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
+    let non_empty_var = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let runtime = non_empty_var("XDG_RUNTIME_DIR").map(std::path::PathBuf::from);
     let runtime = runtime
         .unwrap_or_else(|| format!("/run/user/{}", rustix::process::getuid().as_raw()).into());
-    set("DBUS_SESSION_BUS_ADDRESS").is_some() || runtime.join("bus").exists()
+    non_empty_var("DBUS_SESSION_BUS_ADDRESS").is_some() || runtime.join("bus").exists()
 }

@@ -26,13 +26,13 @@ pub struct SubagentRequest {
     /// Whether it may only read files.
     pub reads_only: bool,
     /// Receives its actions.
-    pub hear: Arc<dyn Fn(&str) + Send + Sync>,
+    pub on_output: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// The subagents of a session. They share its gate and its limits.
 pub trait Subagents: Send + Sync {
     /// Runs a subagent until it finishes and returns its report.
-    fn work(&self, order: SubagentRequest) -> BoxFuture<'_, ToolOutput>;
+    fn run(&self, request: SubagentRequest) -> BoxFuture<'_, ToolOutput>;
 }
 
 /// The language servers of a session.
@@ -65,25 +65,25 @@ pub trait ExternalTools: Send + Sync {
     fn owns(&self, name: &str) -> bool;
 
     /// Returns the result of a call whose arguments are not a JSON object.
-    fn malformed(&self, name: &str, sent: &str) -> ToolOutput;
+    fn malformed(&self, name: &str, raw_args: &str) -> ToolOutput;
 
     /// Runs a call.
     fn run<'a>(
         &'a self,
         name: &'a str,
         args: &'a Value,
-        at: &'a ToolContext,
+        context: &'a ToolContext,
     ) -> BoxFuture<'a, ToolOutput>;
 }
 
 /// The MCP servers of a session.
 pub trait McpServers: ExternalTools {
-    /// Returns the tools to offer; unchanged until [`McpServers::news`] returns a sentence.
-    fn offered(&self) -> Vec<ToolDefinition>;
+    /// Returns the tools to offer; unchanged until [`McpServers::apply_tool_changes`] returns a sentence.
+    fn offered_tools(&self) -> Vec<ToolDefinition>;
 
     /// Applies tool changes of the servers. Returns a sentence for the user if the offered tools
     /// changed.
-    fn news(&self) -> Option<String>;
+    fn apply_tool_changes(&self) -> Option<String>;
 
     /// Stops all servers.
     fn close(&self) -> BoxFuture<'_, ()>;
@@ -112,11 +112,11 @@ pub trait Toolset: Debug + Sync {
     /// Creates the services according to the configuration.
     fn services(&self, config: &Config, owner: BrowserOwner) -> Result<Services>;
 
-    /// Runs the process that keeps a shared browser. Calls `say` once, with a line for the process
+    /// Runs the process that keeps a shared browser. Calls `report` once, with a line for the process
     /// that started this one.
     fn keep_browser<'a>(
         &'a self,
-        order: &'a str,
-        say: &'a (dyn Fn(&str) + Sync),
+        request: &'a str,
+        report: &'a (dyn Fn(&str) + Sync),
     ) -> BoxFuture<'a, Result<()>>;
 }

@@ -8,7 +8,7 @@ use skills::SkillSet;
 use skills::allowed::AllowedTool;
 
 /// Names that other agents use for our tools.
-const OTHERS: &[(&str, ToolKind)] = &[
+const FOREIGN_NAMES: &[(&str, ToolKind)] = &[
     ("Bash", ToolKind::RUN),
     ("Read", ToolKind::READ),
     ("Write", ToolKind::WRITE),
@@ -25,17 +25,19 @@ const OTHERS: &[(&str, ToolKind)] = &[
 /// Returns why a call may not run while skills with allowed tools are active and none of them
 /// allows it. Calls that a skill allows still pass through the gate.
 pub(crate) fn refusal(call: &Invocation<'_>) -> Option<String> {
-    let is_named = |entry: &AllowedTool| speaks_of(entry, call);
-    (call.face.engine != ToolKind::SKILL).then(|| refused_by(&call.at.skills, is_named)).flatten()
+    let is_named = |entry: &AllowedTool| matches_call(entry, call);
+    (call.profile_tool.kind != ToolKind::SKILL)
+        .then(|| refused_by(&call.context.skills, is_named))
+        .flatten()
 }
 
 /// Like [`refusal`], for an external tool.
-pub fn refusal_of(name: &str, shelf: &SkillSet) -> Option<String> {
-    refused_by(shelf, |entry| !entry.has_pattern() && is_named(&entry.name, name))
+pub fn external_refusal(name: &str, skills: &SkillSet) -> Option<String> {
+    refused_by(skills, |entry| !entry.has_pattern() && is_named(&entry.name, name))
 }
 
-fn refused_by(shelf: &SkillSet, is_named: impl Fn(&AllowedTool) -> bool) -> Option<String> {
-    let active = shelf.restricting();
+fn refused_by(skills: &SkillSet, is_named: impl Fn(&AllowedTool) -> bool) -> Option<String> {
+    let active = skills.restricting_skills();
     let entries: Vec<&AllowedTool> =
         active.iter().flat_map(|skill| skill.allowed.iter().flatten()).collect();
     if active.is_empty() || entries.iter().any(|entry| is_named(entry)) {
@@ -51,46 +53,47 @@ fn refused_by(shelf: &SkillSet, is_named: impl Fn(&AllowedTool) -> bool) -> Opti
     ))
 }
 
-fn speaks_of(entry: &AllowedTool, call: &Invocation<'_>) -> bool {
-    if !is_called(&entry.name, call.face) {
+fn matches_call(entry: &AllowedTool, call: &Invocation<'_>) -> bool {
+    if !refers_to(&entry.name, call.profile_tool) {
         return false;
     }
     if !entry.has_pattern() {
         return true;
     }
-    let reached = &call.scope().access;
-    let runs = reached.iter().any(|access| matches!(access, Access::Run { .. }));
-    let fits = |access: &Access| match access {
+    let accesses = &call.scope().access;
+    let runs = accesses.iter().any(|access| matches!(access, Access::Run { .. }));
+    let is_allowed = |access: &Access| match access {
         Access::Run { line, .. } => {
-            let pieces = shell_parse::parse(line);
-            let fits = |piece: &shell_parse::SimpleCommand| {
-                piece.written.is_empty() && entry.fits_command(&piece.words)
+            let commands = shell_parse::parse(line);
+            let is_allowed = |command: &shell_parse::SimpleCommand| {
+                command.redirect_targets.is_empty() && entry.matches_command(&command.words)
             };
-            !pieces.is_empty() && pieces.iter().all(fits)
+            !commands.is_empty() && commands.iter().all(is_allowed)
         }
         Access::Read(path) | Access::Write(path) => {
-            let root = gate::paths::follow(&call.at.root);
-            let below = root.ok().and_then(|root| path.strip_prefix(root).ok());
-            let below = below.is_some_and(|below| entry.fits_path(&below.to_string_lossy()));
-            below || entry.fits_path(&path.to_string_lossy())
+            let root = gate::paths::follow(&call.context.root);
+            let relative = root.ok().and_then(|root| path.strip_prefix(root).ok());
+            let is_match =
+                relative.is_some_and(|relative| entry.matches_path(&relative.to_string_lossy()));
+            is_match || entry.matches_path(&path.to_string_lossy())
         }
         // The hosts of a command are part of its command line, which is checked above.
-        Access::Fetch { host, .. } => runs || entry.fits_host(host),
+        Access::Fetch { host, .. } => runs || entry.matches_host(host),
         Access::Foreign { .. } | Access::Act(_) | Access::Screen { .. } => false,
     };
-    !reached.is_empty() && reached.iter().all(fits)
+    !accesses.is_empty() && accesses.iter().all(is_allowed)
 }
 
 /// Whether a name refers to a tool: its own name, that of any profile or other agent for the same
 /// kind, or a glob over names.
-fn is_called(name: &str, face: &ProfileTool) -> bool {
-    if name == face.name || name.contains('*') {
-        return is_named(name, &face.name);
+fn refers_to(name: &str, tool: &ProfileTool) -> bool {
+    if name == tool.name || name.contains('*') {
+        return is_named(name, &tool.name);
     }
-    let others = OTHERS.iter().filter(|(known, _)| *known == name).map(|(_, engine)| *engine);
-    let ours = Profile::EACH.into_iter().flat_map(profile::faces);
-    let ours = ours.filter(|known| known.name == name).map(|known| known.engine);
-    others.chain(ours).any(|engine| engine.family() == face.engine.family())
+    let foreign = FOREIGN_NAMES.iter().filter(|(known, _)| *known == name).map(|(_, kind)| *kind);
+    let own = Profile::EACH.into_iter().flat_map(profile::tools);
+    let own = own.filter(|known| known.name == name).map(|known| known.kind);
+    foreign.chain(own).any(|kind| kind.family() == tool.kind.family())
 }
 
 /// Whether a name or a glob over names matches this tool.

@@ -36,9 +36,9 @@ const DIFF_BYTES: usize = 1 << 20;
 
 /// Returns the change of a file as a unified diff with its name. For binary or very large files,
 /// only names the file.
-pub(crate) fn unified(shown: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> String {
-    let from = before.map_or("/dev/null".to_owned(), |_| format!("a/{shown}"));
-    let to = after.map_or("/dev/null".to_owned(), |_| format!("b/{shown}"));
+pub(crate) fn unified(name: &str, before: Option<&[u8]>, after: Option<&[u8]>) -> String {
+    let from = before.map_or("/dev/null".to_owned(), |_| format!("a/{name}"));
+    let to = after.map_or("/dev/null".to_owned(), |_| format!("b/{name}"));
     let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
     let body = match (std::str::from_utf8(before), std::str::from_utf8(after)) {
         _ if before.len().max(after.len()) > DIFF_BYTES => {

@@ -107,7 +107,7 @@ impl CallScope {
     }
 
     /// Creates the scope of a call with these accesses and without keys.
-    pub fn reaching(access: Vec<Access>) -> CallScope {
+    pub fn with_access(access: Vec<Access>) -> CallScope {
         CallScope { access, ..CallScope::default() }
     }
 

@@ -23,17 +23,18 @@ pub struct ToolSwitches {
 
 impl ToolSwitches {
     /// Returns the `enabled_by` values of the tools that are enabled now.
-    fn on(self) -> impl Iterator<Item = &'static str> {
+    fn enabled(self) -> impl Iterator<Item = &'static str> {
         let acd = self.acd.then_some("--acd");
         acd.into_iter().chain(self.plan.then_some("plan mode"))
     }
 
     /// Whether the configuration enables a tool. With a screen planner, some screen tools are
     /// reserved for it.
-    fn configured(self, face: &ProfileTool) -> bool {
-        let on = |switch: &str| self.configured.contains(&Some(switch));
-        let by = face.enabled_by.as_str();
-        on(by) || by == SCREEN && on(PLANNED) && !PLANNED_KINDS.contains(&face.engine)
+    fn configured(self, tool: &ProfileTool) -> bool {
+        let enabled = |switch: &str| self.configured.contains(&Some(switch));
+        let switch = tool.enabled_by.as_str();
+        enabled(switch)
+            || switch == SCREEN && enabled(PLANNED) && !PLANNED_KINDS.contains(&tool.kind)
     }
 }
 
@@ -49,13 +50,14 @@ pub const SCREEN: &str = "computer_control.enabled";
 pub const PLANNED: &str = "computer_control.computer_use_provider";
 
 /// Returns the tools to offer to a model, in a fixed order.
-pub fn offered(profile: Profile, switches: ToolSwitches) -> Vec<ToolDefinition> {
-    let mut faces = if switches.small { profile::few(profile) } else { profile::faces(profile) };
-    faces.retain(|face| face.enabled_by == profile::ALWAYS);
-    let configured = |face: &&ProfileTool| switches.configured(face);
-    faces.extend(profile::faces(profile).into_iter().filter(configured));
-    faces.extend(switches.on().filter_map(profile::switched));
-    let mut specs: Vec<ToolDefinition> = faces.into_iter().map(ProfileTool::spec).collect();
+pub fn offered_tools(profile: Profile, switches: ToolSwitches) -> Vec<ToolDefinition> {
+    let mut tools =
+        if switches.small { profile::for_small_model(profile) } else { profile::tools(profile) };
+    tools.retain(|tool| tool.enabled_by == profile::ALWAYS);
+    let configured = |tool: &&ProfileTool| switches.configured(tool);
+    tools.extend(profile::tools(profile).into_iter().filter(configured));
+    tools.extend(switches.enabled().filter_map(profile::of_switch));
+    let mut specs: Vec<ToolDefinition> = tools.into_iter().map(ProfileTool::spec).collect();
     if switches.small {
         // Small models fail at nested quotes, so the content may be given as JSON.
         for spec in &mut specs {

@@ -5,7 +5,7 @@ use tracing::{Instrument, field};
 use super::output::ToolOutput;
 
 /// Maximum length of a call id that is recorded.
-const LONGEST: usize = 128;
+const MAX_CALL_ID: usize = 128;
 
 /// Runs a call within its span. A name that was not offered is not recorded, since it is text of
 /// the model.
@@ -22,7 +22,7 @@ pub async fn call(
         otel.status_code = field::Empty,
         gen_ai.operation.name = "execute_tool",
         gen_ai.tool.name = name,
-        gen_ai.tool.call.id = base::text::head(id, LONGEST),
+        gen_ai.tool.call.id = base::text::head(id, MAX_CALL_ID),
         gen_ai.tool.type = "function",
         error.type = field::Empty,
         g3.ok = field::Empty,
@@ -33,7 +33,7 @@ pub async fn call(
     span.record("g3.bytes", outcome.text.len());
     if !outcome.ok {
         span.record("otel.status_code", "ERROR");
-        span.record("error.type", outcome.error_kind.map_or("failed", |kind| kind.word()));
+        span.record("error.type", outcome.error_kind.map_or("failed", |kind| kind.id()));
     }
     outcome
 }

@@ -25,18 +25,18 @@ pub struct WalkedFile<T> {
     /// Its path.
     pub path: PathBuf,
     /// Its modification time.
-    pub changed: SystemTime,
+    pub modified: SystemTime,
     /// The result of the visitor.
-    pub what: T,
+    pub result: T,
 }
 
 /// Visits all files below a directory (or a single file) on several threads. Each thread has its
-/// own `look` function, which returns what to keep.
+/// own `inspect` function, which returns what to keep.
 pub fn files<T: Send, L: FnMut(&Path) -> Option<T> + Send>(
     root: &Path,
     skip: Skip,
     cancel: &CancellationToken,
-    look: impl Fn() -> L,
+    inspect: impl Fn() -> L,
 ) -> Vec<WalkedFile<T>> {
     let found = Mutex::new(Vec::new());
     let mut builder = WalkBuilder::new(root);
@@ -47,25 +47,25 @@ pub fn files<T: Send, L: FnMut(&Path) -> Option<T> + Send>(
         .require_git(false)
         .follow_links(false)
         .filter_entry(|entry| entry.file_name() != ".git");
-    let visit = |entry: &DirEntry, look: &mut L| {
+    let visit = |entry: &DirEntry, inspect: &mut L| {
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             return;
         }
-        let Some(what) = look(entry.path()) else { return };
-        let changed = entry.metadata().ok().and_then(|facts| facts.modified().ok());
-        let changed = changed.unwrap_or(SystemTime::UNIX_EPOCH);
+        let Some(result) = inspect(entry.path()) else { return };
+        let modified = entry.metadata().ok().and_then(|metadata| metadata.modified().ok());
+        let modified = modified.unwrap_or(SystemTime::UNIX_EPOCH);
         let path = entry.path().to_owned();
-        found.lock().unwrap_or_else(|e| e.into_inner()).push(WalkedFile { path, changed, what });
+        found.lock().unwrap_or_else(|e| e.into_inner()).push(WalkedFile { path, modified, result });
     };
     let visit = &visit;
     builder.build_parallel().run(|| {
-        let mut look = look();
+        let mut inspect = inspect();
         Box::new(move |entry| {
             if cancel.is_cancelled() {
                 return WalkState::Quit;
             }
             if let Ok(entry) = &entry {
-                visit(entry, &mut look);
+                visit(entry, &mut inspect);
             }
             WalkState::Continue
         })
@@ -75,5 +75,5 @@ pub fn files<T: Send, L: FnMut(&Path) -> Option<T> + Send>(
 
 /// Sorts by modification time, newest first, then by path.
 pub fn newest_first<T>(found: &mut [WalkedFile<T>]) {
-    found.sort_by(|a, b| b.changed.cmp(&a.changed).then_with(|| a.path.cmp(&b.path)));
+    found.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
 }

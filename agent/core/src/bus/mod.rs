@@ -10,10 +10,10 @@ use base::event::{Event, EventKind};
 /// A receiver of events.
 pub trait EventSink: Send {
     /// Receives one event. Write errors of a sink are ignored so that the work continues.
-    fn hear(&mut self, event: &Event);
+    fn on_event(&mut self, event: &Event);
 
     /// Called after a question was answered: the terminal may be redrawn.
-    fn answered(&mut self) {}
+    fn on_question_answered(&mut self) {}
 }
 
 /// Numbers and timestamps events and sends them to all sinks.
@@ -39,12 +39,12 @@ impl Bus {
         let mut inner = base::sync::lock(&self.inner);
         inner.seq += 1;
         let event = Event { seq: inner.seq, time: self.clock.stamp(), what };
-        inner.sinks.iter_mut().for_each(|sink| sink.hear(&event));
+        inner.sinks.iter_mut().for_each(|sink| sink.on_event(&event));
     }
 
     /// Notifies all sinks that a question was answered.
-    pub fn answered(&self) {
+    pub fn on_question_answered(&self) {
         let mut inner = base::sync::lock(&self.inner);
-        inner.sinks.iter_mut().for_each(|sink| sink.answered());
+        inner.sinks.iter_mut().for_each(|sink| sink.on_question_answered());
     }
 }

@@ -9,13 +9,13 @@ use crate::fragment::{self, Fragment};
 use provider::message::{Message, MessageRole};
 
 /// Minimum number of tokens that moving a turn must free; its placeholder takes about 60 tokens.
-const WORTH: u64 = 150;
+const MIN_FREED: u64 = 150;
 
 /// The placeholder of a turn that was moved into a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stub {
     /// The index of its first message; the model's last message is the next one.
-    at: usize,
+    index: usize,
     id: String,
 }
 
@@ -32,17 +32,17 @@ impl Conversation {
         let tokens: u64 = turn.iter().map(|message| self.window.tokens(message)).sum();
         let fragment = Fragment::new(turn, tokens, now, last.as_deref());
         let stub = fragment.stub();
-        let kept: u64 = stub.iter().map(|message| self.window.tokens(message)).sum();
-        if tokens < kept + WORTH {
+        let stub_tokens: u64 = stub.iter().map(|message| self.window.tokens(message)).sum();
+        if tokens < stub_tokens + MIN_FREED {
             return Ok(None);
         }
         let text = serde_json::to_string_pretty(&fragment).or_fail(|| "cannot write a fragment")?;
         let (id, before) = (fragment.fragment_id, self.window.percent());
-        let file = self.record.set_aside("fragments", &fragment::file_name(&id), &text);
+        let file = self.log.write_file("fragments", &fragment::file_name(&id), &text);
         file.or_fail(|| "cannot move a turn into a file")?;
         let (from, messages) = (self.settled, stub.to_vec());
         let count = fragment.message_count;
-        self.note(ConversationEntry::Dehydrated { from, fragment: id.clone(), messages })?;
+        self.append(ConversationEntry::Dehydrated { from, fragment: id.clone(), messages })?;
         let after = self.window.percent();
         Ok(Some(json!({"fragment": id, "before": before, "after": after, "messages": count})))
     }
@@ -63,13 +63,13 @@ impl Conversation {
             .hint("/compact makes room"));
         }
         let Fragment { fragment_id, messages, .. } = fragment;
-        self.note(ConversationEntry::Rehydrated { fragment: fragment_id, messages })
+        self.append(ConversationEntry::Rehydrated { fragment: fragment_id, messages })
     }
 
     pub(super) fn apply_dehydrated(&mut self, from: usize, id: String, stub: Vec<Message>) {
         let from = from.min(self.messages.len());
-        self.swap(from..self.messages.len(), stub);
-        self.stubs.push(Stub { at: from, id });
+        self.replace_messages(from..self.messages.len(), stub);
+        self.stubs.push(Stub { index: from, id });
         self.settled = self.messages.len();
         // Freed context allows a threshold to be crossed again.
         self.thinned_at = self.thinned_at.min(self.window.percent() / 10 * 10);
@@ -77,19 +77,19 @@ impl Conversation {
 
     pub(super) fn apply_rehydrated(&mut self, id: &str, messages: Vec<Message>) {
         let Some(nth) = self.stubs.iter().position(|stub| stub.id == id) else { return };
-        let at = self.stubs.remove(nth).at;
-        let end = (at + 2).min(self.messages.len());
-        let grown = messages.len().saturating_sub(end - at);
-        self.swap(at..end, messages);
-        self.stubs[nth..].iter_mut().for_each(|stub| stub.at += grown);
-        self.settled += grown;
+        let index = self.stubs.remove(nth).index;
+        let end = (index + 2).min(self.messages.len());
+        let added = messages.len().saturating_sub(end - index);
+        self.replace_messages(index..end, messages);
+        self.stubs[nth..].iter_mut().for_each(|stub| stub.index += added);
+        self.settled += added;
     }
 
     /// Replaces messages and updates the token count of the window.
-    fn swap(&mut self, range: std::ops::Range<usize>, by: Vec<Message>) {
-        let out: u64 = self.messages[range.clone()].iter().map(estimate).sum();
-        self.window.remove(out);
-        by.iter().for_each(|message| self.window.add(message));
-        self.messages.splice(range, by);
+    fn replace_messages(&mut self, range: std::ops::Range<usize>, replacement: Vec<Message>) {
+        let removed: u64 = self.messages[range.clone()].iter().map(estimate).sum();
+        self.window.remove(removed);
+        replacement.iter().for_each(|message| self.window.add(message));
+        self.messages.splice(range, replacement);
     }
 }

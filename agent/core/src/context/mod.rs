@@ -22,19 +22,19 @@ use window::ContextWindow;
 /// The log of a conversation. An entry is on disk before its effect is shown.
 pub(crate) trait ConversationLog: Send {
     /// Appends an entry.
-    fn note(&mut self, entry: &ConversationEntry) -> std::io::Result<()>;
+    fn append(&mut self, entry: &ConversationEntry) -> std::io::Result<()>;
     /// Flushes all entries to disk; called once per turn.
     fn sync(&mut self) -> std::io::Result<()>;
     /// Writes a text to a separate file that the model can read later. Returns its path.
-    fn set_aside(&mut self, folder: &str, name: &str, text: &str) -> std::io::Result<PathBuf>;
+    fn write_file(&mut self, folder: &str, name: &str, text: &str) -> std::io::Result<PathBuf>;
 }
 
 /// Messages of the user that arrive during a turn.
 pub(crate) trait Inbox: Send + Sync {
     /// Returns the queued messages in order, as name and text.
-    fn waiting(&self) -> Vec<(String, String)>;
+    fn queued(&self) -> Vec<(String, String)>;
     /// Removes a message that was delivered.
-    fn heard(&self, name: &str);
+    fn remove(&self, name: &str);
 }
 
 /// An entry of a session's journal.
@@ -138,7 +138,7 @@ pub enum ConversationEntry {
 }
 
 /// Returns the day on which a session was started, from its journal.
-pub(crate) fn begun_on(entries: &[ConversationEntry]) -> Option<String> {
+pub(crate) fn start_date(entries: &[ConversationEntry]) -> Option<String> {
     let opened = entries.iter().filter_map(|entry| {
         let ConversationEntry::Opened { time, .. } = entry else { return None };
         time.get(..10)
@@ -161,13 +161,13 @@ pub struct Conversation {
     settled: usize,
     stubs: Vec<Stub>,
     /// Names of the delivered inbox messages.
-    letters: Vec<String>,
-    record: Box<dyn ConversationLog>,
+    delivered: Vec<String>,
+    log: Box<dyn ConversationLog>,
 }
 
 impl Conversation {
     /// Creates an empty conversation.
-    pub(crate) fn new(window: ContextWindow, record: Box<dyn ConversationLog>) -> Conversation {
+    pub(crate) fn new(window: ContextWindow, log: Box<dyn ConversationLog>) -> Conversation {
         Conversation {
             messages: Vec::new(),
             results: Vec::new(),
@@ -179,26 +179,26 @@ impl Conversation {
             thinned_at: 0,
             settled: 0,
             stubs: Vec::new(),
-            letters: Vec::new(),
-            record,
+            delivered: Vec::new(),
+            log,
         }
     }
 
     /// Replays the entries of a journal to restore the conversation. Calls without a result get the
     /// result that they were interrupted.
     pub(crate) fn replay(&mut self, entries: Vec<ConversationEntry>) -> Result<()> {
-        let kept = turns::effective(entries);
-        for entry in kept.entries {
+        let effective = turns::effective(entries);
+        for entry in effective.entries {
             self.apply(entry);
         }
-        self.usage = self.usage.plus(kept.usage);
-        self.turns += kept.replies;
+        self.usage = self.usage.plus(effective.usage);
+        self.turns += effective.replies;
         let unanswered = self.unanswered();
         for (call_id, name) in unanswered {
             let text = "interrupted: g3 ended before this call did; it may have had effects, \
                         so look before you repeat it"
                 .to_owned();
-            self.answer(ToolResult {
+            self.add_result(ToolResult {
                 call_id,
                 name,
                 ok: false,
@@ -221,7 +221,7 @@ impl Conversation {
             | ConversationEntry::Rewound { .. }
             | ConversationEntry::Ended { .. } => {}
             ConversationEntry::Steered { letter, message } => {
-                self.letters.push(letter);
+                self.delivered.push(letter);
                 self.request.push_str(&format!("\n\n{}", message.words()));
                 self.push(message);
             }
@@ -240,7 +240,7 @@ impl Conversation {
             ConversationEntry::Compacted { messages, usage } => {
                 self.messages = messages;
                 self.usage = self.usage.plus(usage);
-                self.begin_anew();
+                self.reset();
             }
             ConversationEntry::Dehydrated { from, fragment, messages } => {
                 self.apply_dehydrated(from, fragment, messages);
@@ -252,71 +252,71 @@ impl Conversation {
             ConversationEntry::Cleared => {
                 self.messages.clear();
                 self.request.clear();
-                self.begin_anew();
+                self.reset();
             }
         }
     }
 
     /// Adds a request of the user.
-    pub(crate) fn ask(&mut self, message: Message) -> Result<()> {
-        self.note(ConversationEntry::Request { message })
+    pub(crate) fn add_request(&mut self, message: Message) -> Result<()> {
+        self.append(ConversationEntry::Request { message })
     }
 
     /// Adds a message of g3 for the model.
     pub fn prompt(&mut self, text: impl Into<String>) -> Result<()> {
         let message = Message::note(NotePurpose::Context, text);
-        self.note(ConversationEntry::Prompt { message })
+        self.append(ConversationEntry::Prompt { message })
     }
 
     /// Adds a reminder to a small model that its task is not done.
     pub(crate) fn remind(&mut self, text: impl Into<String>) -> Result<()> {
         let message = Message::note(NotePurpose::Reminder, text);
-        self.note(ConversationEntry::Prompt { message })
+        self.append(ConversationEntry::Prompt { message })
     }
 
     /// Adds a message that the user sent during a turn. Returns false if it was already delivered.
     pub(crate) fn steer(&mut self, letter: &str, text: &str) -> Result<bool> {
-        if self.letters.iter().any(|heard| heard == letter) {
+        if self.delivered.iter().any(|known| known == letter) {
             return Ok(false);
         }
         let message = Message::text(MessageRole::User, text);
-        self.note(ConversationEntry::Steered { letter: letter.to_owned(), message })?;
+        self.append(ConversationEntry::Steered { letter: letter.to_owned(), message })?;
         Ok(true)
     }
 
     /// Rewinds to before this turn, counted from 1. Takes effect the next time the session is
     /// opened.
     pub fn rewind(&mut self, before: usize) -> Result<()> {
-        self.note(ConversationEntry::Rewound { before })?;
-        self.record.sync().or_fail(|| "cannot write the session's journal")
+        self.append(ConversationEntry::Rewound { before })?;
+        self.log.sync().or_fail(|| "cannot write the session's journal")
     }
 
     /// Adds a reply of the model. Flushes it to disk, since tools act on it next.
-    pub(crate) fn hear(&mut self, reply: &Reply) -> Result<()> {
+    pub(crate) fn add_reply(&mut self, reply: &Reply) -> Result<()> {
         let Reply { message, usage, stop } = reply.clone();
-        self.note(ConversationEntry::Reply { message, usage, stop })?;
-        self.record.sync().or_fail(|| "cannot write the session's journal")
+        self.append(ConversationEntry::Reply { message, usage, stop })?;
+        self.log.sync().or_fail(|| "cannot write the session's journal")
     }
 
     /// Adds an entry for the start or resumption of the session.
-    pub(crate) fn opened(&mut self, entry: ConversationEntry) -> Result<()> {
-        self.note(entry)
+    pub(crate) fn add_opened(&mut self, entry: ConversationEntry) -> Result<()> {
+        self.append(entry)
     }
 
     /// Adds the cost of a model request outside the conversation.
-    pub(crate) fn noted(&mut self, bill: SideUsage) -> Result<()> {
-        self.note(ConversationEntry::Noted { bill })
+    pub(crate) fn add_side_usage(&mut self, bill: SideUsage) -> Result<()> {
+        self.append(ConversationEntry::Noted { bill })
     }
 
     /// Adds the end of a run.
-    pub(crate) fn ended(&mut self, status: &str) -> Result<()> {
-        self.note(ConversationEntry::Ended { status: status.to_owned() })?;
-        self.record.sync().or_fail(|| "cannot write the session's journal")
+    pub(crate) fn add_ended(&mut self, status: &str) -> Result<()> {
+        self.append(ConversationEntry::Ended { status: status.to_owned() })?;
+        self.log.sync().or_fail(|| "cannot write the session's journal")
     }
 
     /// Adds the result of a call.
-    pub(crate) fn answer(&mut self, result: ToolResult) -> Result<()> {
-        self.note(ConversationEntry::Result { result })
+    pub(crate) fn add_result(&mut self, result: ToolResult) -> Result<()> {
+        self.append(ConversationEntry::Result { result })
     }
 
     /// Collects the results of the last reply into one message, in the order of the calls. Called
@@ -339,8 +339,8 @@ impl Conversation {
     }
 
     /// Writes an entry to the log, then applies it.
-    fn note(&mut self, entry: ConversationEntry) -> Result<()> {
-        self.record.note(&entry).or_fail(|| "cannot write the session's journal")?;
+    fn append(&mut self, entry: ConversationEntry) -> Result<()> {
+        self.log.append(&entry).or_fail(|| "cannot write the session's journal")?;
         self.apply(entry);
         Ok(())
     }
@@ -362,12 +362,12 @@ impl Conversation {
         let Some(last) = self.messages.last().filter(|m| m.role == MessageRole::Assistant) else {
             return Vec::new();
         };
-        let answered = |id: &str| self.results.iter().any(|result| result.call_id == id);
-        let open = last.calls().filter(|call| !answered(&call.id));
+        let is_answered = |id: &str| self.results.iter().any(|result| result.call_id == id);
+        let open = last.calls().filter(|call| !is_answered(&call.id));
         open.map(|call| (call.id.clone(), call.name.clone())).collect()
     }
 
-    fn begin_anew(&mut self) {
+    fn reset(&mut self) {
         self.window.restart(&self.messages);
         self.thinned_at = 0;
         self.settled = self.messages.len();
@@ -376,7 +376,7 @@ impl Conversation {
 
     /// Clears the conversation; its cost still counts towards the session total.
     pub fn clear(&mut self) -> Result<()> {
-        self.note(ConversationEntry::Cleared)
+        self.append(ConversationEntry::Cleared)
     }
 
     /// Returns the messages, oldest first.

@@ -10,11 +10,11 @@ use super::{Conversation, ConversationEntry, ConversationLog};
 use provider::message::{ContentPart, Message, ToolCall};
 
 /// Percentages of the window at which texts are moved, once each.
-const MARKS: [u64; 4] = [50, 60, 70, 80];
+const THRESHOLDS: [u64; 4] = [50, 60, 70, 80];
 /// Minimum size in bytes of a text that is moved.
-const LARGE: usize = 1_000;
+const MIN_MOVED: usize = 1_000;
 /// Number of recent messages that are kept, since the model is working with them.
-const FRESH: usize = 4;
+const RECENT_MESSAGES: usize = 4;
 
 impl Conversation {
     /// Thins the conversation if a threshold was crossed since the last time. Returns the detail of
@@ -25,45 +25,51 @@ impl Conversation {
     pub(crate) fn thin(&mut self) -> Result<Option<Value>> {
         let before = self.window.percent();
         let floor = self.window.policy().thin_from;
-        let passed = |mark: &u64| *mark >= floor && before >= *mark;
-        let Some(mark) = MARKS.iter().rev().copied().find(passed) else { return Ok(None) };
-        if mark <= self.thinned_at {
+        let is_crossed = |threshold: &u64| *threshold >= floor && before >= *threshold;
+        let Some(threshold) = THRESHOLDS.iter().rev().copied().find(is_crossed) else {
+            return Ok(None);
+        };
+        if threshold <= self.thinned_at {
             return Ok(None);
         }
-        self.thinned_at = mark;
-        let old = self.messages.len().saturating_sub(FRESH);
-        let count = self.move_aside(old, self.window.limit() / 6)?;
+        self.thinned_at = threshold;
+        let old = self.messages.len().saturating_sub(RECENT_MESSAGES);
+        let count = self.move_to_files(old, self.window.limit() / 6)?;
         if count == 0 {
             return Ok(None);
         }
         let after = self.window.percent();
-        Ok(Some(json!({"mark": mark, "before": before, "after": after, "results": count})))
+        Ok(Some(json!({"mark": threshold, "before": before, "after": after, "results": count})))
     }
 
     /// Thins immediately, regardless of the window: the first of `part` equal parts, without the
     /// most recent messages. Returns the number of calls that were thinned.
     pub fn thin_now(&mut self, part: usize) -> Result<usize> {
-        let upto = (self.messages.len() / part).min(self.messages.len().saturating_sub(FRESH));
-        self.move_aside(upto, u64::MAX)
+        let end =
+            (self.messages.len() / part).min(self.messages.len().saturating_sub(RECENT_MESSAGES));
+        self.move_to_files(end, u64::MAX)
     }
 
     /// Moves large texts of the first `old` messages into files, newest first, until the wanted
     /// number of tokens is free. Returns the number of calls that were thinned.
-    fn move_aside(&mut self, old: usize, wanted: u64) -> Result<usize> {
+    fn move_to_files(&mut self, old: usize, target: u64) -> Result<usize> {
         let (mut results, mut args, mut freed) = (Vec::new(), Vec::new(), 0);
         for message in self.messages[..old].iter().rev() {
             for part in message.parts.iter().rev() {
                 match part {
-                    ContentPart::Result(result) if result.text.len() >= LARGE => {
+                    ContentPart::Result(result) if result.text.len() >= MIN_MOVED => {
                         let name = format!("{}.txt", result.call_id);
-                        let text = pointer(self.record.as_mut(), &name, "result", &result.text)?;
-                        freed += saved(&result.text, &text);
+                        let text =
+                            write_reference(self.log.as_mut(), &name, "result", &result.text)?;
+                        freed += saved_tokens(&result.text, &text);
                         results.push((result.call_id.clone(), text));
                     }
                     ContentPart::Call(call) => {
-                        let Some(lighter) = lighter(self.record.as_mut(), call)? else { continue };
-                        freed += saved(&call.args.to_string(), &lighter.to_string());
-                        args.push((call.id.clone(), lighter));
+                        let Some(thinned_args) = thin_args(self.log.as_mut(), call)? else {
+                            continue;
+                        };
+                        freed += saved_tokens(&call.args.to_string(), &thinned_args.to_string());
+                        args.push((call.id.clone(), thinned_args));
                     }
                     ContentPart::Result(_)
                     | ContentPart::Text { .. }
@@ -72,7 +78,7 @@ impl Conversation {
                     | ContentPart::Image(_) => {}
                 }
             }
-            if freed >= wanted {
+            if freed >= target {
                 break;
             }
         }
@@ -80,7 +86,7 @@ impl Conversation {
             results.iter().map(|(id, _)| id).chain(args.iter().map(|(id, _)| id)).collect();
         let count = calls.len();
         if count > 0 {
-            self.note(ConversationEntry::Thinned { results, args })?;
+            self.append(ConversationEntry::Thinned { results, args })?;
         }
         Ok(count)
     }
@@ -88,22 +94,27 @@ impl Conversation {
 
 /// Returns the arguments of a call with large texts replaced by references, or `None` if there are
 /// none.
-fn lighter(record: &mut dyn ConversationLog, call: &ToolCall) -> Result<Option<Value>> {
+fn thin_args(log: &mut dyn ConversationLog, call: &ToolCall) -> Result<Option<Value>> {
     let mut args = call.args.clone();
-    let mut is_lighter = false;
+    let mut changed = false;
     for (key, value) in args.as_object_mut().into_iter().flatten() {
         let Value::String(text) = value else { continue };
-        if text.len() >= LARGE {
-            *text = pointer(record, &format!("{}-{key}.txt", call.id), "argument", text)?;
-            is_lighter = true;
+        if text.len() >= MIN_MOVED {
+            *text = write_reference(log, &format!("{}-{key}.txt", call.id), "argument", text)?;
+            changed = true;
         }
     }
-    Ok(is_lighter.then_some(args))
+    Ok(changed.then_some(args))
 }
 
 /// Writes a text to a file and returns the reference that replaces it.
-fn pointer(record: &mut dyn ConversationLog, name: &str, what: &str, text: &str) -> Result<String> {
-    let file = record.set_aside("thinned", name, text);
+fn write_reference(
+    log: &mut dyn ConversationLog,
+    name: &str,
+    what: &str,
+    text: &str,
+) -> Result<String> {
+    let file = log.write_file("thinned", name, text);
     let file = file.or_fail(|| format!("cannot move an old {what} into a file"))?;
     let (bytes, file) = (text.len(), file.display());
     Ok(format!(
@@ -111,7 +122,7 @@ fn pointer(record: &mut dyn ConversationLog, name: &str, what: &str, text: &str)
     ))
 }
 
-fn saved(before: &str, after: &str) -> u64 {
+fn saved_tokens(before: &str, after: &str) -> u64 {
     estimate_text(before).saturating_sub(estimate_text(after))
 }
 
@@ -127,16 +138,16 @@ pub(super) fn apply(
             ContentPart::Result(result) => {
                 let new = results.iter().find(|(id, _)| *id == result.call_id);
                 let Some((_, text)) = new else { continue };
-                freed += saved(&result.text, text);
+                freed += saved_tokens(&result.text, text);
                 result.text.clone_from(text);
                 result.images.clear();
             }
             ContentPart::Call(call) => {
-                let Some((_, lighter)) = args.iter().find(|(id, _)| *id == call.id) else {
+                let Some((_, thinned_args)) = args.iter().find(|(id, _)| *id == call.id) else {
                     continue;
                 };
-                freed += saved(&call.args.to_string(), &lighter.to_string());
-                call.args = lighter.clone();
+                freed += saved_tokens(&call.args.to_string(), &thinned_args.to_string());
+                call.args = thinned_args.clone();
             }
             ContentPart::Text { .. }
             | ContentPart::Note(_)

@@ -9,16 +9,16 @@ use provider::message::SideUsage;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserTurn {
     /// The index of its request among the entries.
-    pub at: usize,
+    pub index: usize,
     /// The user's text.
-    pub words: String,
+    pub text: String,
 }
 
 /// Returns the turns in these entries, oldest first.
 pub fn list(entries: &[ConversationEntry]) -> Vec<UserTurn> {
-    let turn = |(at, entry): (usize, &ConversationEntry)| {
+    let turn = |(index, entry): (usize, &ConversationEntry)| {
         let ConversationEntry::Request { message } = entry else { return None };
-        Some(UserTurn { at, words: message.own_words() })
+        Some(UserTurn { index, text: message.own_words() })
     };
     entries.iter().enumerate().filter_map(turn).collect()
 }
@@ -36,25 +36,26 @@ pub struct EffectiveHistory {
 
 /// Removes the turns that the user rewound.
 pub fn effective(entries: Vec<ConversationEntry>) -> EffectiveHistory {
-    let mut all = EffectiveHistory::default();
+    let mut history = EffectiveHistory::default();
     for entry in entries {
         let ConversationEntry::Rewound { before } = entry else {
-            all.entries.push(entry);
+            history.entries.push(entry);
             continue;
         };
-        let turn = before.checked_sub(1).and_then(|at| list(&all.entries).into_iter().nth(at));
+        let turn =
+            before.checked_sub(1).and_then(|index| list(&history.entries).into_iter().nth(index));
         let Some(turn) = turn else { continue };
-        for dropped in all.entries.split_off(turn.at) {
-            all.replies += u32::from(matches!(dropped, ConversationEntry::Reply { .. }));
+        for dropped in history.entries.split_off(turn.index) {
+            history.replies += u32::from(matches!(dropped, ConversationEntry::Reply { .. }));
             if let ConversationEntry::Reply { usage, .. }
             | ConversationEntry::Compacted { usage, .. }
             | ConversationEntry::Noted { bill: SideUsage { usage, .. } } = dropped
             {
-                all.usage = all.usage.plus(usage);
+                history.usage = history.usage.plus(usage);
             }
         }
     }
-    all
+    history
 }
 
 #[cfg(test)]
@@ -79,8 +80,8 @@ mod tests {
         entries.push(ConversationEntry::Rewound { before: 2 });
         entries.extend(turn(9));
         let kept = effective(entries.clone());
-        let words: Vec<String> = list(&kept.entries).into_iter().map(|turn| turn.words).collect();
-        assert_eq!(words, ["ask 1", "ask 9"]);
+        let texts: Vec<String> = list(&kept.entries).into_iter().map(|turn| turn.text).collect();
+        assert_eq!(texts, ["ask 1", "ask 9"]);
         assert_eq!((kept.usage.input, kept.replies), (5, 2));
         // A turn that does not exist rewinds nothing.
         entries.push(ConversationEntry::Rewound { before: 7 });

@@ -13,8 +13,8 @@ const IMAGE_TOKENS: u64 = 1_500;
 pub struct ContextWindow {
     limit: u64,
     overhead: u64,
-    known: u64,
-    new: u64,
+    counted: u64,
+    uncounted: u64,
     /// Reported tokens per 1,000 estimated ones.
     scale: u64,
     policy: CompactionPolicy,
@@ -42,8 +42,8 @@ impl ContextWindow {
         ContextWindow {
             limit: limit.max(1),
             overhead,
-            known: overhead,
-            new: 0,
+            counted: overhead,
+            uncounted: 0,
             scale: 1_000,
             policy,
         }
@@ -68,15 +68,15 @@ impl ContextWindow {
 
     /// Adds a message that the provider has not counted yet.
     pub(crate) fn add(&mut self, message: &Message) {
-        self.new += self.tokens(message);
+        self.uncounted += self.tokens(message);
     }
 
     /// Subtracts an estimated number of tokens.
     pub(crate) fn remove(&mut self, estimated: u64) {
         let tokens = estimated * self.scale / 1_000;
-        let from_new = tokens.min(self.new);
-        self.new -= from_new;
-        self.known = self.known.saturating_sub(tokens - from_new);
+        let from_new = tokens.min(self.uncounted);
+        self.uncounted -= from_new;
+        self.counted = self.counted.saturating_sub(tokens - from_new);
     }
 
     /// Takes over the provider's count of a request and its reply. Keeps the estimate if there is
@@ -89,25 +89,25 @@ impl ContextWindow {
         let estimated = self.used().saturating_mul(1_000) / self.scale.max(1);
         self.scale =
             sent.saturating_mul(1_000).checked_div(estimated).unwrap_or(1_000).clamp(500, 3_000);
-        self.known = sent.saturating_add(usage.output);
-        self.new = 0;
+        self.counted = sent.saturating_add(usage.output);
+        self.uncounted = 0;
     }
 
     /// Marks the window as full after the provider rejected a request as too long.
-    pub(crate) fn overflowed(&mut self) {
-        self.known = self.known.max(self.limit);
+    pub(crate) fn mark_full(&mut self) {
+        self.counted = self.counted.max(self.limit);
     }
 
     /// Restarts the count with this conversation.
     pub(crate) fn restart(&mut self, messages: &[Message]) {
-        self.known = self.overhead * self.scale / 1_000;
-        self.new = 0;
+        self.counted = self.overhead * self.scale / 1_000;
+        self.uncounted = 0;
         messages.iter().for_each(|message| self.add(message));
     }
 
     /// Returns the number of tokens in use.
     pub fn used(&self) -> u64 {
-        self.known.saturating_add(self.new)
+        self.counted.saturating_add(self.uncounted)
     }
 
     /// Returns the size of the window in tokens.

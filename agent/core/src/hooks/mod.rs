@@ -23,16 +23,16 @@ use tools::output::ToolOutput;
 pub(crate) type OnHookNotice = Arc<dyn Fn(String) + Send + Sync>;
 
 /// Maximum number of bytes of a hook's output that reach the model.
-const MOST: usize = 16_000;
+const MAX_OUTPUT: usize = 16_000;
 
 /// The hooks of a session.
 pub(crate) struct Hooks {
     all: Vec<CompiledHook>,
     session: String,
     cwd: PathBuf,
-    around: CommandSandbox,
-    tell: OnHookNotice,
-    begun: AtomicBool,
+    sandbox: CommandSandbox,
+    on_notice: OnHookNotice,
+    started: AtomicBool,
 }
 
 struct CompiledHook {
@@ -44,7 +44,7 @@ struct CompiledHook {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct PreCallOutcome {
     /// The combined decision.
-    pub word: HookDecision,
+    pub decision: HookDecision,
     /// The arguments, if a hook changed them.
     pub args: Option<Value>,
 }
@@ -86,19 +86,19 @@ impl Hooks {
     pub(crate) fn new(
         hooks: &[Hook],
         session: &str,
-        (cwd, around): (&Path, CommandSandbox),
-        tell: OnHookNotice,
+        (cwd, sandbox): (&Path, CommandSandbox),
+        on_notice: OnHookNotice,
     ) -> Result<Hooks> {
-        let ready = |hook: &Hook| {
+        let compile = |hook: &Hook| {
             let glob = hook.tools.as_deref().map(Glob::new).transpose().map_err(|why| {
                 Failure::usage("a `match` in [[hooks]] is not a glob").because(why)
             })?;
             let tools = glob.map(|glob| glob.compile_matcher());
             Ok(CompiledHook { hook: hook.clone(), tools })
         };
-        let all = hooks.iter().map(ready).collect::<Result<_>>()?;
+        let all = hooks.iter().map(compile).collect::<Result<_>>()?;
         let (session, cwd) = (session.to_owned(), cwd.to_owned());
-        Ok(Hooks { all, session, cwd, around, tell, begun: AtomicBool::new(false) })
+        Ok(Hooks { all, session, cwd, sandbox, on_notice, started: AtomicBool::new(false) })
     }
 
     /// Whether there are no hooks.
@@ -108,102 +108,106 @@ impl Hooks {
 
     /// Whether there is a hook for this event.
     pub(crate) fn has(&self, event: HookEvent) -> bool {
-        self.all.iter().any(|ready| ready.hook.event == event)
+        self.all.iter().any(|compiled| compiled.hook.event == event)
     }
 
-    fn of<'a>(&'a self, event: HookEvent, tool: Option<&'a str>) -> impl Iterator<Item = &'a Hook> {
-        let meant = move |ready: &&CompiledHook| {
-            let fits = |glob: &GlobMatcher| tool.is_some_and(|tool| glob.is_match(tool));
-            ready.hook.event == event && ready.tools.as_ref().is_none_or(fits)
+    fn matching<'a>(
+        &'a self,
+        event: HookEvent,
+        tool: Option<&'a str>,
+    ) -> impl Iterator<Item = &'a Hook> {
+        let matches = move |compiled: &&CompiledHook| {
+            let matches = |glob: &GlobMatcher| tool.is_some_and(|tool| glob.is_match(tool));
+            compiled.hook.event == event && compiled.tools.as_ref().is_none_or(matches)
         };
-        self.all.iter().filter(meant).map(|ready| &ready.hook)
+        self.all.iter().filter(matches).map(|compiled| &compiled.hook)
     }
 
-    async fn say(&self, hook: &Hook, more: Value) -> HookOutput {
-        let mut told = json!({
+    async fn run_hook(&self, hook: &Hook, fields: Value) -> HookOutput {
+        let mut input = json!({
             "event": hook.event,
             "session": self.session,
             "cwd": self.cwd,
         });
-        if let (Some(told), Value::Object(more)) = (told.as_object_mut(), more) {
-            told.extend(more);
+        if let (Some(input), Value::Object(fields)) = (input.as_object_mut(), fields) {
+            input.extend(fields);
         }
-        let since = Instant::now();
-        let said = process::run(hook, (&self.cwd, &self.around), &told).await;
-        traced(hook, &said, since);
-        said
+        let start = Instant::now();
+        let output = process::run(hook, (&self.cwd, &self.sandbox), &input).await;
+        trace_run(hook, &output, start);
+        output
     }
 
     /// Warns the user that a hook had no effect.
     fn warn(&self, hook: &Hook, why: &str) {
         let event = serde_json::to_value(hook.event).unwrap_or_default();
         let event = event.as_str().unwrap_or_default().to_owned();
-        (self.tell)(format!("the {event} hook `{}` {why}", hook.command.join(" ")));
+        (self.on_notice)(format!("the {event} hook `{}` {why}", hook.command.join(" ")));
     }
 
     /// Runs the hooks of an event that cannot be denied and returns their output.
-    async fn words(&self, event: HookEvent, tool: Option<&str>, more: Value) -> Vec<String> {
-        let mut words = Vec::new();
-        for hook in self.of(event, tool) {
-            match self.say(hook, more.clone()).await {
-                HookOutput::Go(text) | HookOutput::No(text) => words.push(cut(&text)),
+    async fn run_event(&self, event: HookEvent, tool: Option<&str>, fields: Value) -> Vec<String> {
+        let mut texts = Vec::new();
+        for hook in self.matching(event, tool) {
+            match self.run_hook(hook, fields.clone()).await {
+                HookOutput::Go(text) | HookOutput::No(text) => texts.push(truncate_output(&text)),
                 HookOutput::Nothing(why) => self.warn(hook, &why),
             }
         }
-        words.retain(|text| !text.is_empty());
-        words
+        texts.retain(|text| !text.is_empty());
+        texts
     }
 
     /// Runs the hooks for a user message, and those for the session start before the first one.
     /// Returns the message with the text that the hooks add for the model. Fails if a hook rejects
     /// the message.
-    pub(crate) async fn heard(
+    pub(crate) async fn on_user_message(
         &self,
         resumed: bool,
-        words: &str,
+        text: &str,
         mut message: Message,
     ) -> Result<Message> {
-        let mut more = Vec::new();
-        if !self.begun.swap(true, Ordering::Relaxed) {
-            let told = json!({ "resumed": resumed });
-            more.extend(self.words(HookEvent::SessionStart, None, told).await);
+        let mut texts = Vec::new();
+        if !self.started.swap(true, Ordering::Relaxed) {
+            let fields = json!({ "resumed": resumed });
+            texts.extend(self.run_event(HookEvent::SessionStart, None, fields).await);
         }
-        for hook in self.of(HookEvent::UserPrompt, None) {
-            match self.say(hook, json!({ "prompt": words })).await {
-                HookOutput::Go(text) => more.push(cut(&text)),
+        for hook in self.matching(HookEvent::UserPrompt, None) {
+            match self.run_hook(hook, json!({ "prompt": text })).await {
+                HookOutput::Go(text) => texts.push(truncate_output(&text)),
                 HookOutput::No(why) => {
                     return Err(Failure::refused("a hook refused the prompt").because(why));
                 }
                 HookOutput::Nothing(why) => self.warn(hook, &why),
             }
         }
-        more.retain(|text| !text.is_empty());
-        let added = more.into_iter().map(|text| format!("\n\n[a hook says: {text}]"));
+        texts.retain(|text| !text.is_empty());
+        let added = texts.into_iter().map(|text| format!("\n\n[a hook says: {text}]"));
         message.parts.extend(added.map(ContentPart::context));
         Ok(message)
     }
 
     /// Runs the hooks for the session end, if the session started.
     pub(crate) async fn end(&self) {
-        if self.begun.swap(false, Ordering::Relaxed) {
-            self.words(HookEvent::SessionEnd, None, json!({})).await;
+        if self.started.swap(false, Ordering::Relaxed) {
+            self.run_event(HookEvent::SessionEnd, None, json!({})).await;
         }
     }
 
     /// Runs the hooks before a call. The first denial is final; later hooks see arguments changed
     /// by earlier ones.
     pub(crate) async fn before(&self, tool: &str, args: &Value) -> PreCallOutcome {
-        let mut before = PreCallOutcome::default();
-        for hook in self.of(HookEvent::BeforeTool, Some(tool)) {
-            let args = before.args.as_ref().unwrap_or(args);
-            let said = self.say(hook, json!({ "tool": tool, "args": args })).await;
-            let understood = match said {
-                HookOutput::Go(text) => printed(&text),
+        let mut outcome = PreCallOutcome::default();
+        for hook in self.matching(HookEvent::BeforeTool, Some(tool)) {
+            let args = outcome.args.as_ref().unwrap_or(args);
+            let output = self.run_hook(hook, json!({ "tool": tool, "args": args })).await;
+            let parsed = match output {
+                HookOutput::Go(text) => parse_output(&text),
                 HookOutput::No(why) => Ok((HookDecision::Deny(why), None)),
                 HookOutput::Nothing(why) => Err(why),
             };
-            let (word, args) = match understood {
-                Ok(understood) => understood,
+            let (decision, args) = match parsed {
+                Ok(parsed) => parsed,
                 Err(why) if hook.required => {
                     let name = hook.command.join(" ");
                     (HookDecision::Deny(format!("the hook `{name}` is required and {why}")), None)
@@ -213,18 +217,18 @@ impl Hooks {
                     continue;
                 }
             };
-            before.args = args.or(before.args);
-            before.word = match (before.word, word) {
+            outcome.args = args.or(outcome.args);
+            outcome.decision = match (outcome.decision, decision) {
                 (_, HookDecision::Deny(why)) => {
-                    before.word = HookDecision::Deny(why);
-                    return before;
+                    outcome.decision = HookDecision::Deny(why);
+                    return outcome;
                 }
                 (HookDecision::Ask(why), _) | (_, HookDecision::Ask(why)) => HookDecision::Ask(why),
                 (HookDecision::Allow, _) | (_, HookDecision::Allow) => HookDecision::Allow,
                 (HookDecision::Go | HookDecision::Deny(_), HookDecision::Go) => HookDecision::Go,
             };
         }
-        before
+        outcome
     }
 
     /// Runs the hooks after a call; their output becomes a note in its result.
@@ -234,14 +238,14 @@ impl Hooks {
         args: &Value,
         outcome: &ToolOutput,
     ) -> Vec<String> {
-        let told = json!({"tool": tool, "args": args, "ok": outcome.ok, "result": outcome.text});
-        self.words(HookEvent::AfterTool, Some(tool), told).await
+        let fields = json!({"tool": tool, "args": args, "ok": outcome.ok, "result": outcome.text});
+        self.run_event(HookEvent::AfterTool, Some(tool), fields).await
     }
 
     /// Runs the hooks when the agent stops. Returns why it must continue, if a hook says so.
     pub(crate) async fn stop(&self, again: u32) -> Option<String> {
-        for hook in self.of(HookEvent::Stop, None) {
-            match self.say(hook, json!({ "again": again })).await {
+        for hook in self.matching(HookEvent::Stop, None) {
+            match self.run_hook(hook, json!({ "again": again })).await {
                 HookOutput::Go(_) => {}
                 HookOutput::No(why) => return Some(why),
                 HookOutput::Nothing(why) => self.warn(hook, &why),
@@ -253,24 +257,24 @@ impl Hooks {
 
 /// Parses a hook's stdout for a call; the error is a clause. Text that does not start with `{` is
 /// ignored.
-fn printed(text: &str) -> std::result::Result<(HookDecision, Option<Value>), String> {
+fn parse_output(text: &str) -> std::result::Result<(HookDecision, Option<Value>), String> {
     if !text.starts_with('{') {
         return Ok((HookDecision::Go, None));
     }
-    let printed: HookStdout =
+    let parsed: HookStdout =
         serde_json::from_str(text).map_err(|why| format!("printed what g3 cannot read: {why}"))?;
-    let reason = if printed.reason.is_empty() { "denied by a hook".into() } else { printed.reason };
-    let word = match printed.decision {
+    let reason = if parsed.reason.is_empty() { "denied by a hook".into() } else { parsed.reason };
+    let decision = match parsed.decision {
         None => HookDecision::Go,
         Some(Decision::Allow) => HookDecision::Allow,
         Some(Decision::Ask) => HookDecision::Ask(reason),
         Some(Decision::Deny) => HookDecision::Deny(reason),
     };
-    Ok((word, printed.args.map(Value::Object)))
+    Ok((decision, parsed.args.map(Value::Object)))
 }
 
 /// Traces that a hook ran: its event, its program and the kind of its output.
-fn traced(hook: &Hook, said: &HookOutput, since: Instant) {
+fn trace_run(hook: &Hook, said: &HookOutput, start: Instant) {
     let event = serde_json::to_value(hook.event).unwrap_or_default();
     let program = hook.command.first().map(Path::new).and_then(Path::file_name);
     let program = program.unwrap_or_default().to_string_lossy();
@@ -279,14 +283,14 @@ fn traced(hook: &Hook, said: &HookOutput, since: Instant) {
         HookOutput::No(_) => "no",
         HookOutput::Nothing(_) => "nothing",
     };
-    let ms = since.elapsed().as_millis() as u64;
+    let ms = start.elapsed().as_millis() as u64;
     tracing::info!(
         target: "g3::hook", event = event.as_str(), program = &*program, said, ms, "hook ran"
     );
 }
 
-fn cut(text: &str) -> String {
-    let head = base::text::head(text, MOST);
+fn truncate_output(text: &str) -> String {
+    let head = base::text::head(text, MAX_OUTPUT);
     if head.len() < text.len() { format!("{head}\n[cut]") } else { text.to_owned() }
 }
 
@@ -296,14 +300,14 @@ mod tests {
 
     #[test]
     fn hook_output_is_parsed_strictly() {
-        assert_eq!(printed("some log").unwrap(), (HookDecision::Go, None));
-        assert_eq!(printed("{}").unwrap(), (HookDecision::Go, None));
-        let (word, args) = printed(r#"{"decision": "allow", "args": {"a": 1}}"#).unwrap();
-        assert_eq!((word, args), (HookDecision::Allow, Some(json!({"a": 1}))));
-        let ask = printed(r#"{"decision": "ask", "reason": "who knows"}"#).unwrap().0;
+        assert_eq!(parse_output("some log").unwrap(), (HookDecision::Go, None));
+        assert_eq!(parse_output("{}").unwrap(), (HookDecision::Go, None));
+        let (decision, args) = parse_output(r#"{"decision": "allow", "args": {"a": 1}}"#).unwrap();
+        assert_eq!((decision, args), (HookDecision::Allow, Some(json!({"a": 1}))));
+        let ask = parse_output(r#"{"decision": "ask", "reason": "who knows"}"#).unwrap().0;
         assert_eq!(ask, HookDecision::Ask("who knows".into()));
         for bad in [r#"{"decison": "deny"}"#, r#"{"decision": "maybe"}"#, r#"{"args": [1]}"#, "{"] {
-            assert!(printed(bad).unwrap_err().contains("cannot read"), "{bad}");
+            assert!(parse_output(bad).unwrap_err().contains("cannot read"), "{bad}");
         }
     }
 }

@@ -11,9 +11,9 @@ use tools::exec::confinement::{CommandSandbox, Containment};
 use tools::exec::environment::{Environment, apply};
 
 /// Maximum number of bytes read from each stream.
-const MOST: usize = 1 << 20;
+const MAX_OUTPUT: usize = 1 << 20;
 /// The exit code that rejects.
-const NO: i32 = 2;
+const REJECTED: i32 = 2;
 
 /// The output of a hook.
 #[derive(Debug, PartialEq)]
@@ -29,21 +29,24 @@ pub(crate) enum HookOutput {
 /// Runs a hook until it exits or reaches its time limit, which kills it and its child processes.
 pub(crate) async fn run(
     hook: &Hook,
-    (cwd, around): (&Path, &CommandSandbox),
-    told: &Value,
+    (cwd, sandbox): (&Path, &CommandSandbox),
+    input: &Value,
 ) -> HookOutput {
     let Some((program, args)) = hook.command.split_first() else {
         return HookOutput::Nothing("has no command".to_owned());
     };
-    let time = Some(Duration::from_secs(hook.timeout_seconds));
-    let job = apply(Command::new(program, cwd).args(args), Environment::Full);
-    let hold = match hook.sandbox.then(|| around.hold_where_possible()).transpose() {
-        Ok(hold) => hold.flatten(),
+    let timeout = Some(Duration::from_secs(hook.timeout_seconds));
+    let command = apply(Command::new(program, cwd).args(args), Environment::Full);
+    let containment = match hook.sandbox.then(|| sandbox.containment_if_supported()).transpose() {
+        Ok(containment) => containment.flatten(),
         Err(why) => return HookOutput::Nothing(format!("was not run: {why}")),
     };
-    let job = hold.into_iter().fold(job, Containment::around);
-    let ran = job.input(told.to_string()).output_beside(OutputLimits { time, bytes: MOST }).await;
-    let output = match ran {
+    let command = containment.into_iter().fold(command, Containment::apply);
+    let result = command
+        .input(input.to_string())
+        .output_beside(OutputLimits { time: timeout, bytes: MAX_OUTPUT })
+        .await;
+    let output = match result {
         Ok(output) => output,
         Err(why) => return HookOutput::Nothing(format!("was not run: {why}")),
     };
@@ -52,8 +55,8 @@ pub(crate) async fn run(
     }
     match output.code() {
         0 => HookOutput::Go(output.text().trim().to_owned()),
-        NO if output.error_text().is_empty() => HookOutput::No("denied by a hook".to_owned()),
-        NO => HookOutput::No(output.error_text()),
+        REJECTED if output.error_text().is_empty() => HookOutput::No("denied by a hook".to_owned()),
+        REJECTED => HookOutput::No(output.error_text()),
         code => HookOutput::Nothing(format!("ended with code {code}: {}", output.error_text())),
     }
 }

@@ -14,14 +14,14 @@ use provider::message::ToolCall;
 use tools::output::{ToolErrorKind, ToolOutput};
 
 /// Maximum number of times that hooks may make the agent continue in one user turn.
-const AGAIN: u32 = 3;
+const MAX_CONTINUES: u32 = 3;
 
 /// A toolbox wrapped by hooks.
 pub(crate) struct HookedToolbox<'a> {
     inner: &'a dyn Toolbox,
     hooks: &'a Hooks,
     gate: &'a Gate,
-    again: AtomicU32,
+    continues: AtomicU32,
 }
 
 impl<'a> HookedToolbox<'a> {
@@ -31,30 +31,30 @@ impl<'a> HookedToolbox<'a> {
         hooks: &'a Hooks,
         gate: &'a Gate,
     ) -> HookedToolbox<'a> {
-        HookedToolbox { inner, hooks, gate, again: AtomicU32::new(0) }
+        HookedToolbox { inner, hooks, gate, continues: AtomicU32::new(0) }
     }
 
     async fn run_one(&self, job: ToolJob<'_>) -> ToolOutput {
         let call = job.call;
         let before = self.hooks.before(&call.name, &call.args).await;
-        let changed = before.args.map(|args| ToolCall { args, ..call.clone() });
-        let call = changed.as_ref().unwrap_or(call);
-        let denied = match &before.word {
+        let changed_call = before.args.map(|args| ToolCall { args, ..call.clone() });
+        let call = changed_call.as_ref().unwrap_or(call);
+        let denied = match &before.decision {
             HookDecision::Go | HookDecision::Allow => None,
             HookDecision::Deny(why) => Some(format!("denied by a hook: {why}")),
             HookDecision::Ask(why) => {
-                self.gate.ask(&question(call, why)).await.err().map(|refused| refused.why)
+                self.gate.ask(&build_question(call, why)).await.err().map(|denied| denied.why)
             }
         };
         if let Some(why) = denied {
             return ToolOutput::failed(ToolErrorKind::Denied, why);
         }
-        let run = self.inner.run(ToolJob { call, hear: job.hear });
-        let mut outcome = match before.word {
-            HookDecision::Allow => gate::answered(run).await,
+        let run = self.inner.run(ToolJob { call, on_output: job.on_output });
+        let mut outcome = match before.decision {
+            HookDecision::Allow => gate::preapproved(run).await,
             HookDecision::Go | HookDecision::Ask(_) | HookDecision::Deny(_) => run.await,
         };
-        if changed.is_some() {
+        if changed_call.is_some() {
             outcome.text.push_str(&format!("\n\n[a hook changed the arguments to {}]", call.args));
         }
         for note in self.hooks.after(&call.name, &call.args, &outcome).await {
@@ -64,7 +64,7 @@ impl<'a> HookedToolbox<'a> {
     }
 }
 
-fn question(call: &ToolCall, why: &str) -> PermissionQuestion {
+fn build_question(call: &ToolCall, why: &str) -> PermissionQuestion {
     PermissionQuestion {
         tool: call.name.clone(),
         what: format!("run with {}", call.args),
@@ -82,8 +82,8 @@ impl Toolbox for HookedToolbox<'_> {
         self.inner.offered()
     }
 
-    fn touches(&self, name: &str, args: &Value) -> Vec<String> {
-        self.inner.touches(name, args)
+    fn resource_keys(&self, name: &str, args: &Value) -> Vec<String> {
+        self.inner.resource_keys(name, args)
     }
 
     fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, ToolOutput> {
@@ -93,8 +93,8 @@ impl Toolbox for HookedToolbox<'_> {
         Box::pin(self.run_one(job))
     }
 
-    fn hands_over(&self) -> bool {
-        self.inner.hands_over()
+    fn wants_handover(&self) -> bool {
+        self.inner.wants_handover()
     }
 
     fn is_done(&self) -> bool {
@@ -102,18 +102,18 @@ impl Toolbox for HookedToolbox<'_> {
         self.inner.is_done() && !self.hooks.has(HookEvent::Stop)
     }
 
-    fn still_open(&self) -> BoxFuture<'_, Option<String>> {
+    fn open_work(&self) -> BoxFuture<'_, Option<String>> {
         Box::pin(async move {
-            if let Some(open) = self.inner.still_open().await {
-                return Some(open);
+            if let Some(reason) = self.inner.open_work().await {
+                return Some(reason);
             }
-            let again = self.again.load(Ordering::Relaxed);
-            if again >= AGAIN {
+            let continues = self.continues.load(Ordering::Relaxed);
+            if continues >= MAX_CONTINUES {
                 return None;
             }
-            let open = self.hooks.stop(again).await?;
-            self.again.store(again + 1, Ordering::Relaxed);
-            Some(open)
+            let reason = self.hooks.stop(continues).await?;
+            self.continues.store(continues + 1, Ordering::Relaxed);
+            Some(reason)
         })
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// File extensions and their languages.
-const ENDINGS: &[(&str, &str)] = &[
+const EXTENSIONS: &[(&str, &str)] = &[
     ("c", "c"),
     ("cc", "cpp"),
     ("cpp", "cpp"),
@@ -35,26 +35,26 @@ const ENDINGS: &[(&str, &str)] = &[
 const SKIPPED: &[&str] = &["node_modules", "target", "vendor"];
 
 /// Returns the languages of the files in a directory and its subdirectories (one level), in order.
-pub(crate) fn found(cwd: &Path) -> BTreeSet<&'static str> {
+pub(crate) fn detect(cwd: &Path) -> BTreeSet<&'static str> {
     let mut languages = BTreeSet::new();
-    look(cwd, &mut languages);
+    collect_languages(cwd, &mut languages);
     for entry in fs::read_dir(cwd).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
         if is_dir && !name.starts_with('.') && !SKIPPED.contains(&name.as_ref()) {
-            look(&entry.path(), &mut languages);
+            collect_languages(&entry.path(), &mut languages);
         }
     }
     languages
 }
 
-fn look(dir: &Path, languages: &mut BTreeSet<&'static str>) {
+fn collect_languages(dir: &Path, languages: &mut BTreeSet<&'static str>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        let ending = name.rsplit_once('.').map(|(_, ending)| ending).filter(|_| is_file);
-        let language = ENDINGS.iter().find(|(known, _)| Some(*known) == ending);
+        let extension = name.rsplit_once('.').map(|(_, extension)| extension).filter(|_| is_file);
+        let language = EXTENSIONS.iter().find(|(known, _)| Some(*known) == extension);
         languages
             .extend(language.filter(|_| !name.starts_with('.')).map(|(_, language)| *language));
     }
@@ -72,6 +72,6 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
         }
-        assert_eq!(found(dir.path()).into_iter().collect::<Vec<_>>(), ["python", "rust"]);
+        assert_eq!(detect(dir.path()).into_iter().collect::<Vec<_>>(), ["python", "rust"]);
     }
 }

@@ -41,7 +41,7 @@ const EMBEDDED: &[(&str, &str)] = compiled_in![
 ];
 
 /// Maximum size of a file in bytes.
-const MOST: u64 = 64 << 10;
+const MAX_SIZE: u64 = 64 << 10;
 
 /// The origin of a persona.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,8 +103,8 @@ impl PersonaDirs {
                 .because("use letters, digits, `-` and `_`")
                 .hint("g3 --list-agents"));
         }
-        let mut found = self.each(name)?.into_iter();
-        let Some(first) = found.next() else { return Err(self.unknown(name)) };
+        let mut found = self.load_all(name)?.into_iter();
+        let Some(first) = found.next() else { return Err(self.unknown_persona(name)) };
         let PersonaOrigin::Workspace(file) = first.origin.clone() else {
             return Ok((first, Vec::new()));
         };
@@ -116,11 +116,12 @@ impl PersonaDirs {
         }
         // The repository's own file may change the text, but not grant more permissions than the
         // persona has without it.
-        let is_repositorys = |it: &Persona| matches!(it.origin, PersonaOrigin::Workspace(_));
-        let Some(base) = found.find(|it| !is_repositorys(it)) else {
+        let is_from_workspace =
+            |persona: &Persona| matches!(persona.origin, PersonaOrigin::Workspace(_));
+        let Some(base) = found.find(|persona| !is_from_workspace(persona)) else {
             return Ok((first, Vec::new()));
         };
-        let wider = first.may_write != base.may_write || (base.reads_only && !first.reads_only);
+        let is_wider = first.may_write != base.may_write || (base.reads_only && !first.reads_only);
         let notice = format!(
             "{} may narrow what `{name}` does, not widen it; `g3 trust --file agents/{name}.md` \
              accepts it as it is",
@@ -128,7 +129,7 @@ impl PersonaDirs {
         );
         let may_write = [first.may_write, base.may_write].concat();
         let reads_only = first.reads_only || base.reads_only;
-        let notices = wider.then_some(notice).into_iter().collect();
+        let notices = is_wider.then_some(notice).into_iter().collect();
         Ok((Persona { may_write, reads_only, ..first }, notices))
     }
 
@@ -140,14 +141,15 @@ impl PersonaDirs {
         names.retain(|name| is_name(name));
         names.sort();
         names.dedup();
-        let first = |name: &String| self.each(name).map(|all| all.into_iter().next()).transpose();
+        let first =
+            |name: &String| self.load_all(name).map(|all| all.into_iter().next()).transpose();
         names.iter().filter_map(first).collect()
     }
 
     /// Returns all personas of a name, in order of precedence.
-    fn each(&self, name: &str) -> Result<Vec<Persona>> {
+    fn load_all(&self, name: &str) -> Result<Vec<Persona>> {
         let texts = self.texts(name)?.into_iter();
-        texts.map(|(origin, text)| made(name, origin, &text)).collect()
+        texts.map(|(origin, text)| parse_persona(name, origin, &text)).collect()
     }
 
     /// Returns the texts of all files of this name.
@@ -165,21 +167,22 @@ impl PersonaDirs {
     }
 
     fn dirs(&self) -> impl Iterator<Item = (PathBuf, fn(PathBuf) -> PersonaOrigin)> {
-        let own = workspace::upward(&self.cwd).into_iter().map(|dir| dir.join("agents"));
-        let own = own.map(|dir| (dir, PersonaOrigin::Workspace as fn(PathBuf) -> PersonaOrigin));
+        let workspace = workspace::upward(&self.cwd).into_iter().map(|dir| dir.join("agents"));
+        let workspace =
+            workspace.map(|dir| (dir, PersonaOrigin::Workspace as fn(PathBuf) -> PersonaOrigin));
         let user =
             self.home.clone().map(|dir| (dir, PersonaOrigin::User as fn(PathBuf) -> PersonaOrigin));
-        own.chain(user)
+        workspace.chain(user)
     }
 
-    fn unknown(&self, name: &str) -> Failure {
+    fn unknown_persona(&self, name: &str) -> Failure {
         let known = self.list().unwrap_or_default();
-        let similar = base::text::similar(name, known.iter().map(|it| it.name.as_str()));
+        let similar = base::text::similar(name, known.iter().map(|persona| persona.name.as_str()));
         let failure = Failure::usage(format!("no such agent: `{name}`"));
         let failure = similar
             .iter()
             .take(3)
-            .fold(failure, |failure, near| failure.hint(format!("g3 --agent {near}")));
+            .fold(failure, |failure, name| failure.hint(format!("g3 --agent {name}")));
         failure.hint("g3 --list-agents")
     }
 
@@ -187,21 +190,21 @@ impl PersonaDirs {
     /// its write scope.
     pub fn role(&self, persona: &Persona) -> Result<AgentRole> {
         let mut text = persona.text.trim().to_owned();
-        for language in language::found(&self.cwd) {
-            let more = self.texts(&format!("{}.{language}", persona.name))?;
-            if let Some((_, more)) = more.into_iter().next() {
-                text.push_str(&format!("\n\n{}", more.trim()));
+        for language in language::detect(&self.cwd) {
+            let addition = self.texts(&format!("{}.{language}", persona.name))?;
+            if let Some((_, addition)) = addition.into_iter().next() {
+                text.push_str(&format!("\n\n{}", addition.trim()));
             }
         }
         text.push_str(&commits(&persona.name));
         let root = workspace::root(&self.cwd);
-        let fence = WriteScope::new(&persona.name, &root, &persona.may_write)?;
+        let write_scope = WriteScope::new(&persona.name, &root, &persona.may_write)?;
         Ok(AgentRole {
             name: Some(persona.name.clone()),
             identity: Identity::Persona(text),
-            fence: Some(fence),
+            write_scope: Some(write_scope),
             reads_only: persona.reads_only,
-            own: None,
+            tool: None,
         })
     }
 }
@@ -215,8 +218,8 @@ fn commits(name: &str) -> String {
 }
 
 fn is_name(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    !name.is_empty() && name.len() <= 64 && name.chars().all(fits)
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    !name.is_empty() && name.len() <= 64 && name.chars().all(is_allowed)
 }
 
 fn names_in(dir: &Path) -> Vec<String> {
@@ -225,14 +228,15 @@ fn names_in(dir: &Path) -> Vec<String> {
     names.filter_map(|name| Some(name.strip_suffix(".md")?.to_owned())).collect()
 }
 
-fn made(name: &str, origin: PersonaOrigin, text: &str) -> Result<Persona> {
+fn parse_persona(name: &str, origin: PersonaOrigin, text: &str) -> Result<Persona> {
     let file = match &origin {
         PersonaOrigin::Workspace(file) | PersonaOrigin::User(file) => file.display().to_string(),
         PersonaOrigin::Embedded => format!("agents/{name}.md"),
     };
-    let (FrontMatter { description, may_write, reads_only, name: said }, body) = parse(text)
-        .map_err(|why| Failure::usage(format!("invalid persona {file}")).because(why))?;
-    if said.is_some_and(|said| said != name) {
+    let (FrontMatter { description, may_write, reads_only, name: declared_name }, body) =
+        parse(text)
+            .map_err(|why| Failure::usage(format!("invalid persona {file}")).because(why))?;
+    if declared_name.is_some_and(|declared_name| declared_name != name) {
         return Err(Failure::usage(format!("invalid persona {file}"))
             .because(format!("its `name` is not `{name}`")));
     }
@@ -252,27 +256,27 @@ fn read(dir: &Path, file: &Path) -> Result<Option<String>> {
     }
     let failed =
         |why: String| Failure::usage(format!("cannot read {}", file.display())).because(why);
-    let bytes = workspace::read_regular(&path, MOST).map_err(|why| failed(why.to_string()))?;
+    let bytes = workspace::read_regular(&path, MAX_SIZE).map_err(|why| failed(why.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|why| failed(why.to_string()))?;
     Ok(Some(text))
 }
 
 /// Returns the personas as JSON.
 pub fn json(all: &[Persona]) -> serde_json::Value {
-    let one = |it: &Persona| {
+    let to_json = |persona: &Persona| {
         let mut fields = BTreeMap::from([
-            ("name", serde_json::json!(it.name)),
-            ("from", serde_json::json!(it.origin.to_string())),
-            ("description", serde_json::json!(it.description)),
-            ("may_write", serde_json::json!(it.may_write.first())),
-            ("tools", serde_json::json!(if it.reads_only { "read-only" } else { "full" })),
+            ("name", serde_json::json!(persona.name)),
+            ("from", serde_json::json!(persona.origin.to_string())),
+            ("description", serde_json::json!(persona.description)),
+            ("may_write", serde_json::json!(persona.may_write.first())),
+            ("tools", serde_json::json!(if persona.reads_only { "read-only" } else { "full" })),
         ]);
-        if let PersonaOrigin::Workspace(path) | PersonaOrigin::User(path) = &it.origin {
+        if let PersonaOrigin::Workspace(path) | PersonaOrigin::User(path) = &persona.origin {
             fields.insert("path", serde_json::json!(path));
         }
         serde_json::json!(fields)
     };
-    all.iter().map(one).collect()
+    all.iter().map(to_json).collect()
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub(crate) fn parse(text: &str) -> Result<(FrontMatter, String), String> {
     let Some((head, body)) = rest.split_once("\n---\n") else {
         return Err("its front matter has no end: a line `---`".to_owned());
     };
-    let mut front = FrontMatter::default();
+    let mut front_matter = FrontMatter::default();
     let mut lines = head.lines().peekable();
     while let Some(line) = lines.next() {
         if line.trim().is_empty() || line.starts_with('#') {
@@ -32,23 +32,23 @@ pub(crate) fn parse(text: &str) -> Result<(FrontMatter, String), String> {
             line.split_once(':').ok_or_else(|| format!("`{line}` is no `key: value`"))?;
         let value = value.trim();
         match key.trim() {
-            "name" => front.name = Some(bare(value)),
-            "description" => front.description = Some(bare(value)),
+            "name" => front_matter.name = Some(unquote(value)),
+            "description" => front_matter.description = Some(unquote(value)),
             "may_write" if value.is_empty() => {
                 let mut globs = Vec::new();
                 while let Some(item) = lines.next_if(|line| line.trim_start().starts_with("- ")) {
-                    globs.push(bare(item.trim_start()[2..].trim()));
+                    globs.push(unquote(item.trim_start()[2..].trim()));
                 }
-                front.may_write = Some(globs);
+                front_matter.may_write = Some(globs);
             }
             "may_write" => {
                 let globs = serde_json::from_str(value);
-                let wrong =
+                let invalid =
                     || format!("`{line}`: a list like [\"docs/**\", \"README.md\"] is wanted");
-                front.may_write = Some(globs.map_err(|_| wrong())?);
+                front_matter.may_write = Some(globs.map_err(|_| invalid())?);
             }
             "tools" => {
-                front.reads_only = match bare(value).as_str() {
+                front_matter.reads_only = match unquote(value).as_str() {
                     "full" => false,
                     "read-only" => true,
                     other => return Err(format!("`tools` is full or read-only, not `{other}`")),
@@ -61,13 +61,13 @@ pub(crate) fn parse(text: &str) -> Result<(FrontMatter, String), String> {
             }
         }
     }
-    Ok((front, body.to_owned()))
+    Ok((front_matter, body.to_owned()))
 }
 
 /// Returns a value without surrounding quotes.
-fn bare(value: &str) -> String {
-    let quoted = |quote| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
-    quoted('"').or_else(|| quoted('\'')).unwrap_or(value).to_owned()
+fn unquote(value: &str) -> String {
+    let strip = |quote| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote));
+    strip('"').or_else(|| strip('\'')).unwrap_or(value).to_owned()
 }
 
 #[cfg(test)]
@@ -78,15 +78,15 @@ mod tests {
     fn both_list_forms_of_front_matter_are_parsed() {
         let text =
             "---\nname: ada\ndescription: \"counts\"\nmay_write:\n  - a/*\n  - 'b'\n---\nHi.\n";
-        let (front, body) = parse(text).unwrap();
+        let (front_matter, body) = parse(text).unwrap();
         assert_eq!(
-            (front.name.as_deref(), front.description.as_deref()),
+            (front_matter.name.as_deref(), front_matter.description.as_deref()),
             (Some("ada"), Some("counts"))
         );
-        assert_eq!(front.may_write.unwrap(), ["a/*", "b"]);
+        assert_eq!(front_matter.may_write.unwrap(), ["a/*", "b"]);
         assert_eq!(body, "Hi.\n");
-        let (front, _) = parse("---\nmay_write: [\"x\"]\ntools: read-only\n---\n").unwrap();
-        assert!(front.reads_only && front.may_write.unwrap() == ["x"]);
+        let (front_matter, _) = parse("---\nmay_write: [\"x\"]\ntools: read-only\n---\n").unwrap();
+        assert!(front_matter.reads_only && front_matter.may_write.unwrap() == ["x"]);
         assert_eq!(parse("# Just words").unwrap().0, FrontMatter::default());
     }
 

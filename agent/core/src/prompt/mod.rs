@@ -24,7 +24,7 @@ pub enum Identity {
 
 impl Identity {
     /// Returns the identity of g3 with additional information.
-    pub fn knowing(heading: &str, text: &str) -> Identity {
+    pub fn with_section(heading: &str, text: &str) -> Identity {
         Identity::Persona(format!("{IDENTITY}\n\n{heading}\n\n{}", text.trim()))
     }
 }
@@ -75,7 +75,7 @@ left or doubtful. If the task was a question, the answer comes first.";
 
 /// Maximum number of bytes of files in the first message of a small model, which reads about 250
 /// bytes per second.
-const MOST_SHOWN: usize = 6_000;
+const MAX_SHOWN: usize = 6_000;
 
 const CHAT_IDENTITY: &str =
     "You are g3, a knowledgeable and honest conversation partner for a programmer.";
@@ -86,46 +86,50 @@ here: answer from what you know and from what the user shows you, say when you a
 be short.";
 
 /// Builds the system prompt of a session.
-pub(crate) fn system(facts: &ProviderFacts, place: &PromptContext<'_>) -> String {
-    let (own, how, gap) = match place.tools {
+pub(crate) fn system(provider: &ProviderFacts, context: &PromptContext<'_>) -> String {
+    let (identity, instructions, separator) = match context.tools {
         true => (IDENTITY, AGENT, "\n\n"),
         false => (CHAT_IDENTITY, CHAT, " "),
     };
-    let list = place.skills.filter(|_| place.tools);
-    let with_skills = |prompt: String| match list {
-        Some(list) => format!("{prompt}\n\n{list}"),
+    let skills = context.skills.filter(|_| context.tools);
+    let with_skills = |prompt: String| match skills {
+        Some(skills) => format!("{prompt}\n\n{skills}"),
         None => prompt,
     };
-    let role = match place.identity {
-        Identity::Whole(text) => return [text.as_str(), &workplace(place)].join("\n\n"),
-        Identity::G3 if facts.small && place.tools => {
-            return with_skills(small_model::system(place.cwd, None));
+    let role = match context.identity {
+        Identity::Whole(text) => return [text.as_str(), &describe_workplace(context)].join("\n\n"),
+        Identity::G3 if provider.small && context.tools => {
+            return with_skills(small_model::system(context.cwd, None));
         }
-        Identity::Persona(text) if facts.small && place.tools => {
-            return with_skills(small_model::system(place.cwd, Some(text)));
+        Identity::Persona(text) if provider.small && context.tools => {
+            return with_skills(small_model::system(context.cwd, Some(text)));
         }
-        Identity::G3 => format!("{own}{gap}{how}"),
-        Identity::Persona(text) => format!("{}\n\n{how}", text.trim()),
+        Identity::G3 => format!("{identity}{separator}{instructions}"),
+        Identity::Persona(text) => format!("{}\n\n{instructions}", text.trim()),
     };
-    let mut parts = vec![role, workplace(place)];
-    parts.extend(list.map(str::to_owned));
+    let mut parts = vec![role, describe_workplace(context)];
+    parts.extend(skills.map(str::to_owned));
     // A small context is for the task: the project's instructions get a fifth of it.
-    let room = (facts.context as usize).saturating_mul(3) / 5;
-    parts.extend(project::instructions(place.cwd, room.min(project::MOST)));
-    parts.extend(project::memory(place.cwd, place.notes, room.min(project::MOST)));
+    let max_bytes = (provider.context as usize).saturating_mul(3) / 5;
+    parts.extend(project::instructions(context.cwd, max_bytes.min(project::MAX_BYTES)));
+    parts.extend(project::memory(context.cwd, context.notes, max_bytes.min(project::MAX_BYTES)));
     parts.join("\n\n")
 }
 
 /// Builds the first message of a session. For a small model, adds the files that it mentions.
-pub(crate) fn first(facts: &ProviderFacts, place: &PromptContext<'_>, message: Message) -> Message {
+pub(crate) fn first(
+    provider: &ProviderFacts,
+    context: &PromptContext<'_>,
+    message: Message,
+) -> Message {
     let [ContentPart::Text { text }] = message.parts.as_slice() else { return message };
-    let judges = matches!(place.identity, Identity::Whole(_));
-    if !facts.small || !place.tools || judges {
+    let is_reviewer = matches!(context.identity, Identity::Whole(_));
+    if !provider.small || !context.tools || is_reviewer {
         return message;
     }
     // A sixth of the context, at three bytes a token.
-    let room = usize::try_from(facts.context / 6 * 3).unwrap_or(usize::MAX).min(MOST_SHOWN);
-    Message::text(message.role, small_model::relevant::with_files(text, place.cwd, room))
+    let max_bytes = usize::try_from(provider.context / 6 * 3).unwrap_or(usize::MAX).min(MAX_SHOWN);
+    Message::text(message.role, small_model::relevant::with_files(text, context.cwd, max_bytes))
 }
 
 /// Expands the variables in a user's text: `{{today}}` becomes the day, as `2026-01-02 (Friday)`.
@@ -137,16 +141,16 @@ pub fn template(text: &str) -> String {
     text.replace("{{today}}", &base::clock::Clock::from_env().day())
 }
 
-fn workplace(place: &PromptContext<'_>) -> String {
-    let git = place.cwd.ancestors().any(|dir| dir.join(".git").exists());
+fn describe_workplace(context: &PromptContext<'_>) -> String {
+    let git = context.cwd.ancestors().any(|dir| dir.join(".git").exists());
     let git = if git { "yes" } else { "no" };
     format!(
         "The workplace\n- directory: {}\n- system: {} {}\n- in a git repository: {git}\n- the \
          session began on {}",
-        place.cwd.display(),
+        context.cwd.display(),
         std::env::consts::OS,
         std::env::consts::ARCH,
-        place.date
+        context.date
     )
 }
 
@@ -157,7 +161,7 @@ mod tests {
     #[test]
     fn the_prompt_is_deterministic_and_has_the_start_date_of_the_session() {
         let dir = tempfile::tempdir().unwrap();
-        let facts = ProviderFacts {
+        let provider = ProviderFacts {
             provider: "p.n".into(),
             model: "m".into(),
             context: 100_000,
@@ -165,7 +169,7 @@ mod tests {
             small: false,
             priced: false,
         };
-        let place = PromptContext {
+        let context = PromptContext {
             cwd: dir.path(),
             date: "2026-01-02",
             tools: true,
@@ -173,10 +177,10 @@ mod tests {
             notes: None,
             identity: &Identity::G3,
         };
-        let prompt = system(&facts, &place);
-        assert_eq!(prompt, system(&facts, &place));
+        let prompt = system(&provider, &context);
+        assert_eq!(prompt, system(&provider, &context));
         assert!(prompt.contains("2026-01-02") && prompt.contains("\n\nSKILLS"));
-        let chat = system(&facts, &PromptContext { tools: false, ..place });
+        let chat = system(&provider, &PromptContext { tools: false, ..context });
         assert!(chat.contains("no tools") && !chat.contains("SKILLS"));
     }
 
@@ -184,7 +188,7 @@ mod tests {
     fn a_persona_replaces_only_the_identity() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("AGENTS.md"), "Use tabs.").unwrap();
-        let facts = |small| ProviderFacts {
+        let provider = |small| ProviderFacts {
             provider: "p.n".into(),
             model: "m".into(),
             context: 100_000,
@@ -194,15 +198,15 @@ mod tests {
         };
         let said = |identity: &Identity, small| {
             let (cwd, date) = (dir.path(), "2026-01-02");
-            let place =
+            let context =
                 PromptContext { cwd, date, tools: true, skills: None, notes: None, identity };
-            system(&facts(small), &place)
+            system(&provider(small), &context)
         };
         let persona = Identity::Persona("You are Ada.\n".to_owned());
         for small in [false, true] {
-            let (own, ada) = (said(&Identity::G3, small), said(&persona, small));
+            let (identity, ada) = (said(&Identity::G3, small), said(&persona, small));
             assert!(ada.starts_with("You are Ada.\n\n"), "{ada}");
-            let rest = own.split_once("\n\n").unwrap().1;
+            let rest = identity.split_once("\n\n").unwrap().1;
             assert!(ada.ends_with(rest) && ada.contains("Use tabs."), "{ada}");
         }
         let judge = said(&Identity::Whole("You judge.".to_owned()), false);

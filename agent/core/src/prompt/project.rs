@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use base::workspace;
 
 /// Maximum number of bytes of instructions and of memory, each.
-pub(crate) const MOST: usize = 64 << 10;
+pub(crate) const MAX_BYTES: usize = 64 << 10;
 
 /// Returns the texts of all AGENTS.md files from the repository root down to the working directory.
-/// The nearest comes last because it takes precedence. What exceeds `most` bytes is cut from the
+/// The nearest comes last because it takes precedence. What exceeds `max_bytes` bytes is cut from the
 /// start.
-pub(crate) fn instructions(cwd: &Path, most: usize) -> Option<String> {
+pub(crate) fn instructions(cwd: &Path, max_bytes: usize) -> Option<String> {
     let mut found: Vec<(PathBuf, String)> = Vec::new();
     for dir in workspace::upward(cwd).into_iter().rev() {
         let names = ["AGENTS.md", "agents.md"];
@@ -18,35 +18,37 @@ pub(crate) fn instructions(cwd: &Path, most: usize) -> Option<String> {
             names.iter().find_map(|name| Some((dir.join(name), read(cwd, &dir.join(name))?)));
         found.extend(text.filter(|(_, text)| !text.trim().is_empty()));
     }
-    let mut room = most;
-    let mut kept = Vec::new();
+    let mut remaining = max_bytes;
+    let mut parts = Vec::new();
     for (path, text) in found.iter().rev() {
-        let part = base::text::head(text.trim(), room);
-        room -= part.len();
+        let part = base::text::head(text.trim(), remaining);
+        remaining -= part.len();
         let cut = if part.len() < text.trim().len() { "\n[cut: the file is longer]" } else { "" };
-        kept.push(format!("From {}:\n{part}{cut}", path.display()));
-        if room == 0 {
+        parts.push(format!("From {}:\n{part}{cut}", path.display()));
+        if remaining == 0 {
             break;
         }
     }
-    kept.reverse();
-    let text = kept.join("\n\n");
+    parts.reverse();
+    let text = parts.join("\n\n");
     (!text.is_empty()).then(|| format!("What the project asks of agents\n\n{text}"))
 }
 
 /// Returns the notes of earlier sessions in `analysis/memory.md` or in the named file.
-pub(crate) fn memory(cwd: &Path, named: Option<&Path>, most: usize) -> Option<String> {
-    let (text, shown) = match named {
-        Some(file) => (bounded(file)?, file.display().to_string()),
+pub(crate) fn memory(cwd: &Path, notes_file: Option<&Path>, max_bytes: usize) -> Option<String> {
+    let (text, display_path) = match notes_file {
+        Some(file) => (read_bounded(file)?, file.display().to_string()),
         None => {
             let file = memory::notes_file(cwd);
-            let shown = file.strip_prefix(cwd).unwrap_or(&file).display().to_string();
-            (read(cwd, &file)?, shown)
+            let display_path = file.strip_prefix(cwd).unwrap_or(&file).display().to_string();
+            (read(cwd, &file)?, display_path)
         }
     };
-    let text = base::text::tail(text.trim(), most);
+    let text = base::text::tail(text.trim(), max_bytes);
     (!text.is_empty()).then(|| {
-        format!("Notes from earlier sessions ({shown}); check before you rely on them\n\n{text}")
+        format!(
+            "Notes from earlier sessions ({display_path}); check before you rely on them\n\n{text}"
+        )
     })
 }
 
@@ -54,12 +56,12 @@ pub(crate) fn memory(cwd: &Path, named: Option<&Path>, most: usize) -> Option<St
 /// leads out of the repository: the author of a link must not decide what a provider reads.
 fn read(cwd: &Path, path: &Path) -> Option<String> {
     let root = workspace::root(cwd).canonicalize().ok()?;
-    bounded(&path.canonicalize().ok().filter(|path| path.starts_with(root))?)
+    read_bounded(&path.canonicalize().ok().filter(|path| path.starts_with(root))?)
 }
 
 /// Reads a bounded part of a text file.
-fn bounded(path: &Path) -> Option<String> {
-    let bytes = workspace::read_regular(path, 2 * MOST as u64).ok()?;
+fn read_bounded(path: &Path) -> Option<String> {
+    let bytes = workspace::read_regular(path, 2 * MAX_BYTES as u64).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -30,76 +30,81 @@ pub(super) enum AgentAction {
 impl AgentSession {
     pub(super) async fn act(
         &mut self,
-        act: AgentAction,
-        spent: &mut UsageMeter,
+        action: AgentAction,
+        meter: &mut UsageMeter,
         cancel: CancellationToken,
     ) -> TurnResult<TurnEnd> {
-        let stronger = self
+        let stronger_model = self
             .escalation
             .as_ref()
-            .filter(|_| act == AgentAction::GoOn)
+            .filter(|_| action == AgentAction::GoOn)
             .and_then(Escalation::model);
-        let is_own = stronger.is_none();
-        let bound = stronger.unwrap_or(&self.model);
+        let is_own = stronger_model.is_none();
+        let model = stronger_model.unwrap_or(&self.model);
         let bus = self.bus.clone();
-        let tell: OnEvent = Arc::new(move |what| bus.emit(what));
-        let plain = bound.facts().small;
-        let offered = self.offered_to(bound);
+        let on_event: OnEvent = Arc::new(move |event| bus.emit(event));
+        let plain = model.facts().small;
+        let offered = self.offered_to(model);
         let resources = || SharedResources {
-            gate: (*self.place.gate).clone(),
-            mcp: self.place.mcp.clone(),
-            outside: self.place.outside.clone(),
-            lsp: self.place.others.lsp.clone(),
-            account: spent.shared(),
+            gate: (*self.context.gate).clone(),
+            mcp: self.context.mcp.clone(),
+            client_io: self.context.client_io.clone(),
+            lsp: self.context.services.lsp.clone(),
+            meter: meter.shared(),
         };
         let subagents = self.parent.as_ref().map(|parent| parent.pool(resources(), cancel.clone()));
-        let others = Services { subagents, ..self.place.others.clone() };
+        let services = Services { subagents, ..self.context.services.clone() };
         let toolbox = SessionToolbox {
             offered: &offered,
-            profile: bound.profile,
-            place: ToolContext { cancel: cancel.clone(), plain, others, ..self.place.clone() },
-            tell: tell.clone(),
-            coach: self.coach.clone().filter(|_| is_own),
+            profile: model.profile,
+            context: ToolContext {
+                cancel: cancel.clone(),
+                plain,
+                services,
+                ..self.context.clone()
+            },
+            on_event: on_event.clone(),
+            guide: self.guide.clone().filter(|_| is_own),
             escalation: self.escalation.as_ref().filter(|_| is_own),
         };
         let (role, profile) = (&self.options.role, self.model.profile);
-        let places = (self.place.session_dir.as_path(), self.place.root.as_path());
-        let watched = WriteScopeGuard::new(
+        let dirs = (self.context.session_dir.as_path(), self.context.root.as_path());
+        let guarded = WriteScopeGuard::new(
             &toolbox,
-            (profile, self.place.registry),
-            role.fence.as_ref(),
-            places,
+            (profile, self.context.registry),
+            role.write_scope.as_ref(),
+            dirs,
         );
-        let hooked = HookedToolbox::new(&watched, &self.hooks, &self.place.gate);
-        let inner: &dyn Toolbox = if self.hooks.is_empty() { &watched } else { &hooked };
+        let hooked = HookedToolbox::new(&guarded, &self.hooks, &self.context.gate);
+        let inner: &dyn Toolbox = if self.hooks.is_empty() { &guarded } else { &hooked };
         let toolbox = role::RoleToolbox::new(inner, profile, role);
-        let kept = ["todo.g3.md", "project.md", "plan.g3.md"]
-            .map(|name| self.place.session_dir.join(name));
-        let inbox = InboxDir(self.place.session_dir.clone());
+        let verbatim_files = ["todo.g3.md", "project.md", "plan.g3.md"]
+            .map(|name| self.context.session_dir.join(name));
+        let inbox = InboxDir(self.context.session_dir.clone());
         let agent = Agent {
-            provider: bound.provider.as_ref(),
+            provider: model.provider.as_ref(),
             toolbox: &toolbox,
-            system: &bound.system,
+            system: &model.system,
             session: self.session.id.as_str(),
             limits: self.limits,
             inbox: &inbox,
-            keep: &|| kept_texts(&kept),
-            on_event: tell,
+            verbatim_texts: &|| read_texts(&verbatim_files),
+            on_event,
             cancel,
         };
-        match act {
+        match action {
             AgentAction::Drive | AgentAction::GoOn => {
-                turn::run_turn(&mut self.talk, &agent, spent).await
+                turn::run_turn(&mut self.conversation, &agent, meter).await
             }
-            AgentAction::Compact => {
-                Ok(turn::prepare::compact(&mut self.talk, &agent).await.map(|_| TurnEnd::Done)?)
-            }
+            AgentAction::Compact => Ok(turn::prepare::compact(&mut self.conversation, &agent)
+                .await
+                .map(|_| TurnEnd::Done)?),
         }
     }
 }
 
 /// Returns the texts that are kept verbatim through a summary.
-fn kept_texts(files: &[PathBuf]) -> Option<String> {
+fn read_texts(files: &[PathBuf]) -> Option<String> {
     let texts: Vec<String> =
         files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
     (!texts.is_empty()).then(|| texts.join("\n\n"))

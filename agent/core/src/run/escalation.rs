@@ -23,9 +23,9 @@ pub(crate) struct Escalation {
     settings: AgentSettings,
     choice: ProviderChoice,
     date: String,
-    shelf: Arc<SkillSet>,
+    skills: Arc<SkillSet>,
     model: OnceLock<BoundModel>,
-    wanted: Mutex<Option<String>>,
+    request: Mutex<Option<String>>,
 }
 
 /// Returns the configured escalation provider, if the model is local or small and not that provider
@@ -40,39 +40,40 @@ pub(crate) fn reference<'s>(settings: &'s AgentSettings, facts: &ProviderFacts) 
 impl AgentSession {
     /// Answers the user. A model that asks for help is replaced for the rest of the turn.
     pub(super) async fn answer(&mut self, cancel: CancellationToken) -> TurnResult<TurnEnd> {
-        let account = self.options.account.as_ref();
-        let mut spent = account.map_or_else(UsageMeter::default, UsageMeter::shared);
-        let finish = self.act(AgentAction::Drive, &mut spent, cancel.clone()).await;
+        let meter = self.options.meter.as_ref();
+        let mut meter = meter.map_or_else(UsageMeter::default, UsageMeter::shared);
+        let end = self.act(AgentAction::Drive, &mut meter, cancel.clone()).await;
         // Taken in any case: a request made in this turn does not apply to the next one.
-        let stronger = self
+        let stronger_model = self
             .escalation
             .as_ref()
             .and_then(|escalation| Some((escalation.take()?, escalation.model()?)));
-        let Some((why, stronger)) = stronger.filter(|_| matches!(finish, Ok(TurnEnd::HandedOver)))
+        let Some((why, stronger_model)) =
+            stronger_model.filter(|_| matches!(end, Ok(TurnEnd::HandedOver)))
         else {
-            return finish;
+            return end;
         };
-        let (facts, own) = (stronger.facts(), &self.facts().model);
+        let (facts, own) = (stronger_model.facts(), &self.facts().model);
         self.warn(format!(
             "{own} asks for help ({why}): {} on {} continues this turn",
             facts.model, facts.provider
         ));
-        stronger.provider.turn_begins();
-        self.talk.window = stronger.window(self.talk.messages());
-        let finish = self.act(AgentAction::GoOn, &mut spent, cancel).await;
-        self.talk.window = self.model.window(self.talk.messages());
-        finish
+        stronger_model.provider.turn_begins();
+        self.conversation.window = stronger_model.window(self.conversation.messages());
+        let end = self.act(AgentAction::GoOn, &mut meter, cancel).await;
+        self.conversation.window = self.model.window(self.conversation.messages());
+        end
     }
 }
 
 impl Escalation {
     /// Creates the escalation for a model in a session that started on this day. The stronger model
     /// is opened on first use.
-    pub(crate) fn of(
+    pub(crate) fn new(
         settings: &AgentSettings,
         facts: &ProviderFacts,
         date: &str,
-        shelf: Arc<SkillSet>,
+        skills: Arc<SkillSet>,
     ) -> Option<Escalation> {
         let reference = Some(reference(settings, facts)?.to_owned());
         Some(Escalation {
@@ -83,23 +84,26 @@ impl Escalation {
                 ..ProviderChoice::default()
             },
             date: date.to_owned(),
-            shelf,
+            skills,
             model: OnceLock::new(),
-            wanted: Mutex::new(None),
+            request: Mutex::new(None),
         })
     }
 
     /// Handles the outcome of a call that may suggest escalation: records the request if there is a
     /// stronger model, otherwise tells the model that there is none.
-    pub(crate) async fn heard(escalation: Option<&Escalation>, outcome: ToolOutput) -> ToolOutput {
+    pub(crate) async fn handle_output(
+        escalation: Option<&Escalation>,
+        outcome: ToolOutput,
+    ) -> ToolOutput {
         let Some(reason) = outcome.escalate.clone() else { return outcome };
         let opened = match escalation {
-            Some(escalation) => Some((escalation, escalation.opened_now().await)),
+            Some(escalation) => Some((escalation, escalation.open_model().await)),
             None => None,
         };
-        let no = match opened {
+        let problem = match opened {
             Some((escalation, Ok(_))) => {
-                *base::sync::lock(&escalation.wanted) = Some(reason);
+                *base::sync::lock(&escalation.request) = Some(reason);
                 // The next step is advice for a small model, not for the stronger one.
                 return ToolOutput { next: None, ..outcome };
             }
@@ -110,25 +114,25 @@ impl Escalation {
         match outcome.ok {
             true => ToolOutput::failed(
                 ToolErrorKind::Failed,
-                format!("{no}; continue with the task yourself"),
+                format!("{problem}; continue with the task yourself"),
             ),
             false => outcome,
         }
     }
 
-    async fn opened_now(&self) -> Result<&BoundModel> {
-        if let Some(bound) = self.model.get() {
-            return Ok(bound);
+    async fn open_model(&self) -> Result<&BoundModel> {
+        if let Some(model) = self.model.get() {
+            return Ok(model);
         }
         let (config, choice) = (self.settings.config.clone(), self.choice.clone());
         let provider = off_loop(move || provider::open(&config, &choice)).await?;
-        let bound = BoundModel::of(&self.settings, provider, &self.date, &self.shelf);
-        Ok(self.model.get_or_init(|| bound))
+        let model = BoundModel::new(&self.settings, provider, &self.date, &self.skills);
+        Ok(self.model.get_or_init(|| model))
     }
 
     /// Whether the model asked for help.
-    pub(crate) fn is_wanted(&self) -> bool {
-        base::sync::lock(&self.wanted).is_some()
+    pub(crate) fn is_requested(&self) -> bool {
+        base::sync::lock(&self.request).is_some()
     }
 
     /// Returns the stronger model once it is open.
@@ -138,6 +142,6 @@ impl Escalation {
 
     /// Takes the reason of the request.
     fn take(&self) -> Option<String> {
-        base::sync::lock(&self.wanted).take()
+        base::sync::lock(&self.request).take()
     }
 }

@@ -40,7 +40,7 @@ use escalation::Escalation;
 use gate::Asker;
 use mcp_client::McpHub;
 use model::BoundModel;
-use outcome::{RunOutcome, tell_failure};
+use outcome::{RunOutcome, report_failure};
 use provider::message::{self, Message};
 use provider::{self, ProviderChoice, ProviderFacts};
 use subagent::{Ownership, Parent};
@@ -95,15 +95,15 @@ pub struct AgentSession {
     /// The session.
     pub session: Arc<Session>,
     /// The conversation.
-    pub talk: Conversation,
+    pub conversation: Conversation,
     model: BoundModel,
     escalation: Option<Escalation>,
     hooks: Arc<Hooks>,
-    place: ToolContext,
+    context: ToolContext,
     /// The limits.
     pub limits: UsageLimits,
     bus: Arc<Bus>,
-    coach: Option<Arc<TurnGuide>>,
+    guide: Option<Arc<TurnGuide>>,
     options: SessionOptions,
     parent: Option<Arc<Parent>>,
     /// A note for the model, added to the next user message.
@@ -116,29 +116,29 @@ struct SessionOptions {
     /// Whether finished turns are moved into files.
     acd: bool,
     /// The usage meter of the parent session, for a subagent.
-    account: Option<UsageMeter>,
+    meter: Option<UsageMeter>,
 }
 
 /// Default limit of turns in a run: far more than a task needs, but not enough to run unattended
 /// all night.
-const TURNS: u32 = 400;
+const DEFAULT_MAX_TURNS: u32 = 400;
 
 impl AgentSession {
     /// Opens the session, its journal and its model. Also reports a failure on the bus.
     pub fn begin(
         settings: &AgentSettings,
-        which: &SessionSelector,
+        selector: &SessionSelector,
         bus: Arc<Bus>,
         asker: Option<Arc<dyn Asker>>,
     ) -> Result<AgentSession> {
-        let session = || match which {
+        let session = || match selector {
             SessionSelector::New(task) => Session::create(&settings.cwd, task),
-            SessionSelector::Resume(wanted) => Session::resume(&settings.cwd, wanted.as_deref()),
+            SessionSelector::Resume(id) => Session::resume(&settings.cwd, id.as_deref()),
         };
         AgentSession::open(settings, session, bus.clone(), Ownership::User(asker))
-            .map(|work| work.with_first_note(settings, which))
-            .inspect(|work| work.tell_start(settings))
-            .inspect_err(|failure| tell_failure(&bus, failure))
+            .map(|agent_session| agent_session.with_first_note(settings, selector))
+            .inspect(|agent_session| agent_session.emit_start(settings))
+            .inspect_err(|failure| report_failure(&bus, failure))
     }
 
     /// Opens a child conversation in the directory of a session.
@@ -148,96 +148,98 @@ impl AgentSession {
         bus: Arc<Bus>,
         asker: Option<Arc<dyn Asker>>,
     ) -> Result<AgentSession> {
-        AgentSession::open(settings, || session.within(name), bus, Ownership::User(asker))
+        AgentSession::open(settings, || session.open_child(name), bus, Ownership::User(asker))
     }
 
     fn open(
         settings: &AgentSettings,
         session: impl FnOnce() -> Result<Session>,
         bus: Arc<Bus>,
-        under: Ownership,
+        owner: Ownership,
     ) -> Result<AgentSession> {
         let config = &settings.config;
         let provider = provider::open(config, &settings.choice)?;
         let facts = provider.facts().clone();
-        let gate = Arc::new(under.gate(config)?.with_write_scope(settings.role.fence.clone()));
+        let gate =
+            Arc::new(owner.gate(config)?.with_write_scope(settings.role.write_scope.clone()));
         let session = Arc::new(session()?);
         let clock = Clock::from_env();
         let (writer, entries) = SessionJournal::open(&session, clock)?;
         let role = settings.role.clone();
-        session.is_of(role.name.as_deref(), &entries)?;
-        let place = setup::workplace(settings, &session, &facts, gate)?;
-        let date = context::begun_on(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
-        let mut bound = BoundModel::of(settings, provider, &date, &place.skills);
-        let warn = warner(&bus);
+        session.check_agent(role.name.as_deref(), &entries)?;
+        let context = setup::tool_context(settings, &session, &facts, gate)?;
+        let date = context::start_date(&entries).unwrap_or_else(|| clock.stamp()[..10].to_owned());
+        let mut bound_model = BoundModel::new(settings, provider, &date, &context.skills);
+        let warn = warning_callback(&bus);
         // A small model gets few and simple tools: those of servers would leave no context for the
         // task.
-        let wanted = settings.tools && !facts.small && !role.reads_only;
-        let around = CommandSandbox::of(&config.sandbox, &place.root);
-        let hooks_sandbox = around.clone();
+        let use_servers = settings.tools && !facts.small && !role.reads_only;
+        let sandbox = CommandSandbox::of(&config.sandbox, &context.root);
+        let hooks_sandbox = sandbox.clone();
         let start = || {
-            let hub = McpHub::start(&config.mcp, (&settings.cwd, around), &session.dir, &warn);
+            let hub = McpHub::start(&config.mcp, (&settings.cwd, sandbox), &session.dir, &warn);
             hub.map(|hub| hub as _)
         };
-        let mcp = if wanted { under.servers(start) } else { None };
-        let own = under.hooks(settings);
+        let mcp = if use_servers { owner.servers(start) } else { None };
+        let hook_configs = owner.hooks(settings);
         let id = session.id.as_str();
-        let hooks = Hooks::new(&own, id, (&settings.cwd, hooks_sandbox), warn.clone())?;
-        if under.is_agent() {
-            bound.offered.retain(|spec| !subagent::is_task(settings.profile, &spec.name));
+        let hooks = Hooks::new(&hook_configs, id, (&settings.cwd, hooks_sandbox), warn.clone())?;
+        if owner.is_agent() {
+            bound_model.offered.retain(|spec| !subagent::is_task(settings.profile, &spec.name));
         }
-        bound.give(settings, mcp.iter().flat_map(|hub| hub.offered()).collect());
-        let others = Services { lsp: under.language_servers(place.others.lsp), ..place.others };
-        let place = ToolContext { mcp, outside: under.outside(), others, ..place };
-        let window = bound.window(&[]);
-        let mut talk = Conversation::new(window, Box::new(writer));
-        talk.replay(entries)?;
-        setup::recall(&talk, settings.profile, &place);
+        bound_model.add_tools(settings, mcp.iter().flat_map(|hub| hub.offered_tools()).collect());
+        let services =
+            Services { lsp: owner.language_servers(context.services.lsp), ..context.services };
+        let context = ToolContext { mcp, client_io: owner.client_io(), services, ..context };
+        let window = bound_model.window(&[]);
+        let mut conversation = Conversation::new(window, Box::new(writer));
+        conversation.replay(entries)?;
+        setup::mark_known(&conversation, settings.profile, &context);
         let cwd = settings.cwd.clone();
         let (name, model) = (facts.provider.clone(), facts.model.clone());
         let agent = role.name.clone();
-        let opened =
+        let entry =
             ConversationEntry::Opened { time: clock.stamp(), cwd, provider: name, model, agent };
-        talk.opened(opened)?;
-        let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(TURNS);
+        conversation.add_opened(entry)?;
+        let turns = settings.limits.turns.or(config.agent.max_turns).unwrap_or(DEFAULT_MAX_TURNS);
         let limits = UsageLimits { turns: Some(turns), ..settings.limits };
-        let escalation = Escalation::of(settings, &facts, &date, place.skills.clone());
+        let escalation = Escalation::new(settings, &facts, &date, context.skills.clone());
         let parent = Parent { settings: settings.clone(), session: session.clone() };
-        let parent = (!under.is_agent() && !facts.small).then(|| Arc::new(parent));
-        let mut work = AgentSession {
+        let parent = (!owner.is_agent() && !facts.small).then(|| Arc::new(parent));
+        let mut agent_session = AgentSession {
             session,
-            talk,
-            model: bound,
+            conversation,
+            model: bound_model,
             escalation,
             hooks: Arc::new(hooks),
-            place,
+            context,
             limits,
             bus,
-            coach: None,
-            options: SessionOptions { role, acd: settings.acd, account: under.account() },
+            guide: None,
+            options: SessionOptions { role, acd: settings.acd, meter: owner.meter() },
             parent,
             note: None,
         };
-        work.restore_permission_mode();
-        Ok(work)
+        agent_session.restore_permission_mode();
+        Ok(agent_session)
     }
 
     /// Adds the first note to a new session, as far as the context allows.
     fn with_first_note(
         mut self,
         settings: &AgentSettings,
-        which: &SessionSelector,
+        selector: &SessionSelector,
     ) -> AgentSession {
-        if let (Some(note), SessionSelector::New(_)) = (&settings.first_note, which) {
+        if let (Some(note), SessionSelector::New(_)) = (&settings.first_note, selector) {
             // Half a byte per token leaves most of the context free.
-            let room = usize::try_from(self.facts().context / 2).unwrap_or(usize::MAX);
-            let note = base::text::head(note, room).trim_end();
-            self.tell_with_next(format!("[{note}]"));
+            let max_bytes = usize::try_from(self.facts().context / 2).unwrap_or(usize::MAX);
+            let note = base::text::head(note, max_bytes).trim_end();
+            self.queue_note(format!("[{note}]"));
         }
         self
     }
 
-    fn tell_start(&self, settings: &AgentSettings) {
+    fn emit_start(&self, settings: &AgentSettings) {
         let facts = self.facts();
         self.bus.emit(EventKind::Start {
             session: self.session.id.to_string(),
@@ -245,7 +247,7 @@ impl AgentSession {
             model: facts.model.clone(),
             cwd: settings.cwd.display().to_string(),
         });
-        let notices = settings.notices.iter().chain(&self.place.skills.notices).cloned();
+        let notices = settings.notices.iter().chain(&self.context.skills.notices).cloned();
         notices.chain(setup::notices(settings)).for_each(|text| self.warn(text));
     }
 
@@ -255,13 +257,13 @@ impl AgentSession {
     }
 
     /// Lets a client (an editor) provide files and terminals.
-    pub fn use_outside(&mut self, outside: Arc<dyn ClientIo>) {
-        self.place.outside = Some(outside);
+    pub fn set_client_io(&mut self, client_io: Arc<dyn ClientIo>) {
+        self.context.client_io = Some(client_io);
     }
 
     /// Returns the directory in which writes need no permission.
     pub fn root(&self) -> &Path {
-        &self.place.root
+        &self.context.root
     }
 
     /// Returns the file with the project description that is kept through summaries.
@@ -269,9 +271,9 @@ impl AgentSession {
         self.session.dir.join("project.md")
     }
 
-    fn prompt_place(&self) -> PromptContext<'_> {
+    fn prompt_context(&self) -> PromptContext<'_> {
         PromptContext {
-            cwd: &self.place.cwd,
+            cwd: &self.context.cwd,
             date: "",
             tools: !self.model.offered.is_empty(),
             skills: None,
@@ -287,79 +289,80 @@ impl AgentSession {
 
     /// Runs one user turn: the message and everything that the agent does about it.
     pub async fn turn(&mut self, message: Message, cancel: CancellationToken) -> RunOutcome {
-        let ended = self.part(message, cancel).await;
-        self.tell_end(ended)
+        let outcome = self.run_part(message, cancel).await;
+        self.emit_end(outcome)
     }
 
     /// Retries after a turn that did not finish, with everything that was done in it so far. Adds
     /// nothing to the conversation unless the last message is the model's.
     pub async fn retry(&mut self, cancel: CancellationToken) -> RunOutcome {
         self.model.provider.turn_begins();
-        let goes_on = match self.talk.messages().last().map(|message| message.role) {
-            Some(message::MessageRole::Assistant) => self.talk.prompt(base::text::GO_ON),
+        let result = match self.conversation.messages().last().map(|message| message.role) {
+            Some(message::MessageRole::Assistant) => self.conversation.prompt(base::text::GO_ON),
             Some(message::MessageRole::User) => Ok(()),
             None => Err(Failure::failed("nothing to retry")),
         };
-        let ended = match goes_on {
+        let outcome = match result {
             Ok(()) => self.finish(cancel).await,
             Err(failure) => RunOutcome::new(RunStatus::Failed, Some(failure)),
         };
-        self.tell_end(ended)
+        self.emit_end(outcome)
     }
 
-    fn tell_end(&self, ended: RunOutcome) -> RunOutcome {
-        if let Some(error) = ended.error() {
+    fn emit_end(&self, outcome: RunOutcome) -> RunOutcome {
+        if let Some(error) = outcome.error_event() {
             self.bus.emit(error);
         }
-        let (turns, usage) = (self.talk.turns(), self.talk.usage());
-        let (status, exit) = (ended.status, ended.status.exit());
+        let (turns, usage) = (self.conversation.turns(), self.conversation.usage());
+        let (status, exit) = (outcome.status, outcome.status.exit());
         self.bus.emit(EventKind::End { status, exit, turns, usage });
-        ended
+        outcome
     }
 
     /// Like [`AgentSession::turn`], for one part of a run that reports its own end.
-    pub async fn part(&mut self, message: Message, cancel: CancellationToken) -> RunOutcome {
-        let (span, before) = (trace_events::turn(self), (self.talk.turns(), self.talk.usage()));
-        let ended = self.untraced(message, cancel).instrument(span.clone()).await;
-        trace_events::over(&span, self, &ended, before);
-        ended
+    pub async fn run_part(&mut self, message: Message, cancel: CancellationToken) -> RunOutcome {
+        let (span, before) =
+            (trace_events::turn(self), (self.conversation.turns(), self.conversation.usage()));
+        let outcome = self.run_untraced(message, cancel).instrument(span.clone()).await;
+        trace_events::record_end(&span, self, &outcome, before);
+        outcome
     }
 
-    async fn untraced(&mut self, message: Message, cancel: CancellationToken) -> RunOutcome {
+    async fn run_untraced(&mut self, message: Message, cancel: CancellationToken) -> RunOutcome {
         self.model.provider.turn_begins();
-        self.hear_servers();
-        self.place.skills.begin_turn();
-        self.place.memory.learnt.begin_turn();
-        let acts = self.prompt_place().tools && !self.options.role.reads_only;
-        self.coach = (self.facts().small && acts)
-            .then(|| Arc::new(TurnGuide::new(&message.words(), &self.place.cwd)));
-        let (words, resumed) = (message.words(), !self.talk.messages().is_empty());
+        self.apply_server_changes();
+        self.context.skills.begin_turn();
+        self.context.memory.novelty.begin_turn();
+        let can_act = self.prompt_context().tools && !self.options.role.reads_only;
+        self.guide = (self.facts().small && can_act)
+            .then(|| Arc::new(TurnGuide::new(&message.words(), &self.context.cwd)));
+        let (text, resumed) = (message.words(), !self.conversation.messages().is_empty());
         let message = self.with_note(message);
-        let message = match self.talk.messages() {
-            [] => prompt::first(self.facts(), &self.prompt_place(), message),
+        let message = match self.conversation.messages() {
+            [] => prompt::first(self.facts(), &self.prompt_context(), message),
             [..] => message,
         };
-        let heard = self.hooks.heard(resumed, &words, message);
-        let message = match cancel.run_until_cancelled(heard).await {
+        let hooked = self.hooks.on_user_message(resumed, &text, message);
+        let message = match cancel.run_until_cancelled(hooked).await {
             Some(Ok(message)) => message,
             Some(Err(failure)) => {
-                return self.write_end(RunOutcome::new(RunStatus::NotApproved, Some(failure)));
+                return self.record_end(RunOutcome::new(RunStatus::NotApproved, Some(failure)));
             }
-            None => return self.write_end(RunOutcome::new(RunStatus::Cancelled, None)),
+            None => return self.record_end(RunOutcome::new(RunStatus::Cancelled, None)),
         };
-        match self.talk.ask(message) {
+        match self.conversation.add_request(message) {
             Ok(()) => self.finish(cancel).await,
-            Err(failure) => self.write_end(RunOutcome::new(RunStatus::Failed, Some(failure))),
+            Err(failure) => self.record_end(RunOutcome::new(RunStatus::Failed, Some(failure))),
         }
     }
 
     /// Lets the model answer the conversation, and records the outcome.
     async fn finish(&mut self, cancel: CancellationToken) -> RunOutcome {
-        let finish = self.answer(cancel.clone()).await;
-        if matches!(finish, Ok(TurnEnd::Done)) {
+        let end = self.answer(cancel.clone()).await;
+        if matches!(end, Ok(TurnEnd::Done)) {
             self.take_notes(cancel).await;
         }
-        let ended = match finish {
+        let outcome = match end {
             Ok(TurnEnd::Done | TurnEnd::HandedOver) => match self.dehydrate() {
                 Ok(()) => RunOutcome::new(RunStatus::Done, None),
                 Err(failure) => RunOutcome::new(RunStatus::Failed, Some(failure)),
@@ -375,22 +378,22 @@ impl AgentSession {
                 RunOutcome { status: RunStatus::Failed, failure: Some(failure), resume }
             }
         };
-        self.write_end(ended)
+        self.record_end(outcome)
     }
 
     /// Replaces the conversation by a summary.
     pub async fn compact(&mut self, cancel: CancellationToken) -> Result<()> {
-        if self.talk.messages().len() < 2 {
+        if self.conversation.messages().len() < 2 {
             return Err(Failure::failed("nothing to compact yet"));
         }
-        let ended = self.act(AgentAction::Compact, &mut UsageMeter::default(), cancel).await;
-        ended.map(drop).map_err(|error| error.failure)
+        let result = self.act(AgentAction::Compact, &mut UsageMeter::default(), cancel).await;
+        result.map(drop).map_err(|error| error.failure)
     }
 
     /// Moves the finished turn into a file, if enabled.
     fn dehydrate(&mut self) -> Result<()> {
         if self.options.acd
-            && let Some(detail) = self.talk.dehydrate(Clock::from_env().stamp())?
+            && let Some(detail) = self.conversation.dehydrate(Clock::from_env().stamp())?
         {
             self.bus.emit(EventKind::Thinned { detail });
         }
@@ -399,15 +402,15 @@ impl AgentSession {
 
     /// Returns the error record of this session.
     fn error_record(&self) -> errors::ErrorRecord {
-        let (facts, window) = (self.facts(), &self.talk.window);
+        let (facts, window) = (self.facts(), &self.conversation.window);
         errors::ErrorRecord {
             time: Clock::from_env().stamp(),
             session: self.session.id.to_string(),
             provider: facts.provider.clone(),
             model: facts.model.clone(),
-            task: self.talk.request().to_owned(),
-            turns: self.talk.turns(),
-            usage: self.talk.usage(),
+            task: self.conversation.request().to_owned(),
+            turns: self.conversation.turns(),
+            usage: self.conversation.usage(),
             context_used: window.used(),
             context_limit: window.limit(),
             what: String::new(),
@@ -417,13 +420,14 @@ impl AgentSession {
     }
 
     /// Records the outcome in the journal.
-    fn write_end(&mut self, ended: RunOutcome) -> RunOutcome {
-        let word = serde_json::to_value(ended.status).unwrap_or_default();
-        let written = self.talk.ended(word.as_str().unwrap_or_default());
-        let RunOutcome { status, failure, resume } = ended;
-        let failure = failure.or(written.err());
+    fn record_end(&mut self, outcome: RunOutcome) -> RunOutcome {
+        let status_word = serde_json::to_value(outcome.status).unwrap_or_default();
+        let result = self.conversation.add_ended(status_word.as_str().unwrap_or_default());
+        let RunOutcome { status, failure, resume } = outcome;
+        let failure = failure.or(result.err());
         if let Some(failure) = failure.as_ref().filter(|_| status == RunStatus::Failed)
-            && let Err(why) = self.error_record().of(failure, &resume).keep(&self.place.cwd)
+            && let Err(why) =
+                self.error_record().with_failure(failure, &resume).store(&self.context.cwd)
         {
             self.warn(format!("the error could not be written down: {why}"));
         }
@@ -432,7 +436,7 @@ impl AgentSession {
 }
 
 /// Returns a callback that emits warnings for the user.
-fn warner(bus: &Arc<Bus>) -> Arc<dyn Fn(String) + Send + Sync> {
+fn warning_callback(bus: &Arc<Bus>) -> Arc<dyn Fn(String) + Send + Sync> {
     let bus = bus.clone();
     Arc::new(move |text| bus.emit(EventKind::Notice { level: NoticeLevel::Warning, text }))
 }

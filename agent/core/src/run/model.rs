@@ -23,53 +23,55 @@ pub(crate) struct BoundModel {
     /// The system prompt.
     pub system: String,
     /// Its context window with an empty conversation.
-    room: ContextWindow,
+    empty_window: ContextWindow,
 }
 
 impl BoundModel {
     /// Binds an open model, for a session that started on this day.
-    pub(crate) fn of(
+    pub(crate) fn new(
         settings: &AgentSettings,
         provider: Box<dyn Provider>,
         date: &str,
-        shelf: &SkillSet,
+        skill_set: &SkillSet,
     ) -> BoundModel {
         let facts = provider.facts();
         let mut offered = Vec::new();
-        let (switches, skills) = setup::switches(settings, facts, shelf);
+        let (switches, skills) = setup::switches(settings, facts, skill_set);
         if settings.tools {
-            offered = tool_switches::offered(settings.profile, switches);
-            offered.retain(|spec| setup::works_here(settings.profile, &spec.name));
+            offered = tool_switches::offered_tools(settings.profile, switches);
+            offered.retain(|spec| setup::is_usable(settings.profile, &spec.name));
             let escalation =
-                escalation::reference(settings, facts).and(profile::switched(escalation::SWITCH));
+                escalation::reference(settings, facts).and(profile::of_switch(escalation::SWITCH));
             offered.extend(escalation.map(ProfileTool::spec));
         }
         // A role without other tools still has its own.
         let offered = settings.role.offered(settings.profile, offered);
         let (skills, notes) = (skills.as_deref(), settings.notes.file.as_deref());
         let skills = skills.filter(|_| !settings.role.reads_only);
-        let (cwd, tools, identity) = (&settings.cwd, !offered.is_empty(), &settings.role.identity);
-        let place = PromptContext { cwd, date, tools, skills, notes, identity };
-        let system = prompt::system(facts, &place);
-        let room = setup::window(&settings.config, facts, turn::overhead(&system, &offered));
-        BoundModel { provider, profile: settings.profile, offered, system, room }
+        let (cwd, has_tools, identity) =
+            (&settings.cwd, !offered.is_empty(), &settings.role.identity);
+        let context = PromptContext { cwd, date, tools: has_tools, skills, notes, identity };
+        let system = prompt::system(facts, &context);
+        let empty_window =
+            setup::window(&settings.config, facts, turn::overhead(&system, &offered));
+        BoundModel { provider, profile: settings.profile, offered, system, empty_window }
     }
 
     /// Offers more tools, for the rest of the session.
-    pub(crate) fn give(&mut self, settings: &AgentSettings, more: Vec<ToolDefinition>) {
-        self.offered.extend(more);
+    pub(crate) fn add_tools(&mut self, settings: &AgentSettings, tools: Vec<ToolDefinition>) {
+        self.offered.extend(tools);
         let overhead = turn::overhead(&self.system, &self.offered);
-        self.room = setup::window(&settings.config, self.facts(), overhead);
+        self.empty_window = setup::window(&settings.config, self.facts(), overhead);
     }
 
-    /// Replaces all tools for which `theirs` is true.
-    pub(crate) fn offer_instead(
+    /// Replaces all tools for which `is_replaced` is true.
+    pub(crate) fn replace_tools(
         &mut self,
-        theirs: impl Fn(&str) -> bool,
-        more: Vec<ToolDefinition>,
+        is_replaced: impl Fn(&str) -> bool,
+        tools: Vec<ToolDefinition>,
     ) {
-        self.offered.retain(|spec| !theirs(&spec.name));
-        self.offered.extend(more);
+        self.offered.retain(|spec| !is_replaced(&spec.name));
+        self.offered.extend(tools);
     }
 
     /// Returns the model's facts.
@@ -79,7 +81,7 @@ impl BoundModel {
 
     /// Returns its context window with this conversation.
     pub(crate) fn window(&self, messages: &[Message]) -> ContextWindow {
-        let mut window = self.room;
+        let mut window = self.empty_window;
         if !messages.is_empty() {
             window.restart(messages);
         }

@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::AgentSession;
-use crate::turn::beside_words;
+use crate::turn::side_event;
 use gate::permission_mode::PermissionMode;
 use provider::message::{Message, MessageRole, Reply, SideUsage, StopReason};
 use provider::{ChatRequest, Delta};
@@ -27,7 +27,7 @@ pub struct Notes {
 }
 
 /// The prompt that asks for notes.
-const QUESTION: &str = "The task is done; this is about the next one. What did you find out about \
+const NOTES_PROMPT: &str = "The task is done; this is about the next one. What did you find out about \
 this workspace just now that a later session would have to find out again: where things are, how \
 to build and test, what is not as one would expect? Call no tools. Answer with notes in Markdown \
 and nothing else: `### Topic` headings, below them short bullets, places as `file` and `symbol` \
@@ -35,39 +35,40 @@ without line numbers, which change. Nothing about what you did, nothing that AGE
 notes say already, no secrets. If there is nothing worth a note, answer with the word NOTHING.";
 
 /// Maximum number of tokens of the notes.
-const MOST: u64 = 4_000;
+const MAX_TOKENS: u64 = 4_000;
 /// Timeout of the request.
-const TIME: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 impl AgentSession {
     /// Asks for notes and stores them, if they are enabled and the turn discovered something. This
     /// is not a turn: the conversation does not change, only the cost is recorded. Errors are
     /// reported and ignored.
     pub(super) async fn take_notes(&mut self, cancel: CancellationToken) {
-        let memory = &self.place.memory;
+        let memory = &self.context.memory;
         let may_write = self.permission_mode() != PermissionMode::Plan;
-        if !(memory.takes_notes && may_write && memory.learnt.wants_a_note()) {
+        if !(memory.takes_notes && may_write && memory.novelty.should_take_note()) {
             return;
         }
         // A skill's requirements end with the turn.
-        self.place.skills.begin_turn();
-        let mut messages = self.talk.messages().to_vec();
-        messages.push(Message::text(MessageRole::User, QUESTION));
+        self.context.skills.begin_turn();
+        let mut messages = self.conversation.messages().to_vec();
+        messages.push(Message::text(MessageRole::User, NOTES_PROMPT));
         let request = ChatRequest {
             system: &self.model.system,
             messages: &messages,
             // The same tools as in other requests, so that the provider's cache is used.
             tools: &self.model.offered,
-            max_output: self.model.facts().max_output.min(MOST),
+            max_output: self.model.facts().max_output.min(MAX_TOKENS),
             session: self.session.id.as_str(),
         };
-        let mut hear = |delta: Delta<'_>| {
-            beside_words(delta).into_iter().for_each(|what| self.bus.emit(what));
+        let mut on_delta = |delta: Delta<'_>| {
+            side_event(delta).into_iter().for_each(|event| self.bus.emit(event));
         };
-        let asked = tokio::time::timeout(TIME, self.model.provider.ask(&request, &mut hear));
+        let response =
+            tokio::time::timeout(TIMEOUT, self.model.provider.ask(&request, &mut on_delta));
         let reply = tokio::select! {
             () = cancel.cancelled() => return,
-            reply = asked => reply,
+            reply = response => reply,
         };
         let reply = match reply {
             Ok(Ok(reply)) => reply,
@@ -77,35 +78,38 @@ impl AgentSession {
             Err(_) => return self.warn("no notes were taken: it took too long".to_owned()),
         };
         self.bus.emit(EventKind::Usage { usage: reply.usage });
-        if let Err(failure) =
-            self.talk.noted(SideUsage { model: None, calls: 1, usage: reply.usage })
-        {
+        if let Err(failure) = self.conversation.add_side_usage(SideUsage {
+            model: None,
+            calls: 1,
+            usage: reply.usage,
+        }) {
             return self.warn(failure.sentence());
         }
-        let Some(notes) = self.notes_in(&reply) else { return };
+        let Some(notes) = self.extract_notes(&reply) else { return };
         let args = json!({ "notes": notes });
-        let outcome = dispatch::run(Profile::G3, "remember", &args, &self.place).await;
+        let outcome = dispatch::run(Profile::G3, "remember", &args, &self.context).await;
         let level = if outcome.ok { NoticeLevel::Info } else { NoticeLevel::Warning };
         self.bus.emit(EventKind::Notice { level, text: outcome.text });
     }
 
     /// Returns the notes in a reply: its text, or the argument of a call of the notes tool.
-    fn notes_in(&self, reply: &Reply) -> Option<String> {
-        let called = reply.message.calls().find(|call| {
+    fn extract_notes(&self, reply: &Reply) -> Option<String> {
+        let notes_call = reply.message.calls().find(|call| {
             dispatch::kind(self.model.profile, &call.name, &call.args) == Some(ToolKind::REMEMBER)
         });
-        let notes = match called {
+        let notes = match notes_call {
             Some(call) => call.args["notes"].as_str().unwrap_or_default().to_owned(),
             None if reply.message.calls().next().is_some() => return None,
             None => reply.message.words(),
         };
         // A truncated reply ends within a line.
-        let whole = match reply.stop {
-            StopReason::Length => notes.rsplit_once('\n').map_or("", |(whole, _)| whole),
+        let complete = match reply.stop {
+            StopReason::Length => notes.rsplit_once('\n').map_or("", |(complete, _)| complete),
             StopReason::Done | StopReason::Calls | StopReason::Refused => &notes,
         };
-        let whole = whole.trim();
-        let nothing = whole.is_empty() || whole.trim_matches(['*', '`']).starts_with("NOTHING");
-        (!nothing && reply.stop != StopReason::Refused).then(|| whole.to_owned())
+        let complete = complete.trim();
+        let is_empty =
+            complete.is_empty() || complete.trim_matches(['*', '`']).starts_with("NOTHING");
+        (!is_empty && reply.stop != StopReason::Refused).then(|| complete.to_owned())
     }
 }

@@ -28,15 +28,15 @@ impl RunOutcome {
     }
 
     /// Returns the failure as an event.
-    pub fn error(&self) -> Option<EventKind> {
+    pub fn error_event(&self) -> Option<EventKind> {
         let resume = self.resume.iter().cloned();
-        self.failure.as_ref().map(|failure| error(failure, resume))
+        self.failure.as_ref().map(|failure| error_event(failure, resume))
     }
 }
 
 /// Reports a run that failed before it started.
-pub fn tell_failure(bus: &Bus, failure: &Failure) {
-    bus.emit(error(failure, std::iter::empty()));
+pub fn report_failure(bus: &Bus, failure: &Failure) {
+    bus.emit(error_event(failure, std::iter::empty()));
     let (exit, usage) = (failure.exit_code(), Usage::default());
     let status = if failure.kind == FailureKind::Interrupted {
         RunStatus::Cancelled
@@ -46,7 +46,7 @@ pub fn tell_failure(bus: &Bus, failure: &Failure) {
     bus.emit(EventKind::End { status, exit, turns: 0, usage });
 }
 
-fn error(failure: &Failure, resume: impl Iterator<Item = String>) -> EventKind {
+fn error_event(failure: &Failure, resume: impl Iterator<Item = String>) -> EventKind {
     let kind = match failure.kind {
         FailureKind::Failed => "failed",
         FailureKind::Usage => "usage",

@@ -10,31 +10,31 @@ use super::AgentSession;
 use super::model::BoundModel;
 
 /// The note for the model when plan mode starts.
-const PLANNING: &str = "[Plan mode: look around with the tools that read, ask what you must know, \
+const PLAN_MODE_STARTED: &str = "[Plan mode: look around with the tools that read, ask what you must know, \
 then call propose_plan. Nothing can be written or run before I approve the plan.]";
 
 /// The note for the model when plan mode ends without a plan.
-const FREE: &str = "[Plan mode is over: you may write and run again.]";
+const PLAN_MODE_ENDED: &str = "[Plan mode is over: you may write and run again.]";
 
 impl AgentSession {
     /// Returns the current permission mode.
     pub fn permission_mode(&self) -> PermissionMode {
-        self.place.gate.permission_mode()
+        self.context.gate.permission_mode()
     }
 
     /// Sets the permission mode.
     pub fn set_permission_mode(&mut self, mode: PermissionMode) -> std::io::Result<()> {
         let before = self.permission_mode();
         base::files::replace(&self.permission_mode_file(), mode.id().as_bytes())?;
-        self.place.gate.set_permission_mode(mode);
+        self.context.gate.set_permission_mode(mode);
         match (before, mode) {
             (PermissionMode::Plan, PermissionMode::Plan) => {}
             (_, PermissionMode::Plan) => {
                 self.offer_plan();
-                self.tell_with_next(PLANNING.to_owned());
+                self.queue_note(PLAN_MODE_STARTED.to_owned());
             }
             (PermissionMode::Plan, PermissionMode::Auto | PermissionMode::Ask) => {
-                self.tell_with_next(FREE.to_owned())
+                self.queue_note(PLAN_MODE_ENDED.to_owned())
             }
             (
                 PermissionMode::Auto | PermissionMode::Ask,
@@ -48,12 +48,12 @@ impl AgentSession {
     pub(super) fn restore_permission_mode(&mut self) {
         let text = std::fs::read_to_string(self.permission_mode_file()).unwrap_or_default();
         let Some(mode) = PermissionMode::parse(text.trim()) else { return };
-        let plans = mode == PermissionMode::Plan;
-        if plans {
+        let is_plan = mode == PermissionMode::Plan;
+        if is_plan {
             self.offer_plan();
         }
-        let approved = plans && plan::is_approved(&self.session.dir);
-        self.place.gate.set_permission_mode(if approved { PermissionMode::Auto } else { mode });
+        let approved = is_plan && plan::is_approved(&self.session.dir);
+        self.context.gate.set_permission_mode(if approved { PermissionMode::Auto } else { mode });
     }
 
     fn permission_mode_file(&self) -> std::path::PathBuf {
@@ -62,26 +62,26 @@ impl AgentSession {
 
     /// Offers the plan tool for the rest of the session.
     fn offer_plan(&mut self) {
-        let Some(face) = profile::switched("plan mode") else { return };
+        let Some(tool) = profile::of_switch("plan mode") else { return };
         let offered = &mut self.model.offered;
-        if !offered.iter().any(|spec| spec.name == face.name) && !offered.is_empty() {
-            offered.push(face.spec());
+        if !offered.iter().any(|spec| spec.name == tool.name) && !offered.is_empty() {
+            offered.push(tool.spec());
         }
     }
 
     /// Returns the tools offered to a model here: its own, and the plan tool if this session has
     /// it.
-    pub(super) fn offered_to(&self, bound: &BoundModel) -> Vec<ToolDefinition> {
-        let mut offered = bound.offered.clone();
-        let plan = profile::switched("plan mode").map(|face| face.name.as_str());
-        let own = self.model.offered.iter().filter(|spec| Some(spec.name.as_str()) == plan);
-        let missing = own.filter(|spec| !bound.offered.contains(spec)).cloned();
+    pub(super) fn offered_to(&self, model: &BoundModel) -> Vec<ToolDefinition> {
+        let mut offered = model.offered.clone();
+        let plan = profile::of_switch("plan mode").map(|tool| tool.name.as_str());
+        let plan_tool = self.model.offered.iter().filter(|spec| Some(spec.name.as_str()) == plan);
+        let missing = plan_tool.filter(|spec| !model.offered.contains(spec)).cloned();
         offered.extend(missing);
         offered
     }
 
     /// Adds a note for the model to the next user message.
-    pub fn tell_with_next(&mut self, note: String) {
+    pub fn queue_note(&mut self, note: String) {
         self.note = Some(match self.note.take() {
             Some(before) => format!("{before}\n{note}"),
             None => note,

@@ -26,28 +26,29 @@ use tools::services::BrowserOwner;
 use tools::tool_switches::{BROWSER, MEMORY, PLANNED, SCREEN, SKILLS, ToolSwitches};
 
 /// Creates the context in which the tools of a session run.
-pub(crate) fn workplace(
+pub(crate) fn tool_context(
     settings: &AgentSettings,
     session: &Session,
     facts: &ProviderFacts,
     gate: Arc<Gate>,
 ) -> Result<ToolContext> {
     let toolset = settings.toolset;
-    let quiet = ToolContext::quiet(toolset.registry(), settings.cwd.clone(), session.dir.clone());
-    let skills = Arc::new(skills::find::shelf(&settings.config.skills, &settings.cwd));
+    let base_context =
+        ToolContext::quiet(toolset.registry(), settings.cwd.clone(), session.dir.clone());
+    let skills = Arc::new(skills::find::load(&settings.config.skills, &settings.cwd));
     let mut memory = Memory::new(&settings.config, settings.notes.file.clone());
     memory.takes_notes =
         settings.tools && !settings.role.reads_only && settings.notes.auto.unwrap_or(false);
     let memory = Arc::new(memory);
-    let asks = Some((facts.provider.clone(), facts.model.clone()));
-    let services = toolset.services(&settings.config, BrowserOwner::Session)?;
+    let model = Some((facts.provider.clone(), facts.model.clone()));
+    let base_services = toolset.services(&settings.config, BrowserOwner::Session)?;
     let screen = Arc::new(ScreenAccess::new(&settings.config));
-    let others = Services { asks, screen, ..services };
+    let services = Services { model, screen, ..base_services };
     let root = root_of(&settings.cwd);
     let window = window(&settings.config, facts, 0);
     let result_limit = result_limit::for_window(window.limit());
     let plain = facts.small;
-    Ok(ToolContext { root, plain, result_limit, gate, skills, memory, others, ..quiet })
+    Ok(ToolContext { root, plain, result_limit, gate, skills, memory, services, ..base_context })
 }
 
 /// Returns the tool switches for a model, and the list of skills if it has the tool to load them. A
@@ -55,17 +56,17 @@ pub(crate) fn workplace(
 pub(crate) fn switches(
     settings: &AgentSettings,
     facts: &ProviderFacts,
-    shelf: &SkillSet,
+    skill_set: &SkillSet,
 ) -> (ToolSwitches, Option<String>) {
-    let remembers = || Memory::new(&settings.config, None).shared;
-    let loads = |face: &&ProfileTool| face.engine == ToolKind::SKILL;
-    let wanted = (!facts.small || settings.config.skills.small_models)
-        && profile::faces(settings.profile).iter().any(loads);
-    let list = prompt_list::prompt(shelf).filter(|_| wanted);
+    let has_shared_memory = || Memory::new(&settings.config, None).shared;
+    let loads_skills = |tool: &&ProfileTool| tool.kind == ToolKind::SKILL;
+    let lists_skills = (!facts.small || settings.config.skills.small_models)
+        && profile::tools(settings.profile).iter().any(loads_skills);
+    let list = prompt_list::prompt(skill_set).filter(|_| lists_skills);
     let (config, small) = (&settings.config, facts.small);
     let configured = [
         list.is_some().then_some(SKILLS),
-        (!small && remembers()).then_some(MEMORY),
+        (!small && has_shared_memory()).then_some(MEMORY),
         config.webdriver.enabled.then_some(BROWSER),
         screen(&config.computer_control).filter(|_| !small),
     ];
@@ -74,10 +75,10 @@ pub(crate) fn switches(
 
 /// Whether a tool of a profile works here. Without a session bus, programs do not expose their
 /// controls.
-pub(crate) fn works_here(profile: Profile, name: &str) -> bool {
+pub(crate) fn is_usable(profile: Profile, name: &str) -> bool {
     let needs_bus = [ToolKind::CONTROLS, ToolKind::CONTROL_ACTION];
-    let engine = dispatch::kind(profile, name, &serde_json::Value::Null);
-    screen_access::has_session_bus() || !engine.is_some_and(|engine| needs_bus.contains(&engine))
+    let kind = dispatch::kind(profile, name, &serde_json::Value::Null);
+    screen_access::has_session_bus() || !kind.is_some_and(|kind| needs_bus.contains(&kind))
 }
 
 /// Returns a notice about tools that are not offered here.
@@ -97,19 +98,19 @@ fn screen(control: &ComputerControlConfig) -> Option<&'static str> {
 }
 
 /// Marks what a resumed session has already discovered as known.
-pub(crate) fn recall(talk: &Conversation, profile: Profile, place: &ToolContext) {
-    for call in talk.messages().iter().flat_map(Message::calls) {
-        place.memory.learnt.saw(dispatch::finds_out(profile, &call.name, &call.args, place));
+pub(crate) fn mark_known(conversation: &Conversation, profile: Profile, context: &ToolContext) {
+    for call in conversation.messages().iter().flat_map(Message::calls) {
+        context.memory.novelty.add(dispatch::discovery(profile, &call.name, &call.args, context));
     }
 }
 
 /// Returns the context window of a model, limited by the configuration.
 pub(crate) fn window(config: &Config, facts: &ProviderFacts, overhead: u64) -> ContextWindow {
     let agent = &config.agent;
-    let most = agent.max_context_length.map_or(facts.context, u64::from);
+    let max = agent.max_context_length.map_or(facts.context, u64::from);
     let policy = CompactionPolicy {
         thin_from: u64::from(agent.thinning_floor_percent),
         compact_at: agent.auto_compact.then_some(80),
     };
-    ContextWindow::new(facts.context.min(most), overhead).with(policy)
+    ContextWindow::new(facts.context.min(max), overhead).with(policy)
 }

@@ -16,8 +16,8 @@ pub struct ShutdownHandle {
 impl AgentSession {
     /// Ends the session. The returned handle must be finished; everything else may be dropped.
     pub fn shutdown(&mut self) -> ShutdownHandle {
-        let (hooks, lsp) = (self.hooks.clone(), self.place.others.lsp.clone());
-        ShutdownHandle { hooks, servers: self.place.mcp.take(), lsp }
+        let (hooks, lsp) = (self.hooks.clone(), self.context.services.lsp.clone());
+        ShutdownHandle { hooks, servers: self.context.mcp.take(), lsp }
     }
 }
 

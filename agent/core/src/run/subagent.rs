@@ -25,7 +25,7 @@ use provider::message::{Message, MessageRole as Speaker, SideUsage};
 use provider::off_loop;
 use tools::client_io::ClientIo;
 use tools::dispatch;
-use tools::exec::confinement::confining;
+use tools::exec::confinement::command_confinement;
 use tools::kind::ToolKind;
 use tools::output::{ToolErrorKind, ToolOutput};
 use tools::profile::Profile;
@@ -45,9 +45,9 @@ pub(crate) struct SharedResources {
     /// The language servers.
     pub lsp: Option<Arc<dyn LanguageServers>>,
     /// The editor.
-    pub outside: Option<Arc<dyn ClientIo>>,
+    pub client_io: Option<Arc<dyn ClientIo>>,
     /// The usage meter.
-    pub account: UsageMeter,
+    pub meter: UsageMeter,
 }
 
 /// A session that can start subagents.
@@ -82,7 +82,7 @@ impl Ownership {
         match self {
             Ownership::User(asker) => {
                 let gate = Gate::new(&config.gate, asker.clone())?;
-                Ok(gate.confining(confining(&config.sandbox)))
+                Ok(gate.with_confinement(command_confinement(&config.sandbox)))
             }
             Ownership::Agent(resources) => Ok(resources.gate.clone()),
         }
@@ -91,11 +91,11 @@ impl Ownership {
     /// Returns the hooks that apply to it. A subagent has no hooks for sessions and prompts, and a
     /// reviewer works for the harness and has none.
     pub(crate) fn hooks(&self, settings: &AgentSettings) -> Vec<Hook> {
-        let around_calls =
-            |it: &Hook| matches!(it.event, HookEvent::BeforeTool | HookEvent::AfterTool);
+        let is_tool_hook =
+            |hook: &Hook| matches!(hook.event, HookEvent::BeforeTool | HookEvent::AfterTool);
         let mut hooks = settings.config.hooks.clone();
-        hooks.retain(|hook| !self.is_agent() || around_calls(hook));
-        hooks.retain(|_| settings.role.own.is_none());
+        hooks.retain(|hook| !self.is_agent() || is_tool_hook(hook));
+        hooks.retain(|_| settings.role.tool.is_none());
         hooks
     }
 
@@ -113,27 +113,27 @@ impl Ownership {
     /// Returns the language servers, which all agents of a session share.
     pub(crate) fn language_servers(
         &self,
-        own: Option<Arc<dyn LanguageServers>>,
+        own_servers: Option<Arc<dyn LanguageServers>>,
     ) -> Option<Arc<dyn LanguageServers>> {
         match self {
-            Ownership::User(_) => own,
+            Ownership::User(_) => own_servers,
             Ownership::Agent(resources) => resources.lsp.clone(),
         }
     }
 
     /// Returns the editor, if it is known from the start.
-    pub(crate) fn outside(&self) -> Option<Arc<dyn ClientIo>> {
+    pub(crate) fn client_io(&self) -> Option<Arc<dyn ClientIo>> {
         match self {
             Ownership::User(_) => None,
-            Ownership::Agent(resources) => resources.outside.clone(),
+            Ownership::Agent(resources) => resources.client_io.clone(),
         }
     }
 
     /// Returns the usage meter of the parent, for a subagent.
-    pub(crate) fn account(&self) -> Option<UsageMeter> {
+    pub(crate) fn meter(&self) -> Option<UsageMeter> {
         match self {
             Ownership::User(_) => None,
-            Ownership::Agent(resources) => Some(resources.account.shared()),
+            Ownership::Agent(resources) => Some(resources.meter.shared()),
         }
     }
 }
@@ -144,10 +144,10 @@ pub(crate) fn is_task(profile: Profile, name: &str) -> bool {
 }
 
 impl SharedResources {
-    fn again(&self) -> SharedResources {
-        let (gate, account) = (self.gate.clone(), self.account.shared());
+    fn share(&self) -> SharedResources {
+        let (gate, meter) = (self.gate.clone(), self.meter.shared());
         let (mcp, lsp) = (self.mcp.clone(), self.lsp.clone());
-        SharedResources { gate, mcp, lsp, outside: self.outside.clone(), account }
+        SharedResources { gate, mcp, lsp, client_io: self.client_io.clone(), meter }
     }
 }
 
@@ -162,28 +162,28 @@ impl Parent {
     }
 
     /// Returns the role of the subagent, with notices for the user.
-    fn role(&self, order: &SubagentRequest) -> Result<(AgentRole, Vec<String>)> {
-        let own = &self.settings.role;
-        let (role, notices) = match (&order.agent, &own.name) {
-            (None, _) => (AgentRole { own: None, ..own.clone() }, Vec::new()),
-            (Some(_), Some(we)) => {
-                return Err(Failure::usage(format!("`{we}` lets only agents like itself work"))
+    fn role(&self, request: &SubagentRequest) -> Result<(AgentRole, Vec<String>)> {
+        let parent_role = &self.settings.role;
+        let (role, notices) = match (&request.agent, &parent_role.name) {
+            (None, _) => (AgentRole { tool: None, ..parent_role.clone() }, Vec::new()),
+            (Some(_), Some(name)) => {
+                return Err(Failure::usage(format!("`{name}` lets only agents like itself work"))
                     .hint("leave `agent` out"));
             }
             (Some(name), None) => {
-                let places = &self.settings.personas;
-                let (persona, notices) = places.find(name.trim())?;
-                (places.role(&persona)?, notices)
+                let personas = &self.settings.personas;
+                let (persona, notices) = personas.find(name.trim())?;
+                (personas.role(&persona)?, notices)
             }
         };
-        Ok((AgentRole { reads_only: role.reads_only || order.reads_only, ..role }, notices))
+        Ok((AgentRole { reads_only: role.reads_only || request.reads_only, ..role }, notices))
     }
 }
 
 impl Subagents for SubagentPool {
-    fn work(&self, order: SubagentRequest) -> BoxFuture<'_, ToolOutput> {
+    fn run(&self, request: SubagentRequest) -> BoxFuture<'_, ToolOutput> {
         Box::pin(async move {
-            self.one(order).await.unwrap_or_else(|failure| {
+            self.run_subagent(request).await.unwrap_or_else(|failure| {
                 let text = format!("the agent could not work: {}", failure.sentence());
                 ToolOutput::failed(ToolErrorKind::Failed, text)
             })
@@ -192,49 +192,56 @@ impl Subagents for SubagentPool {
 }
 
 impl SubagentPool {
-    async fn one(&self, order: SubagentRequest) -> Result<ToolOutput> {
-        let (role, notices) = self.parent.role(&order)?;
-        notices.iter().for_each(|notice| (order.hear)(&format!("{notice}\n")));
-        let ours = &self.parent.settings;
-        let notes = Notes { auto: Some(false), ..ours.notes.clone() };
-        let settings = AgentSettings { role, notes, notices: Vec::new(), ..ours.clone() };
-        let bus = Bus::new(Clock::from_env(), vec![Box::new(Echo(order.hear))]);
-        let (parent, under) =
-            (self.parent.clone(), Ownership::Agent(Box::new(self.resources.again())));
-        let open =
-            move || AgentSession::open(&settings, || parent.session.one_more("task"), bus, under);
-        let mut work = off_loop(open).await?;
+    async fn run_subagent(&self, request: SubagentRequest) -> Result<ToolOutput> {
+        let (role, notices) = self.parent.role(&request)?;
+        notices.iter().for_each(|notice| (request.on_output)(&format!("{notice}\n")));
+        let parent_settings = &self.parent.settings;
+        let notes = Notes { auto: Some(false), ..parent_settings.notes.clone() };
+        let settings =
+            AgentSettings { role, notes, notices: Vec::new(), ..parent_settings.clone() };
+        let bus = Bus::new(Clock::from_env(), vec![Box::new(Echo(request.on_output))]);
+        let (parent, owner) =
+            (self.parent.clone(), Ownership::Agent(Box::new(self.resources.share())));
+        let open = move || {
+            AgentSession::open(&settings, || parent.session.open_numbered_child("task"), bus, owner)
+        };
+        let mut agent_session = off_loop(open).await?;
         // The time limit of the turn applies through its cancellation.
-        work.limits.time = None;
-        let message = Message::text(Speaker::User, format!("{}{REPORT}", order.prompt));
-        let ended = work.part(message, self.cancel.clone()).await;
-        Ok(work.report(ended))
+        agent_session.limits.time = None;
+        let message = Message::text(Speaker::User, format!("{}{REPORT}", request.prompt));
+        let outcome = agent_session.run_part(message, self.cancel.clone()).await;
+        Ok(agent_session.report(outcome))
     }
 }
 
 impl AgentSession {
     /// Returns the report on its work for the calling agent.
-    fn report(&self, ended: RunOutcome) -> ToolOutput {
-        let last = self.talk.messages().iter().rev().find(|it| it.role == Speaker::Assistant);
-        let words = last.map(Message::words).unwrap_or_default();
-        let why = ended.failure.map(|failure| failure.sentence());
-        let outcome = match ended.status {
-            RunStatus::Done => ToolOutput::done(words),
+    fn report(&self, outcome: RunOutcome) -> ToolOutput {
+        let last_message = self
+            .conversation
+            .messages()
+            .iter()
+            .rev()
+            .find(|message| message.role == Speaker::Assistant);
+        let text = last_message.map(Message::words).unwrap_or_default();
+        let why = outcome.failure.map(|failure| failure.sentence());
+        let outcome = match outcome.status {
+            RunStatus::Done => ToolOutput::success(text),
             RunStatus::Cancelled => {
                 ToolOutput::failed(ToolErrorKind::Cancelled, "cancelled by the user")
             }
             RunStatus::Failed | RunStatus::Limit | RunStatus::NotApproved => {
                 let why = why.unwrap_or_default();
                 let text =
-                    format!("the agent did not get to its end: {why}\nIts last words: {words}");
+                    format!("the agent did not get to its end: {why}\nIts last words: {text}");
                 ToolOutput::failed(ToolErrorKind::Failed, text)
             }
         };
-        let (turns, usage) = (self.talk.turns(), self.talk.usage());
-        let bill = SideUsage { model: Some(self.facts().model.clone()), calls: turns, usage };
+        let (turns, usage) = (self.conversation.turns(), self.conversation.usage());
+        let side_usage = SideUsage { model: Some(self.facts().model.clone()), calls: turns, usage };
         let agent = self.options.role.name.as_deref();
-        let told = json!({ "agent": agent, "turns": turns, "session": self.session.dir });
-        ToolOutput { bill: Some(bill), ..outcome.with(told) }
+        let metadata = json!({ "agent": agent, "turns": turns, "session": self.session.dir });
+        ToolOutput { side_usage: Some(side_usage), ..outcome.with(metadata) }
     }
 }
 
@@ -242,7 +249,7 @@ impl AgentSession {
 struct Echo(Arc<dyn Fn(&str) + Send + Sync>);
 
 impl EventSink for Echo {
-    fn hear(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         let line = if let EventKind::ToolStart { name, args, .. } = &event.what {
             call_line(name, args)
         } else if let EventKind::Notice { text, .. } | EventKind::Retry { why: text, .. } =

@@ -26,11 +26,11 @@ pub(crate) struct SessionToolbox<'a> {
     /// The profile of the tools.
     pub profile: Profile,
     /// The context in which they run.
-    pub place: ToolContext,
+    pub context: ToolContext,
     /// Receives events about the todo list.
-    pub tell: OnEvent,
+    pub on_event: OnEvent,
     /// The guide, only for a small model.
-    pub coach: Option<Arc<TurnGuide>>,
+    pub guide: Option<Arc<TurnGuide>>,
     /// The stronger model that the model may ask for.
     pub escalation: Option<&'a Escalation>,
 }
@@ -40,61 +40,64 @@ impl Toolbox for SessionToolbox<'_> {
         self.offered
     }
 
-    fn touches(&self, name: &str, args: &Value) -> Vec<String> {
-        dispatch::touches(self.profile, name, args, &self.place)
+    fn resource_keys(&self, name: &str, args: &Value) -> Vec<String> {
+        dispatch::resource_keys(self.profile, name, args, &self.context)
     }
 
     fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, ToolOutput> {
         Box::pin(async move {
             let call = job.call;
-            if let Some(sent) = &call.malformed {
-                let hub = self.place.mcp.as_ref().filter(|hub| hub.owns(&call.name));
+            if let Some(raw_args) = &call.malformed {
+                let hub = self.context.mcp.as_ref().filter(|hub| hub.owns(&call.name));
                 return hub.map_or_else(
-                    || args::malformed(self.profile, &call.name, sent),
-                    |hub| hub.malformed(&call.name, sent),
+                    || args::malformed(self.profile, &call.name, raw_args),
+                    |hub| hub.malformed(&call.name, raw_args),
                 );
             }
-            let place = ToolContext { hear: job.hear, ..self.place.clone() };
+            let context = ToolContext { on_output: job.on_output, ..self.context.clone() };
             let run = async {
-                let Some(coach) = &self.coach else {
-                    return dispatch::run(self.profile, &call.name, &call.args, &place).await;
+                let Some(guide) = &self.guide else {
+                    return dispatch::run(self.profile, &call.name, &call.args, &context).await;
                 };
-                let named = (call.name.as_str(), &call.args);
-                let spec = dispatch::spec(self.profile, named, self.place.registry);
-                let whole = spec.and_then(|spec| coach.completed(spec.kind, call));
-                let held = || spec.and_then(|spec| coach.hold(spec, call));
-                if let Some(held) = whole.is_none().then(held).flatten() {
-                    return held;
+                let name_and_args = (call.name.as_str(), &call.args);
+                let spec = dispatch::spec(self.profile, name_and_args, self.context.registry);
+                let completed = spec.and_then(|spec| guide.complete_write(spec.kind, call));
+                let blocked = || spec.and_then(|spec| guide.block(spec, call));
+                if let Some(blocked) = completed.is_none().then(blocked).flatten() {
+                    return blocked;
                 }
-                let args = whole.as_ref().map_or(&call.args, |whole| &whole.args);
-                let mut outcome = dispatch::run(self.profile, &call.name, args, &place).await;
-                if whole.is_some() && outcome.ok {
+                let args = completed.as_ref().map_or(&call.args, |completed| &completed.args);
+                let mut outcome = dispatch::run(self.profile, &call.name, args, &context).await;
+                if completed.is_some() && outcome.ok {
                     outcome.text = "added at the end; what the file held is kept".to_owned();
                 }
-                coach.lead(spec, call, outcome)
+                guide.add_next_step(spec, call, outcome)
             };
-            let outcome =
-                Escalation::heard(self.escalation, current_call::within(&call.id, run).await).await;
+            let outcome = Escalation::handle_output(
+                self.escalation,
+                current_call::with_call_id(&call.id, run).await,
+            )
+            .await;
             if let Some(items) = todo_items(&outcome.metadata) {
-                (self.tell)(EventKind::Todo { items });
+                (self.on_event)(EventKind::Todo { items });
             }
             if outcome.metadata["plan"].is_string() && outcome.metadata["sha256"].is_string() {
-                (self.tell)(EventKind::Plan { plan: outcome.metadata.clone() });
+                (self.on_event)(EventKind::Plan { plan: outcome.metadata.clone() });
             }
             outcome
         })
     }
 
-    fn still_open(&self) -> BoxFuture<'_, Option<String>> {
-        Box::pin(async { self.coach.as_ref()?.still_open() })
+    fn open_work(&self) -> BoxFuture<'_, Option<String>> {
+        Box::pin(async { self.guide.as_ref()?.open_work() })
     }
 
-    fn hands_over(&self) -> bool {
-        self.escalation.is_some_and(Escalation::is_wanted)
+    fn wants_handover(&self) -> bool {
+        self.escalation.is_some_and(Escalation::is_requested)
     }
 
     fn is_done(&self) -> bool {
-        self.coach.as_ref().is_some_and(|coach| coach.is_done())
+        self.guide.as_ref().is_some_and(|guide| guide.is_done())
     }
 }
 

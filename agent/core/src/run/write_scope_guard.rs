@@ -23,7 +23,7 @@ pub(crate) struct WriteScopeGuard<'a> {
     inner: &'a dyn Toolbox,
     profile: Profile,
     registry: &'static Registry,
-    fence: Option<&'a WriteScope>,
+    write_scope: Option<&'a WriteScope>,
     session_dir: PathBuf,
     root: PathBuf,
     /// The first snapshot of this turn. Snapshots are taken one at a time.
@@ -35,16 +35,16 @@ impl<'a> WriteScopeGuard<'a> {
     pub(crate) fn new(
         inner: &'a dyn Toolbox,
         (profile, registry): (Profile, &'static Registry),
-        fence: Option<&'a WriteScope>,
+        write_scope: Option<&'a WriteScope>,
         (session_dir, root): (&Path, &Path),
     ) -> WriteScopeGuard<'a> {
-        let fence = fence.filter(|fence| !fence.is_open());
+        let write_scope = write_scope.filter(|write_scope| !write_scope.is_unrestricted());
         let (session_dir, root) = (session_dir.to_owned(), root.to_owned());
         WriteScopeGuard {
             inner,
             profile,
             registry,
-            fence,
+            write_scope,
             session_dir,
             root,
             first: Mutex::default(),
@@ -52,32 +52,35 @@ impl<'a> WriteScopeGuard<'a> {
     }
 
     /// Takes a snapshot of the files; `None` if that is not possible.
-    async fn picture(&self) -> Option<(Checkpoints, String)> {
+    async fn take_snapshot(&self) -> Option<(Checkpoints, String)> {
         let mut first = self.first.lock().await;
         let (dir, root) = (self.session_dir.clone(), self.root.clone());
-        let taken = tokio::task::spawn_blocking(move || {
-            let trees = Checkpoints::open(&dir, &root).ok()?;
-            let tree = trees.take().ok()?;
-            Some((trees, tree))
+        let snapshot = tokio::task::spawn_blocking(move || {
+            let checkpoints = Checkpoints::open(&dir, &root).ok()?;
+            let tree = checkpoints.take_snapshot().ok()?;
+            Some((checkpoints, tree))
         });
-        let taken = taken.await.ok().flatten()?;
-        first.get_or_insert_with(|| taken.1.clone());
-        Some(taken)
+        let snapshot = snapshot.await.ok().flatten()?;
+        first.get_or_insert_with(|| snapshot.1.clone());
+        Some(snapshot)
     }
 
     /// Describes what a command changed outside the write scope, in sentences. A file restored to
     /// its state at the start of the turn is not a change.
-    async fn beyond(&self, fence: &WriteScope, before: &str) -> Vec<String> {
-        let Some((trees, after)) = self.picture().await.filter(|(_, after)| after != before) else {
+    async fn changes_outside_scope(&self, write_scope: &WriteScope, before: &str) -> Vec<String> {
+        let Some((checkpoints, after)) =
+            self.take_snapshot().await.filter(|(_, after)| after != before)
+        else {
             return Vec::new();
         };
         let first = self.first.lock().await.clone().unwrap_or_default();
-        let since = |then: &str| -> BTreeSet<String> {
-            let (files, _) = trees.difference(then, &after).unwrap_or_default();
+        let changed_since = |tree: &str| -> BTreeSet<String> {
+            let (files, _) = checkpoints.difference(tree, &after).unwrap_or_default();
             files.iter().filter_map(|line| line.get(2..).map(str::to_owned)).collect()
         };
-        let names = since(before).intersection(&since(&first)).cloned().collect::<Vec<_>>();
-        names.iter().filter_map(|name| fence.refuses(&self.root.join(name))).collect()
+        let names =
+            changed_since(before).intersection(&changed_since(&first)).cloned().collect::<Vec<_>>();
+        names.iter().filter_map(|name| write_scope.write_denial(&self.root.join(name))).collect()
     }
 }
 
@@ -86,41 +89,43 @@ impl Toolbox for WriteScopeGuard<'_> {
         self.inner.offered()
     }
 
-    fn touches(&self, name: &str, args: &Value) -> Vec<String> {
-        self.inner.touches(name, args)
+    fn resource_keys(&self, name: &str, args: &Value) -> Vec<String> {
+        self.inner.resource_keys(name, args)
     }
 
     fn run<'b>(&'b self, job: ToolJob<'b>) -> BoxFuture<'b, ToolOutput> {
         let call = (job.call.name.as_str(), &job.call.args);
         let spec = dispatch::spec(self.profile, call, self.registry);
         let runs = spec.is_some_and(|spec| spec.effect == Effect::Runs);
-        let Some(fence) = self.fence.filter(|_| runs) else { return self.inner.run(job) };
+        let Some(write_scope) = self.write_scope.filter(|_| runs) else {
+            return self.inner.run(job);
+        };
         Box::pin(async move {
-            let before = self.picture().await;
+            let before = self.take_snapshot().await;
             let mut outcome = self.inner.run(job).await;
             let Some((_, before)) = before else { return outcome };
-            let beyond = self.beyond(fence, &before).await;
-            if !beyond.is_empty() {
+            let changes_outside_scope = self.changes_outside_scope(write_scope, &before).await;
+            if !changes_outside_scope.is_empty() {
                 outcome.ok = false;
                 outcome.error_kind = Some(ToolErrorKind::Denied);
                 outcome.text.push_str(&format!(
                     "\n\n[denied: {}. It was changed while this command ran: put it back as it was]",
-                    beyond.join("; ")
+                    changes_outside_scope.join("; ")
                 ));
             }
             outcome
         })
     }
 
-    fn hands_over(&self) -> bool {
-        self.inner.hands_over()
+    fn wants_handover(&self) -> bool {
+        self.inner.wants_handover()
     }
 
     fn is_done(&self) -> bool {
         self.inner.is_done()
     }
 
-    fn still_open(&self) -> BoxFuture<'_, Option<String>> {
-        self.inner.still_open()
+    fn open_work(&self) -> BoxFuture<'_, Option<String>> {
+        self.inner.open_work()
     }
 }

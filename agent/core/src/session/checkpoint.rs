@@ -45,7 +45,7 @@ pub struct Checkpoints {
 pub(crate) type PathDifference = (Vec<u8>, Option<(String, String)>, Option<(String, String)>);
 
 /// Timeout of a git command in seconds.
-const PATIENCE: u64 = 120;
+const TIMEOUT_SECONDS: u64 = 120;
 
 impl Checkpoints {
     /// Opens or creates the checkpoints of a session for the files below `root`.
@@ -54,14 +54,14 @@ impl Checkpoints {
         let dir = session_dir.join("checkpoints.git");
         let git = Git::at(&dir).with_work_tree(root);
         let log = session_dir.join("checkpoints.jsonl");
-        let made = Checkpoints { git, log, root: root.to_owned() };
+        let checkpoints = Checkpoints { git, log, root: root.to_owned() };
         if !dir.join("HEAD").exists() {
-            made.make(&dir).inspect_err(|_| drop(fs::remove_dir_all(&dir)))?;
+            checkpoints.create_repo(&dir).inspect_err(|_| drop(fs::remove_dir_all(&dir)))?;
         }
-        Ok(made)
+        Ok(checkpoints)
     }
 
-    fn make(&self, dir: &Path) -> Result<()> {
+    fn create_repo(&self, dir: &Path) -> Result<()> {
         let failed = || format!("cannot make {}", dir.display());
         let template = dir.with_extension("template");
         fs::create_dir_all(&template).or_fail(failed)?;
@@ -76,14 +76,14 @@ impl Checkpoints {
         let mut excluded = ".g3/\n.worktrees/\n".to_owned();
         if let Ok((common, git_dir)) = git::discover(&self.root) {
             excluded += &fs::read_to_string(common.join("info/exclude")).unwrap_or_default();
-            self.borrow(dir, &common, &git_dir).or_fail(failed)?;
+            self.use_alternates(dir, &common, &git_dir).or_fail(failed)?;
         }
         fs::write(dir.join("info/exclude"), excluded).or_fail(failed)
     }
 
     /// Lets the repository use the user's objects as alternates and start with a copy of their
     /// index, if both have a plain format. Otherwise everything is read once.
-    fn borrow(&self, dir: &Path, common: &Path, git_dir: &Path) -> std::io::Result<()> {
+    fn use_alternates(&self, dir: &Path, common: &Path, git_dir: &Path) -> std::io::Result<()> {
         let config = fs::read_to_string(common.join("config")).unwrap_or_default();
         let top = self.root.join(".git").exists();
         if !top || config.to_ascii_lowercase().contains("objectformat") {
@@ -94,28 +94,28 @@ impl Checkpoints {
         fs::write(dir.join("objects/info/alternates"), format!("{}\n", objects.display()))?;
         let index = fs::read(git_dir.join("index")).unwrap_or_default();
         // A split or sparse index refers to objects that are not available here.
-        let plain = !index.windows(4).any(|at| at == b"link" || at == b"sdir");
-        if plain && !index.is_empty() {
+        let is_plain = !index.windows(4).any(|window| window == b"link" || window == b"sdir");
+        if is_plain && !index.is_empty() {
             fs::write(dir.join("index"), index)?;
         }
         Ok(())
     }
 
     /// Writes the current files as a tree and returns its id.
-    pub fn take(&self) -> Result<String> {
+    pub fn take_snapshot(&self) -> Result<String> {
         let changed = self.paths(&["diff-files", "-z", "--name-only"])?;
         let new = self.paths(&["ls-files", "-z", "--others", "--exclude-standard"])?;
         // A directory with its own repository belongs to that repository.
         let all = changed.into_iter().chain(new).filter(|path| !path.ends_with(b"/"));
         let input: Vec<u8> = all.flat_map(|path| [path, vec![0]].concat()).collect();
         if !input.is_empty() {
-            self.feed(&["update-index", "--add", "--remove", "-z", "--stdin"], input)?;
+            self.run_with_input(&["update-index", "--add", "--remove", "-z", "--stdin"], input)?;
         }
         self.git.run(&["write-tree"]).or_fail(|| "cannot keep a picture of the files")
     }
 
     /// Records the changes of a turn, if there are any.
-    pub fn note(&self, turn: usize, before: String, after: String) -> Result<()> {
+    pub fn record(&self, turn: usize, before: String, after: String) -> Result<()> {
         if before == after {
             return Ok(());
         }
@@ -151,22 +151,27 @@ impl Checkpoints {
         let (Some(first), Some(last)) = (undone.first(), undone.last()) else {
             return Ok(Vec::new());
         };
-        let ours: BTreeSet<Vec<u8>> = undone.iter().try_fold(BTreeSet::new(), |mut all, one| {
-            all.extend(self.differing(&one.before, &one.after)?);
-            Ok::<_, Failure>(all)
-        })?;
-        let now = self.take()?;
-        let theirs: BTreeSet<Vec<u8>> =
-            self.differing(&last.after, &now)?.into_iter().filter(|p| ours.contains(p)).collect();
-        if !theirs.is_empty() {
-            let names: Vec<String> = theirs.iter().map(|path| shown(path)).collect();
+        let own_paths: BTreeSet<Vec<u8>> =
+            undone.iter().try_fold(BTreeSet::new(), |mut all, one| {
+                all.extend(self.changed_paths(&one.before, &one.after)?);
+                Ok::<_, Failure>(all)
+            })?;
+        let current = self.take_snapshot()?;
+        let foreign_changes: BTreeSet<Vec<u8>> = self
+            .changed_paths(&last.after, &current)?
+            .into_iter()
+            .filter(|p| own_paths.contains(p))
+            .collect();
+        if !foreign_changes.is_empty() {
+            let names: Vec<String> =
+                foreign_changes.iter().map(|path| display_path(path)).collect();
             return Err(Failure::refused("files were changed after the agent wrote them")
                 .because(names.join(", "))
                 .hint("commit or move your changes, then try again"));
         }
-        self.restore(&first.before, &ours)?;
+        self.restore(&first.before, &own_paths)?;
         self.append(&CheckpointLine::Undone { turn: first.turn })?;
-        Ok(ours.iter().map(|path| PathBuf::from(shown(path))).collect())
+        Ok(own_paths.iter().map(|path| PathBuf::from(display_path(path))).collect())
     }
 
     /// Restores these paths from a tree.
@@ -174,67 +179,69 @@ impl Checkpoints {
         self.git
             .run(&["read-tree", "-m", tree])
             .or_fail(|| "cannot read the picture of the files")?;
-        let known: BTreeSet<Vec<u8>> =
+        let existing: BTreeSet<Vec<u8>> =
             self.paths(&["ls-files", "-z"])?.into_iter().filter(|p| paths.contains(p)).collect();
         // Removed first, since a directory may have replaced a file.
-        for path in paths.difference(&known) {
-            remove(&self.root, path).or_fail(|| format!("cannot remove {}", shown(path)))?;
+        for path in paths.difference(&existing) {
+            remove(&self.root, path).or_fail(|| format!("cannot remove {}", display_path(path)))?;
         }
-        let input: Vec<u8> = known.iter().flat_map(|p| [p.as_slice(), &[0]].concat()).collect();
-        self.feed(&["checkout-index", "--force", "-z", "--stdin"], input)
+        let input: Vec<u8> = existing.iter().flat_map(|p| [p.as_slice(), &[0]].concat()).collect();
+        self.run_with_input(&["checkout-index", "--force", "-z", "--stdin"], input)
     }
 
     /// Compares two trees. Returns a line for each file (`A`, `M` or `D`, and its path), and the
     /// patch.
     pub fn difference(&self, from: &str, to: &str) -> Result<(Vec<String>, String)> {
         let args = ["diff-tree", "-r", "-z", "--name-status", "--no-renames", from, to];
-        let words = self.paths(&args)?;
-        let pairs = words.chunks_exact(2);
-        let lines = pairs.map(|pair| format!("{} {}", shown(&pair[0]), shown(&pair[1]))).collect();
+        let fields = self.paths(&args)?;
+        let pairs = fields.chunks_exact(2);
+        let lines = pairs
+            .map(|pair| format!("{} {}", display_path(&pair[0]), display_path(&pair[1])))
+            .collect();
         let args = ["diff-tree", "-r", "-p", "--no-color", "--no-renames", from, to];
-        let output = self.git.job(args).output(OutputLimits::seconds(PATIENCE));
+        let output = self.git.job(args).output(OutputLimits::seconds(TIMEOUT_SECONDS));
         let output = output.map_err(git::GitError::from).and_then(|out| checked(&args, out));
         let patch = output.or_fail(|| "cannot look at what changed")?.stdout;
-        Ok((lines, shown(&patch)))
+        Ok((lines, display_path(&patch)))
     }
 
     /// Compares two trees. Returns path, mode and object before and after.
-    pub fn changed(&self, from: &str, to: &str) -> Result<Vec<PathDifference>> {
-        let words = self.paths(&["diff-tree", "-r", "-z", "--raw", "--no-renames", from, to])?;
-        let one = |pair: &[Vec<u8>]| {
+    pub fn compare(&self, from: &str, to: &str) -> Result<Vec<PathDifference>> {
+        let fields = self.paths(&["diff-tree", "-r", "-z", "--raw", "--no-renames", from, to])?;
+        let parse_pair = |pair: &[Vec<u8>]| {
             let line = String::from_utf8_lossy(&pair[0]).into_owned();
-            let mut words = line.trim_start_matches(':').split(' ');
-            let (old, new) = (words.next()?.to_owned(), words.next()?.to_owned());
-            let (was, is) = (words.next()?.to_owned(), words.next()?.to_owned());
+            let mut fields = line.trim_start_matches(':').split(' ');
+            let (old, new) = (fields.next()?.to_owned(), fields.next()?.to_owned());
+            let (old_object, new_object) = (fields.next()?.to_owned(), fields.next()?.to_owned());
             let entry = |mode: String, object| (mode != "000000").then_some((mode, object));
-            Some((pair[1].clone(), entry(old, was), entry(new, is)))
+            Some((pair[1].clone(), entry(old, old_object), entry(new, new_object)))
         };
-        Ok(words.chunks_exact(2).filter_map(one).collect())
+        Ok(fields.chunks_exact(2).filter_map(parse_pair).collect())
     }
 
     /// Returns the content of a file in a tree.
     pub fn blob(&self, object: &str) -> Result<Vec<u8>> {
         let args = ["cat-file", "blob", object];
-        let output = self.git.job(args).output(OutputLimits::seconds(PATIENCE));
+        let output = self.git.job(args).output(OutputLimits::seconds(TIMEOUT_SECONDS));
         let output = output.map_err(git::GitError::from).and_then(|out| checked(&args, out));
         output.map(|output| output.stdout).or_fail(|| "cannot read the picture of a file")
     }
 
-    fn differing(&self, from: &str, to: &str) -> Result<Vec<Vec<u8>>> {
+    fn changed_paths(&self, from: &str, to: &str) -> Result<Vec<Vec<u8>>> {
         self.paths(&["diff-tree", "-r", "-z", "--name-only", "--no-renames", from, to])
     }
 
     /// Returns the NUL-terminated paths that a git command lists.
     fn paths(&self, args: &[&str]) -> Result<Vec<Vec<u8>>> {
-        let output = self.git.job(args).output(OutputLimits::seconds(PATIENCE));
+        let output = self.git.job(args).output(OutputLimits::seconds(TIMEOUT_SECONDS));
         let output = output.map_err(git::GitError::from).and_then(|out| checked(args, out));
         let output = output.or_fail(|| "cannot look at the files")?;
         let names = output.stdout.split(|byte| *byte == 0);
         Ok(names.filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect())
     }
 
-    fn feed(&self, args: &[&str], input: Vec<u8>) -> Result<()> {
-        let output = self.git.job(args).input(input).output(OutputLimits::seconds(PATIENCE));
+    fn run_with_input(&self, args: &[&str], input: Vec<u8>) -> Result<()> {
+        let output = self.git.job(args).input(input).output(OutputLimits::seconds(TIMEOUT_SECONDS));
         let output = output.map_err(git::GitError::from).and_then(|out| checked(args, out));
         output.map(drop).or_fail(|| "cannot keep or bring back the files")
     }
@@ -264,6 +271,6 @@ fn remove(root: &Path, path: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-fn shown(path: &[u8]) -> String {
+fn display_path(path: &[u8]) -> String {
     String::from_utf8_lossy(path).into_owned()
 }

@@ -11,9 +11,9 @@ use base::redact::Redactor;
 use serde::Serialize;
 
 /// Maximum number of records that are kept.
-const KEPT: usize = 50;
+const MAX_RECORDS: usize = 50;
 /// Maximum number of bytes kept of the task and of each reason.
-const LONGEST: usize = 5_000;
+const MAX_TEXT: usize = 5_000;
 
 /// An error record.
 #[derive(Clone, Debug, Serialize)]
@@ -48,9 +48,9 @@ pub(crate) struct ErrorRecord {
 impl ErrorRecord {
     /// Adds a failure and the resume commands. Secrets from the environment are redacted.
     #[must_use]
-    pub(crate) fn of(mut self, failure: &Failure, resume: &[String]) -> ErrorRecord {
+    pub(crate) fn with_failure(mut self, failure: &Failure, resume: &[String]) -> ErrorRecord {
         let redactor = Redactor::from_env();
-        let clean = |text: &str| redactor.clean(base::text::head(text, LONGEST));
+        let clean = |text: &str| redactor.clean(base::text::head(text, MAX_TEXT));
         self.task = clean(&self.task);
         self.what = clean(&failure.what);
         self.why = failure.reason().as_deref().map(clean);
@@ -60,16 +60,16 @@ impl ErrorRecord {
 
     /// Writes the record to the state directory of a working directory and returns its path.
     /// Deletes the oldest records.
-    pub(crate) fn keep(&self, cwd: &Path) -> io::Result<PathBuf> {
-        let folder = super::workspace(cwd).join("errors");
-        fs::create_dir_all(&folder)?;
+    pub(crate) fn store(&self, cwd: &Path) -> io::Result<PathBuf> {
+        let dir = super::workspace(cwd).join("errors");
+        fs::create_dir_all(&dir)?;
         let time = self.time.replace(':', "-");
-        let file = folder.join(format!("error_{time}_{}.json", self.session));
+        let file = dir.join(format!("error_{time}_{}.json", self.session));
         base::files::replace_json(&file, self)?;
         let mut all: Vec<PathBuf> =
-            fs::read_dir(&folder)?.flatten().map(|entry| entry.path()).collect();
+            fs::read_dir(&dir)?.flatten().map(|entry| entry.path()).collect();
         all.sort();
-        for old in &all[..all.len().saturating_sub(KEPT)] {
+        for old in &all[..all.len().saturating_sub(MAX_RECORDS)] {
             let _ = fs::remove_file(old);
         }
         Ok(file)

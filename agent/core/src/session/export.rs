@@ -9,9 +9,13 @@ use crate::context::{ConversationEntry, turns};
 use provider::message::{ContentPart, HarnessNote, Message};
 
 /// Exports as Markdown, for people. Rewound turns are omitted.
-pub fn markdown(seen: &SessionSnapshot, entries: Vec<ConversationEntry>) -> String {
-    let mut text = format!("# Session {}\n", seen.id);
-    let _ = writeln!(text, "\n{} on {}, started {}", seen.model, seen.provider, seen.created_at);
+pub fn markdown(snapshot: &SessionSnapshot, entries: Vec<ConversationEntry>) -> String {
+    let mut text = format!("# Session {}\n", snapshot.id);
+    let _ = writeln!(
+        text,
+        "\n{} on {}, started {}",
+        snapshot.model, snapshot.provider, snapshot.created_at
+    );
     for entry in turns::effective(entries).entries {
         match entry {
             ConversationEntry::Request { message } => section(&mut text, "User", &message),
@@ -23,7 +27,7 @@ pub fn markdown(seen: &SessionSnapshot, entries: Vec<ConversationEntry>) -> Stri
             ConversationEntry::Result { result } => {
                 let failed = if result.ok { "" } else { ", failed" };
                 let _ = write!(text, "\nResult of `{}`{failed}:\n", result.name);
-                fenced(&mut text, "", &result.text);
+                push_code_block(&mut text, "", &result.text);
             }
             ConversationEntry::Compacted { .. } => {
                 text.push_str("\n*(a summary took the place of the above)*\n")
@@ -42,7 +46,7 @@ pub fn markdown(seen: &SessionSnapshot, entries: Vec<ConversationEntry>) -> Stri
 }
 
 /// Exports as one JSON object: the session's snapshot, and `messages` in g3's own format.
-pub fn object(seen: &SessionSnapshot, entries: Vec<ConversationEntry>) -> Value {
+pub fn object(snapshot: &SessionSnapshot, entries: Vec<ConversationEntry>) -> Value {
     let mut messages: Vec<Value> = Vec::new();
     for entry in turns::effective(entries).entries {
         let message = match entry {
@@ -63,24 +67,24 @@ pub fn object(seen: &SessionSnapshot, entries: Vec<ConversationEntry>) -> Value 
         };
         messages.push(message);
     }
-    json!({"schema": 1, "session": seen, "messages": messages})
+    json!({"schema": 1, "session": snapshot, "messages": messages})
 }
 
-fn section(text: &mut String, who: &str, message: &Message) {
-    let _ = write!(text, "\n## {who}\n");
+fn section(text: &mut String, author: &str, message: &Message) {
+    let _ = write!(text, "\n## {author}\n");
     for part in &message.parts {
         match part {
-            ContentPart::Text { text: words }
-            | ContentPart::Note(HarnessNote { text: words, .. }) => {
-                let _ = write!(text, "\n{}\n", words.trim_end());
+            ContentPart::Text { text: content }
+            | ContentPart::Note(HarnessNote { text: content, .. }) => {
+                let _ = write!(text, "\n{}\n", content.trim_end());
             }
             ContentPart::Call(call) => {
                 let _ = write!(text, "\nCalls `{}`:\n", call.name);
                 let args = call.malformed.clone();
                 let pretty = || serde_json::to_string_pretty(&call.args).unwrap_or_default();
-                fenced(text, "json", &args.unwrap_or_else(pretty));
+                push_code_block(text, "json", &args.unwrap_or_else(pretty));
             }
-            ContentPart::Result(result) => fenced(text, "", &result.text),
+            ContentPart::Result(result) => push_code_block(text, "", &result.text),
             ContentPart::Image(image) => {
                 let _ = write!(text, "\n*(a picture, {})*\n", image.media_type);
             }
@@ -90,9 +94,9 @@ fn section(text: &mut String, who: &str, message: &Message) {
 }
 
 /// Appends a code block whose fence is longer than any run of backticks in it.
-pub fn fenced(text: &mut String, language: &str, content: &str) {
-    let longest = content.split(|c| c != '`').map(str::len).max().unwrap_or_default();
-    let fence = "`".repeat(longest.max(2) + 1);
+pub fn push_code_block(text: &mut String, language: &str, content: &str) {
+    let max_run = content.split(|c| c != '`').map(str::len).max().unwrap_or_default();
+    let fence = "`".repeat(max_run.max(2) + 1);
     let _ = write!(text, "\n{fence}{language}\n{}\n{fence}\n", content.trim_end_matches('\n'));
 }
 
@@ -103,7 +107,7 @@ mod tests {
     #[test]
     fn a_fence_is_longer_than_any_backticks_inside() {
         let mut text = String::new();
-        fenced(&mut text, "md", "```\ncode\n```\n");
+        push_code_block(&mut text, "md", "```\ncode\n```\n");
         assert_eq!(text, "\n````md\n```\ncode\n```\n````\n");
     }
 }

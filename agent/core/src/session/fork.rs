@@ -13,18 +13,18 @@ use crate::context::{ConversationEntry, turns};
 /// from 1. The original does not change.
 pub fn fork(cwd: &Path, from: &Path, before: Option<usize>) -> Result<Session> {
     let path = from.join("session.jsonl");
-    let cannot = || format!("cannot read {}", path.display());
+    let failed = || format!("cannot read {}", path.display());
     let mut entries: Vec<ConversationEntry> =
-        turns::effective(read_journal(&path).or_fail(cannot)?).entries;
+        turns::effective(read_journal(&path).or_fail(failed)?).entries;
     if let Some(before) = before {
-        let all = turns::list(&entries);
-        let Some(turn) = before.checked_sub(1).and_then(|at| all.get(at)) else {
+        let user_turns = turns::list(&entries);
+        let Some(turn) = before.checked_sub(1).and_then(|index| user_turns.get(index)) else {
             return Err(Failure::usage(format!("no such turn: {before}"))
-                .because(format!("the session has {}", all.len())));
+                .because(format!("the session has {}", user_turns.len())));
         };
-        entries.truncate(turn.at);
+        entries.truncate(turn.index);
     }
-    let task = turns::list(&entries).first().map(|turn| turn.words.clone()).unwrap_or_default();
+    let task = turns::list(&entries).first().map(|turn| turn.text.clone()).unwrap_or_default();
     let session = Session::create(cwd, &task)?;
     let mut journal = Journal::open(&session.journal_path()).or_fail(|| "cannot make a journal")?;
     for entry in &entries {

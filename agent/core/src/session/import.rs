@@ -12,11 +12,12 @@ use base::id::Id;
 use super::{make_dir, refuse_links, sessions_dir};
 
 /// The files that are imported; none of them contains commands or permissions.
-const TAKEN: [&str; 5] = ["session.jsonl", "session.json", "todo.g3.md", "todo.json", "project.md"];
+const IMPORTED_FILES: [&str; 5] =
+    ["session.jsonl", "session.json", "todo.g3.md", "todo.json", "project.md"];
 
 /// Whether a working directory has such sessions.
 pub(crate) fn can_be_imported(cwd: &Path) -> bool {
-    !found(cwd).is_empty()
+    !list_importable(cwd).is_empty()
 }
 
 /// Copies every unknown session of `.g3/sessions` and returns their ids. Fails if git tracks any of
@@ -28,8 +29,8 @@ pub fn import(cwd: &Path) -> Result<Vec<Id>> {
         return Err(Failure::refused(".g3/sessions belongs to the repository, not to you")
             .because("git tracks files in it"));
     }
-    let mut taken = Vec::new();
-    for (id, dir) in found(cwd) {
+    let mut imported = Vec::new();
+    for (id, dir) in list_importable(cwd) {
         let failed = || format!("cannot take over {}", dir.display());
         let owner = fs::symlink_metadata(&dir).or_fail(failed)?.uid();
         if owner != rustix::process::geteuid().as_raw() {
@@ -41,15 +42,15 @@ pub fn import(cwd: &Path) -> Result<Vec<Id>> {
         }
         make_dir(&new).or_fail(failed)?;
         copy(&dir, &new).or_fail(failed)?;
-        taken.push(id);
+        imported.push(id);
     }
-    if taken.is_empty() {
+    if imported.is_empty() {
         return Err(Failure::usage(format!("nothing to import in {}", old.display())));
     }
-    Ok(taken)
+    Ok(imported)
 }
 
-fn found(cwd: &Path) -> Vec<(Id, PathBuf)> {
+fn list_importable(cwd: &Path) -> Vec<(Id, PathBuf)> {
     let entries = fs::read_dir(cwd.join(".g3/sessions")).into_iter().flatten().flatten();
     let session = |entry: fs::DirEntry| {
         let id = Id::parse(entry.file_name().to_str()?).ok()?;
@@ -64,21 +65,21 @@ fn found(cwd: &Path) -> Vec<(Id, PathBuf)> {
 fn is_tracked(cwd: &Path) -> bool {
     let Ok((_, git_dir)) = base::git::discover(cwd) else { return false };
     let top = cwd.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(cwd);
-    let Ok(below) = cwd.join(".g3").strip_prefix(top).map(Path::to_owned) else { return false };
-    let args = ["ls-files", "--", &below.to_string_lossy()];
-    let listed = Git::at(git_dir).with_work_tree(top).run(&args);
-    listed.is_ok_and(|text| !text.trim().is_empty())
+    let Ok(relative) = cwd.join(".g3").strip_prefix(top).map(Path::to_owned) else { return false };
+    let args = ["ls-files", "--", &relative.to_string_lossy()];
+    let tracked = Git::at(git_dir).with_work_tree(top).run(&args);
+    tracked.is_ok_and(|text| !text.trim().is_empty())
 }
 
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    let plain = |file: &Path| fs::symlink_metadata(file).is_ok_and(|meta| meta.is_file());
-    for name in TAKEN.iter().filter(|name| plain(&from.join(name))) {
+    let is_regular = |file: &Path| fs::symlink_metadata(file).is_ok_and(|meta| meta.is_file());
+    for name in IMPORTED_FILES.iter().filter(|name| is_regular(&from.join(name))) {
         fs::copy(from.join(name), to.join(name))?;
     }
     let fragments = from.join("fragments");
     if fs::symlink_metadata(&fragments).is_ok_and(|meta| meta.is_dir()) {
         make_dir(&to.join("fragments"))?;
-        for entry in fs::read_dir(&fragments)?.flatten().filter(|entry| plain(&entry.path())) {
+        for entry in fs::read_dir(&fragments)?.flatten().filter(|entry| is_regular(&entry.path())) {
             fs::copy(entry.path(), to.join("fragments").join(entry.file_name()))?;
         }
     }

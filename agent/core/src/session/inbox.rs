@@ -15,7 +15,7 @@ use base::failure::{Failure, OrFail, Result};
 use crate::context::Inbox;
 
 /// Maximum size of a message in bytes.
-const LONGEST: u64 = 64 * 1024;
+const MAX_SIZE: u64 = 64 * 1024;
 
 /// A queued message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,41 +31,41 @@ pub fn post(session_dir: &Path, text: &str) -> Result<()> {
     if text.trim().is_empty() {
         return Err(Failure::usage("the message is empty"));
     }
-    if text.len() as u64 > LONGEST {
-        let what = format!("the message has {} bytes, and {LONGEST} is the most", text.len());
+    if text.len() as u64 > MAX_SIZE {
+        let what = format!("the message has {} bytes, and {MAX_SIZE} is the most", text.len());
         return Err(Failure::usage(what).hint("put it into a file and send the file's name"));
     }
-    let folder = folder(session_dir);
-    fs::create_dir_all(&folder).or_fail(|| format!("cannot make {}", folder.display()))?;
+    let inbox_dir = inbox_dir(session_dir);
+    fs::create_dir_all(&inbox_dir).or_fail(|| format!("cannot make {}", inbox_dir.display()))?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-    let file = free_name(&folder, now).or_fail(|| "cannot find a name for the message")?;
+    let file = free_name(&inbox_dir, now).or_fail(|| "cannot find a name for the message")?;
     base::files::replace(&file, text.as_bytes())
         .or_fail(|| format!("cannot write {}", file.display()))
 }
 
 /// Returns a name that sorts after all queued messages.
-fn free_name(folder: &Path, now: u128) -> io::Result<PathBuf> {
-    let last = names(folder)?.into_iter().next_back().unwrap_or_default();
+fn free_name(inbox_dir: &Path, now: u128) -> io::Result<PathBuf> {
+    let last = names(inbox_dir)?.into_iter().next_back().unwrap_or_default();
     let (time, number) = last.trim_end_matches(".msg").split_once('_').unwrap_or_default();
     let time: u128 = time.parse().unwrap_or_default();
     let number = number.parse::<u32>().unwrap_or_default();
     let (time, number) = if time >= now { (time, number + 1) } else { (now, 0) };
-    Ok(folder.join(format!("{time:013}_{number:06}.msg")))
+    Ok(inbox_dir.join(format!("{time:013}_{number:06}.msg")))
 }
 
 /// Returns the queued messages in order. Other files are ignored and not removed.
-fn waiting(session_dir: &Path) -> Vec<QueuedMessage> {
-    let folder = folder(session_dir);
-    let letters = names(&folder).unwrap_or_default().into_iter().filter_map(|name| {
-        let file = folder.join(&name);
-        let whole = fs::symlink_metadata(&file).ok()?;
-        if !whole.is_file() || whole.len() > LONGEST {
+fn queued(session_dir: &Path) -> Vec<QueuedMessage> {
+    let inbox_dir = inbox_dir(session_dir);
+    let messages = names(&inbox_dir).unwrap_or_default().into_iter().filter_map(|name| {
+        let file = inbox_dir.join(&name);
+        let metadata = fs::symlink_metadata(&file).ok()?;
+        if !metadata.is_file() || metadata.len() > MAX_SIZE {
             return None;
         }
         let text = String::from_utf8_lossy(&fs::read(&file).ok()?).into_owned();
         Some(QueuedMessage { name, text })
     });
-    letters.filter(|letter| !letter.text.trim().is_empty()).collect()
+    messages.filter(|message| !message.text.trim().is_empty()).collect()
 }
 
 /// The inbox in a session's directory.
@@ -73,34 +73,34 @@ fn waiting(session_dir: &Path) -> Vec<QueuedMessage> {
 pub(crate) struct InboxDir(pub PathBuf);
 
 impl Inbox for InboxDir {
-    fn waiting(&self) -> Vec<(String, String)> {
-        waiting(&self.0).into_iter().map(|letter| (letter.name, letter.text)).collect()
+    fn queued(&self) -> Vec<(String, String)> {
+        queued(&self.0).into_iter().map(|message| (message.name, message.text)).collect()
     }
 
-    fn heard(&self, name: &str) {
+    fn remove(&self, name: &str) {
         // A file that cannot be removed is known by its name and not delivered again.
-        let _ = fs::remove_file(folder(&self.0).join(name));
+        let _ = fs::remove_file(inbox_dir(&self.0).join(name));
     }
 }
 
-fn folder(session_dir: &Path) -> PathBuf {
+fn inbox_dir(session_dir: &Path) -> PathBuf {
     session_dir.join("inbox")
 }
 
 /// Returns the sorted names of the messages.
-fn names(folder: &Path) -> io::Result<Vec<String>> {
-    let entries = match fs::read_dir(folder) {
+fn names(inbox_dir: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(inbox_dir) {
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
     let mut names: Vec<String> =
         entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.retain(|name| is_letter(name));
+    names.retain(|name| is_message_name(name));
     names.sort();
     Ok(names)
 }
 
-fn is_letter(name: &str) -> bool {
+fn is_message_name(name: &str) -> bool {
     let digits = |text: &str, n: usize| text.len() == n && text.bytes().all(|b| b.is_ascii_digit());
     let parts = name.strip_suffix(".msg").and_then(|stem| stem.split_once('_'));
     parts.is_some_and(|(time, number)| digits(time, 13) && digits(number, 6))
@@ -116,7 +116,7 @@ mod tests {
         for n in 0..5 {
             post(dir.path(), &format!("letter {n}")).unwrap();
         }
-        let texts: Vec<String> = waiting(dir.path()).into_iter().map(|l| l.text).collect();
+        let texts: Vec<String> = queued(dir.path()).into_iter().map(|l| l.text).collect();
         assert_eq!(texts, (0..5).map(|n| format!("letter {n}")).collect::<Vec<_>>());
     }
 
@@ -124,14 +124,14 @@ mod tests {
     fn other_files_in_the_inbox_are_ignored_and_kept() {
         let dir = tempfile::tempdir().unwrap();
         post(dir.path(), "heard").unwrap();
-        let folder = folder(dir.path());
+        let inbox_dir = inbox_dir(dir.path());
         for name in ["note.txt", "1_2.msg", "0000000000001_000001.msg.tmp"] {
-            fs::write(folder.join(name), "never").unwrap();
+            fs::write(inbox_dir.join(name), "never").unwrap();
         }
-        std::os::unix::fs::symlink("/etc/hostname", folder.join("0000000000001_000001.msg"))
+        std::os::unix::fs::symlink("/etc/hostname", inbox_dir.join("0000000000001_000001.msg"))
             .unwrap();
-        fs::write(folder.join("0000000000002_000001.msg"), vec![b'x'; 70_000]).unwrap();
-        let texts: Vec<String> = waiting(dir.path()).into_iter().map(|l| l.text).collect();
+        fs::write(inbox_dir.join("0000000000002_000001.msg"), vec![b'x'; 70_000]).unwrap();
+        let texts: Vec<String> = queued(dir.path()).into_iter().map(|l| l.text).collect();
         assert_eq!(texts, ["heard"]);
         assert!(post(dir.path(), &"x".repeat(70_000)).unwrap_err().what.contains("bytes"));
     }

@@ -34,11 +34,11 @@ impl SessionJournal {
         clock: Clock,
     ) -> Result<(SessionJournal, Vec<ConversationEntry>)> {
         let path = session.journal_path();
-        let cannot = || format!("cannot open {}", path.display());
-        let entries: Vec<ConversationEntry> = files::read_journal(&path).or_fail(cannot)?;
-        let journal = Journal::open(&path).or_fail(cannot)?;
+        let failed = || format!("cannot open {}", path.display());
+        let entries: Vec<ConversationEntry> = files::read_journal(&path).or_fail(failed)?;
+        let journal = Journal::open(&path).or_fail(failed)?;
         let mut snapshot = SessionSnapshot::new(session.id.as_str());
-        entries.iter().for_each(|entry| snapshot.take(entry, None));
+        entries.iter().for_each(|entry| snapshot.apply(entry, None));
         let flusher = Some(start_flusher(session.dir.clone()));
         let dir = session.dir.clone();
         Ok((SessionJournal { dir, journal, snapshot, clock, dirty: false, flusher }, entries))
@@ -46,31 +46,31 @@ impl SessionJournal {
 }
 
 impl ConversationLog for SessionJournal {
-    fn note(&mut self, entry: &ConversationEntry) -> io::Result<()> {
+    fn append(&mut self, entry: &ConversationEntry) -> io::Result<()> {
         files::step(step_name(entry));
         self.journal.append(entry)?;
-        self.snapshot.take(entry, Some(self.clock.stamp()));
+        self.snapshot.apply(entry, Some(self.clock.stamp()));
         self.dirty = true;
         Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
         self.dirty = false;
-        if let Some((send, _)) = &self.flusher {
+        if let Some((tx, _)) = &self.flusher {
             // A dead flusher means a full disk; the next write reports it.
-            let _ = send.send(self.snapshot.clone());
+            let _ = tx.send(self.snapshot.clone());
         }
         Ok(())
     }
 
-    fn set_aside(&mut self, folder: &str, name: &str, text: &str) -> io::Result<PathBuf> {
+    fn write_file(&mut self, folder: &str, name: &str, text: &str) -> io::Result<PathBuf> {
         // Call ids come from providers, so they are not safe as file names.
-        let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-        let (stem, ending) = name.rsplit_once('.').unwrap_or((name, "txt"));
-        let stem: String = stem.chars().map(safe).take(80).collect();
+        let sanitize = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+        let (stem, extension) = name.rsplit_once('.').unwrap_or((name, "txt"));
+        let stem: String = stem.chars().map(sanitize).take(80).collect();
         let dir = self.dir.join(folder);
         fs::create_dir_all(&dir)?;
-        let path = dir.join(format!("{stem}.{ending}"));
+        let path = dir.join(format!("{stem}.{extension}"));
         files::step("g3.session.aside");
         files::replace(&path, text.as_bytes())?;
         Ok(path)
@@ -79,21 +79,21 @@ impl ConversationLog for SessionJournal {
 
 impl Drop for SessionJournal {
     fn drop(&mut self) {
-        if let Some((send, thread)) = self.flusher.take() {
+        if let Some((tx, thread)) = self.flusher.take() {
             if self.dirty {
-                let _ = send.send(self.snapshot.clone());
+                let _ = tx.send(self.snapshot.clone());
             }
-            drop(send);
+            drop(tx);
             let _ = thread.join();
         }
     }
 }
 
 fn start_flusher(dir: PathBuf) -> (mpsc::Sender<SessionSnapshot>, JoinHandle<()>) {
-    let (send, receive) = mpsc::channel::<SessionSnapshot>();
+    let (tx, rx) = mpsc::channel::<SessionSnapshot>();
     let thread = std::thread::spawn(move || {
-        while let Ok(mut snapshot) = receive.recv() {
-            while let Ok(newer) = receive.try_recv() {
+        while let Ok(mut snapshot) = rx.recv() {
+            while let Ok(newer) = rx.try_recv() {
                 snapshot = newer;
             }
             if flush(&dir, &snapshot).is_err() {
@@ -101,7 +101,7 @@ fn start_flusher(dir: PathBuf) -> (mpsc::Sender<SessionSnapshot>, JoinHandle<()>
             }
         }
     });
-    (send, thread)
+    (tx, thread)
 }
 
 fn flush(dir: &std::path::Path, snapshot: &SessionSnapshot) -> io::Result<()> {

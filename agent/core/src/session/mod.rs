@@ -44,49 +44,50 @@ impl Session {
         base::user_dirs::workspace_state(cwd)
             .or_fail(|| "cannot create the session")
             .map_err(|failure| failure.hint("set HOME or XDG_STATE_HOME"))?;
-        let all = sessions_dir(cwd);
-        make_dir(&all).or_fail(|| format!("cannot make {}", all.display()))?;
+        let sessions = sessions_dir(cwd);
+        make_dir(&sessions).or_fail(|| format!("cannot make {}", sessions.display()))?;
         let random = random();
         for _ in 0..1_000 {
             // Makes the id unique within this process too, which may have sessions of several
             // directories.
-            static MADE: AtomicU64 = AtomicU64::new(0);
-            let nth = MADE.fetch_add(1, Ordering::Relaxed);
+            static CREATED_COUNT: AtomicU64 = AtomicU64::new(0);
+            let nth = CREATED_COUNT.fetch_add(1, Ordering::Relaxed);
             let bytes = random.wrapping_add(nth).to_le_bytes();
             let id = Id::new(first_line(task), [bytes[0], bytes[1], bytes[2], bytes[3]]);
-            let dir = all.join(id.as_str());
+            let dir = sessions.join(id.as_str());
             base::files::step("g3.session.create");
             match fs::DirBuilder::new().mode(0o700).create(&dir) {
-                Ok(()) => return Session::locked(id, dir),
+                Ok(()) => return Session::with_lock(id, dir),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e).or_fail(|| format!("cannot make {}", dir.display())),
             }
         }
-        Err(Failure::failed("cannot find a free session id").because(all.display().to_string()))
+        Err(Failure::failed("cannot find a free session id")
+            .because(sessions.display().to_string()))
     }
 
     /// Opens an existing session: the one with this id or unique id prefix, or the latest.
-    pub(crate) fn resume(cwd: &Path, wanted: Option<&str>) -> Result<Session> {
-        let id = find(cwd, wanted)?;
+    pub(crate) fn resume(cwd: &Path, prefix: Option<&str>) -> Result<Session> {
+        let id = find(cwd, prefix)?;
         let dir = sessions_dir(cwd).join(id.as_str());
-        Session::locked(id, dir)
+        Session::with_lock(id, dir)
     }
 
     /// Opens a child conversation in this session, which is not listed. Returns the existing one if
     /// there is one.
-    pub(crate) fn within(&self, name: &str) -> Result<Session> {
+    pub(crate) fn open_child(&self, name: &str) -> Result<Session> {
         let dir = self.dir.join(name);
         make_dir(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;
         let id = Id::parse(&format!("{}-{name}", self.id)).unwrap_or_else(|_| self.id.clone());
-        Session::locked(id, dir)
+        Session::with_lock(id, dir)
     }
 
-    /// Like [`Session::within`], with an unused name: `stem-1`, `stem-2` and so on.
-    pub(crate) fn one_more(&self, stem: &str) -> Result<Session> {
+    /// Like [`Session::open_child`], with an unused name: `stem-1`, `stem-2` and so on.
+    pub(crate) fn open_numbered_child(&self, stem: &str) -> Result<Session> {
         for nth in 1..10_000 {
             let name = format!("{stem}-{nth}");
             match fs::DirBuilder::new().mode(0o700).create(self.dir.join(&name)) {
-                Ok(()) => return self.within(&name),
+                Ok(()) => return self.open_child(&name),
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(e) => {
                     return Err(e).or_fail(|| format!("cannot make {name} in the session"));
@@ -98,12 +99,18 @@ impl Session {
 
     /// Fails if the session was started with another persona, since its messages would not match
     /// this one.
-    pub(crate) fn is_of(&self, agent: Option<&str>, entries: &[ConversationEntry]) -> Result<()> {
-        let Some(begun) = agent_of(entries).filter(|begun| begun.as_deref() != agent) else {
+    pub(crate) fn check_agent(
+        &self,
+        agent: Option<&str>,
+        entries: &[ConversationEntry],
+    ) -> Result<()> {
+        let Some(started_with) =
+            agent_of(entries).filter(|started_with| started_with.as_deref() != agent)
+        else {
             return Ok(());
         };
         let id = &self.id;
-        Err(match begun {
+        Err(match started_with {
             Some(name) => Failure::usage(format!("session `{id}` belongs to the agent `{name}`"))
                 .hint(format!("g3 --agent {name} --resume {id}")),
             None => Failure::usage(format!("session `{id}` was started without --agent"))
@@ -111,7 +118,7 @@ impl Session {
         })
     }
 
-    fn locked(id: Id, dir: PathBuf) -> Result<Session> {
+    fn with_lock(id: Id, dir: PathBuf) -> Result<Session> {
         let Some(lock) = lock(&dir.join("lock")).or_fail(|| "cannot lock the session")? else {
             return Err(Failure::failed(format!("session `{id}` is in use by another g3"))
                 .hint("end that one, or start another: g3 --new-session"));
@@ -138,39 +145,39 @@ fn lock(path: &Path) -> io::Result<Option<Lock>> {
     let path = path.to_owned();
     // If the lock is taken too late, it is dropped with the unreceived message.
     thread::spawn(move || tx.send(Lock::take(&path)));
-    rx.recv_timeout(LOCK_GRACE).map_or(Ok(None), |taken| taken.map(Some))
+    rx.recv_timeout(LOCK_GRACE).map_or(Ok(None), |lock| lock.map(Some))
 }
 
 /// Returns the id that a text refers to in a working directory.
-pub fn find(cwd: &Path, wanted: Option<&str>) -> Result<Id> {
-    let known = list(cwd)?;
-    let Some(wanted) = wanted else {
-        return known.into_iter().next().ok_or_else(|| {
-            let none = Failure::usage(format!("no sessions in {}", cwd.display()));
+pub fn find(cwd: &Path, prefix: Option<&str>) -> Result<Id> {
+    let ids = list(cwd)?;
+    let Some(prefix) = prefix else {
+        return ids.into_iter().next().ok_or_else(|| {
+            let failure = Failure::usage(format!("no sessions in {}", cwd.display()));
             match import::can_be_imported(cwd) {
-                true => none
+                true => failure
                     .because("the sessions in .g3/sessions are not taken for yours by themselves")
                     .hint("g3 sessions import, if you started them"),
-                false => none.hint("start one: g3 TASK"),
+                false => failure.hint("start one: g3 TASK"),
             }
         });
     };
-    if wanted.is_empty() {
+    if prefix.is_empty() {
         return Err(Failure::usage("the session's id is empty")
             .hint("g3 sessions list")
             .hint("g3 --resume, for the latest"));
     }
-    if let Some(exact) = known.iter().find(|id| id.as_str() == wanted) {
+    if let Some(exact) = ids.iter().find(|id| id.as_str() == prefix) {
         return Ok(exact.clone());
     }
-    let mut fitting = known.iter().filter(|id| id.as_str().starts_with(wanted));
-    match (fitting.next(), fitting.next()) {
+    let mut matching = ids.iter().filter(|id| id.as_str().starts_with(prefix));
+    match (matching.next(), matching.next()) {
         (Some(id), None) => Ok(id.clone()),
         (None, _) => {
-            Err(Failure::usage(format!("no such session: `{wanted}`")).hint("g3 sessions list"))
+            Err(Failure::usage(format!("no such session: `{prefix}`")).hint("g3 sessions list"))
         }
         (Some(a), Some(b)) => {
-            Err(Failure::usage(format!("several sessions begin with `{wanted}`"))
+            Err(Failure::usage(format!("several sessions begin with `{prefix}`"))
                 .because(format!("{a}, {b} …"))
                 .hint("give more characters of the id"))
         }
@@ -210,8 +217,8 @@ pub fn list(cwd: &Path) -> Result<Vec<Id>> {
 /// that does not exist and cannot be created.
 #[cfg(not(test))]
 pub fn workspace(cwd: &Path) -> PathBuf {
-    let nowhere = |_| PathBuf::from("/nonexistent/g3");
-    base::user_dirs::workspace_state(cwd).unwrap_or_else(nowhere)
+    let fallback = |_| PathBuf::from("/nonexistent/g3");
+    base::user_dirs::workspace_state(cwd).unwrap_or_else(fallback)
 }
 
 /// Returns a directory outside of the user's state, for unit tests.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::ConversationEntry;
 
 /// Maximum number of bytes kept of the task and of the last reply.
-const SHOWN: usize = 2_000;
+const MAX_TEXT: usize = 2_000;
 
 /// The snapshot of a session; rebuilt from the journal if it is missing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ impl SessionSnapshot {
     }
 
     /// Adds an entry of the journal, with its time if known.
-    pub fn take(&mut self, entry: &ConversationEntry, time: Option<String>) {
+    pub fn apply(&mut self, entry: &ConversationEntry, time: Option<String>) {
         if let Some(time) = time {
             self.updated_at = time;
         }
@@ -84,18 +84,18 @@ impl SessionSnapshot {
             ConversationEntry::Request { message } => {
                 self.status = "running".to_owned();
                 if self.task.is_empty() {
-                    self.task = shown(&message.own_words());
+                    self.task = truncate(&message.own_words());
                 }
             }
             ConversationEntry::Reply { message, usage, .. } => {
                 self.turns += 1;
-                self.bill(*usage);
-                let words = shown(&message.words());
-                if !words.trim().is_empty() {
-                    self.last_words = words;
+                self.add_usage(*usage);
+                let text = truncate(&message.words());
+                if !text.trim().is_empty() {
+                    self.last_words = text;
                 }
             }
-            ConversationEntry::Compacted { usage, .. } => self.bill(*usage),
+            ConversationEntry::Compacted { usage, .. } => self.add_usage(*usage),
             ConversationEntry::Noted { bill } => {
                 let model = bill.model.as_ref().unwrap_or(&self.model).clone();
                 self.add(model, bill.calls, bill.usage);
@@ -111,37 +111,38 @@ impl SessionSnapshot {
         }
     }
 
-    fn bill(&mut self, usage: Usage) {
+    fn add_usage(&mut self, usage: Usage) {
         self.add(self.model.clone(), 1, usage);
     }
 
     fn add(&mut self, model: String, calls: u32, usage: Usage) {
         self.usage = self.usage.plus(usage);
-        let line = self.by_model.entry(model).or_default();
-        line.calls += calls;
-        line.calls_with_cache += u32::from(usage.cache_read > 0);
-        line.usage = line.usage.plus(usage);
+        let model_usage = self.by_model.entry(model).or_default();
+        model_usage.calls += calls;
+        model_usage.calls_with_cache += u32::from(usage.cache_read > 0);
+        model_usage.usage = model_usage.usage.plus(usage);
     }
 
     /// Reads the snapshot in a session's directory.
     pub fn read(dir: &Path, id: &str) -> SessionSnapshot {
         let file = fs::read(dir.join("session.json")).ok();
-        let seen = file.and_then(|bytes| serde_json::from_slice::<SessionSnapshot>(&bytes).ok());
-        let mut seen = seen.filter(|seen| seen.id == id).unwrap_or_else(|| {
+        let snapshot =
+            file.and_then(|bytes| serde_json::from_slice::<SessionSnapshot>(&bytes).ok());
+        let mut snapshot = snapshot.filter(|snapshot| snapshot.id == id).unwrap_or_else(|| {
             let mut snapshot = SessionSnapshot::new(id);
             let entries: Vec<ConversationEntry> =
                 base::files::read_journal(&dir.join("session.jsonl")).unwrap_or_default();
-            entries.iter().for_each(|entry| snapshot.take(entry, None));
+            entries.iter().for_each(|entry| snapshot.apply(entry, None));
             snapshot
         });
         let is_held = Lock::is_held(&dir.join("lock")).unwrap_or(true);
-        if seen.status == "running" && !is_held {
-            seen.status = "interrupted".to_owned();
+        if snapshot.status == "running" && !is_held {
+            snapshot.status = "interrupted".to_owned();
         }
-        seen
+        snapshot
     }
 }
 
-fn shown(words: &str) -> String {
-    base::text::head(words.trim(), SHOWN).to_owned()
+fn truncate(text: &str) -> String {
+    base::text::head(text.trim(), MAX_TEXT).to_owned()
 }

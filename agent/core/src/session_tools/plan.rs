@@ -19,7 +19,7 @@ use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::tool::{CallScope, Tool, ToolFuture, ToolSpec};
 
 /// Maximum size of a plan in bytes.
-const LONGEST: usize = 64 * 1024;
+const MAX_PLAN: usize = 64 * 1024;
 
 /// The user's approval of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,17 +55,17 @@ impl Tool for PlanTool {
 /// Stores the plan and asks the user. An approved plan may be carried out.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { plan } = call.decode()?;
-    if plan.trim().is_empty() || plan.len() > LONGEST {
-        let why = format!("a plan has between 1 and {LONGEST} bytes, this one {}", plan.len());
+    if plan.trim().is_empty() || plan.len() > MAX_PLAN {
+        let why = format!("a plan has between 1 and {MAX_PLAN} bytes, this one {}", plan.len());
         return Err(ToolError::invalid(why));
     }
-    let dir = &call.at.session_dir;
-    let kept = |e: io::Error| ToolError::io("cannot keep the plan", &e);
-    base::files::replace(&file(dir), plan.as_bytes()).map_err(kept)?;
+    let dir = &call.context.session_dir;
+    let failed = |e: io::Error| ToolError::io("cannot keep the plan", &e);
+    base::files::replace(&file(dir), plan.as_bytes()).map_err(failed)?;
     let sha256 = hash(&plan);
     let metadata = |approved| json!({"plan": plan, "sha256": sha256, "approved": approved});
     let question = PermissionQuestion {
-        tool: call.face.name.clone(),
+        tool: call.profile_tool.name.clone(),
         what: format!("carry out this plan:\n\n{plan}\n"),
         why: "nothing is changed before you approve it".to_owned(),
         rule: String::new(),
@@ -73,13 +73,14 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         writes: None,
         details: None,
     };
-    match call.at.gate.put(&question).await {
+    match call.context.gate.ask_user(&question).await {
         Some(PermissionAnswer::Once | PermissionAnswer::Always) => {
             let approved_at = Clock::from_env().stamp();
             let approval = PlanApproval { sha256: sha256.clone(), approved_at };
-            base::files::replace_json(&approval_file(dir), &approval).map_err(kept)?;
-            call.at.gate.set_permission_mode(PermissionMode::Auto);
-            Ok(ToolOutput::done("The user approved the plan. Carry it out.").with(metadata(true)))
+            base::files::replace_json(&approval_file(dir), &approval).map_err(failed)?;
+            call.context.gate.set_permission_mode(PermissionMode::Auto);
+            Ok(ToolOutput::success("The user approved the plan. Carry it out.")
+                .with(metadata(true)))
         }
         Some(PermissionAnswer::No) => {
             let text = "The user did not approve the plan. Ask what should be different, and \
@@ -89,7 +90,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         None | Some(PermissionAnswer::Unasked(_)) => {
             let text = "The plan is kept and waits for the user's approval. End your turn with a \
                         short summary of it.";
-            Ok(ToolOutput::done(text).with(metadata(false)))
+            Ok(ToolOutput::success(text).with(metadata(false)))
         }
     }
 }
@@ -118,7 +119,8 @@ pub fn approve(session_dir: &Path) -> io::Result<Option<PlanApproval>> {
 /// Whether the user approved the plan in its current form.
 pub fn is_approved(session_dir: &Path) -> bool {
     let approval = std::fs::read(approval_file(session_dir)).ok();
-    let approval: Option<PlanApproval> = approval.and_then(|it| serde_json::from_slice(&it).ok());
+    let approval: Option<PlanApproval> =
+        approval.and_then(|bytes| serde_json::from_slice(&bytes).ok());
     let text = std::fs::read_to_string(file(session_dir)).ok();
     approval.zip(text).is_some_and(|(approval, text)| approval.sha256 == hash(&text))
 }

@@ -34,12 +34,12 @@ impl Tool for RehydrateTool {
 /// Returns a page of the turn, verbatim.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { fragment_id, page } = call.decode()?;
-    let fragment = Fragment::read(&call.at.session_dir, &fragment_id)
+    let fragment = Fragment::read(&call.context.session_dir, &fragment_id)
         .map_err(|e| ToolError::io(&format!("no such fragment: `{fragment_id}`"), &e))?;
     let text = fragment.transcript();
     let pages = pages(&text);
     let page = page.unwrap_or(1);
-    let Some(shown) = page.checked_sub(1).and_then(|at| pages.get(at)) else {
+    let Some(page_text) = page.checked_sub(1).and_then(|index| pages.get(index)) else {
         let why = format!("no such page: {page}; fragment {fragment_id} has {}", pages.len());
         return Err(ToolError::invalid(why));
     };
@@ -58,7 +58,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         "pages": pages.len(),
         "preceding_fragment_id": fragment.preceding_fragment_id,
     });
-    let mut outcome = ToolOutput::done(format!("{head}\n{shown}")).with(metadata);
+    let mut outcome = ToolOutput::success(format!("{head}\n{page_text}")).with(metadata);
     if page == 1 {
         outcome.images = fragment.images();
     }

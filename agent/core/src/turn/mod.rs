@@ -38,7 +38,7 @@ pub(crate) struct Agent<'a> {
     /// Messages of the user during the turn.
     pub inbox: &'a dyn Inbox,
     /// Returns the text that must survive a compaction (the todo list).
-    pub keep: &'a (dyn Fn() -> Option<String> + Send + Sync),
+    pub verbatim_texts: &'a (dyn Fn() -> Option<String> + Send + Sync),
     /// Receives events.
     pub on_event: OnEvent,
     /// Set when the user cancels.
@@ -77,80 +77,82 @@ impl From<Failure> for TurnError {
 pub(crate) type TurnResult<T> = Result<T, TurnError>;
 
 /// Maximum number of consecutive replies that are truncated or empty.
-const PATIENCE: u32 = 3;
+const MAX_BAD_REPLIES: u32 = 3;
 
 /// Sends requests and runs tool calls until the model makes no more calls or a limit is reached.
-/// The time limit interrupts replies and tools, like a cancellation by the user. `spent` is the
+/// The time limit interrupts replies and tools, like a cancellation by the user. `meter` is the
 /// usage of the turn so far and is updated.
 pub(crate) async fn run_turn(
-    talk: &mut Conversation,
+    conversation: &mut Conversation,
     agent: &Agent<'_>,
-    spent: &mut UsageMeter,
+    meter: &mut UsageMeter,
 ) -> TurnResult<TurnEnd> {
-    let Some(time) = agent.limits.time else { return until_done(talk, agent, spent).await };
-    let begun = Instant::now();
-    let left = time.saturating_sub(spent.time);
-    let finish = {
-        let mut work = pin!(until_done(talk, agent, spent));
+    let Some(time) = agent.limits.time else {
+        return run_until_done(conversation, agent, meter).await;
+    };
+    let start = Instant::now();
+    let remaining = time.saturating_sub(meter.time);
+    let end = {
+        let mut run = pin!(run_until_done(conversation, agent, meter));
         tokio::select! {
-            finish = &mut work => finish,
-            () = tokio::time::sleep(left) => {
+            end = &mut run => end,
+            () = tokio::time::sleep(remaining) => {
                 agent.cancel.cancel();
-                work.await.map(|finish| match finish {
+                run.await.map(|end| match end {
                     TurnEnd::Cancelled => TurnEnd::Limit(Limit::Time(time)),
-                    TurnEnd::Done | TurnEnd::HandedOver | TurnEnd::Limit(_) => finish,
+                    TurnEnd::Done | TurnEnd::HandedOver | TurnEnd::Limit(_) => end,
                 })
             }
         }
     };
-    spent.time += begun.elapsed();
-    finish
+    meter.time += start.elapsed();
+    end
 }
 
-async fn until_done(
-    talk: &mut Conversation,
+async fn run_until_done(
+    conversation: &mut Conversation,
     agent: &Agent<'_>,
-    spent: &mut UsageMeter,
+    meter: &mut UsageMeter,
 ) -> TurnResult<TurnEnd> {
     let mut detector = LoopDetector::new(agent.provider.facts().small);
-    let mut patience = PATIENCE;
+    let mut remaining = MAX_BAD_REPLIES;
     loop {
         if agent.cancel.is_cancelled() {
             return Ok(TurnEnd::Cancelled);
         }
-        if let Some(limit) = agent.limits.reached(spent) {
+        if let Some(limit) = agent.limits.reached(meter) {
             return Ok(TurnEnd::Limit(limit));
         }
-        prepare::listen(talk, agent)?;
-        let Some(reply) = ask_with_room(talk, agent, spent).await? else {
+        prepare::receive_messages(conversation, agent)?;
+        let Some(reply) = ask_within_context(conversation, agent, meter).await? else {
             return Ok(TurnEnd::Cancelled);
         };
-        spent.add(reply.usage);
+        meter.add(reply.usage);
         let (reply, excess) = tool_calls::without_excess(reply);
-        talk.hear(&reply)?;
-        tell_costs(talk, agent, &reply);
-        let made = (&reply, excess.as_slice());
-        let limit = tool_calls::run_tool_calls(talk, agent, made, &mut detector).await?;
+        conversation.add_reply(&reply)?;
+        emit_costs(conversation, agent, &reply);
+        let calls = (&reply, excess.as_slice());
+        let limit = tool_calls::run_tool_calls(conversation, agent, calls, &mut detector).await?;
         if agent.toolbox.is_done() {
             return Ok(TurnEnd::Done);
         }
         if let Some(limit) = limit {
             return Ok(TurnEnd::Limit(limit));
         }
-        if agent.toolbox.hands_over() {
+        if agent.toolbox.wants_handover() {
             return Ok(TurnEnd::HandedOver);
         }
-        match next(&reply) {
-            Next::Ask => patience = PATIENCE,
-            Next::Finish if prepare::listen(talk, agent)? => {}
-            Next::Finish => match agent.toolbox.still_open().await {
-                Some(what) => talk.remind(what)?,
+        match next_step(&reply) {
+            Next::Ask => remaining = MAX_BAD_REPLIES,
+            Next::Finish if prepare::receive_messages(conversation, agent)? => {}
+            Next::Finish => match agent.toolbox.open_work().await {
+                Some(open_work) => conversation.remind(open_work)?,
                 None => return Ok(TurnEnd::Done),
             },
             Next::Fail(failure) => return Err(failure.into()),
-            Next::Prompt(text) if patience > 0 => {
-                patience -= 1;
-                talk.prompt(text)?;
+            Next::Prompt(text) if remaining > 0 => {
+                remaining -= 1;
+                conversation.prompt(text)?;
             }
             Next::Prompt(_) => {
                 return Err(Failure::failed("the model does not get to an end")
@@ -169,7 +171,7 @@ enum Next {
     Fail(Failure),
 }
 
-fn next(reply: &Reply) -> Next {
+fn next_step(reply: &Reply) -> Next {
     let called = reply.message.calls().next().is_some();
     let empty = reply.message.words().trim().is_empty();
     match reply.stop {
@@ -192,37 +194,37 @@ fn next(reply: &Reply) -> Next {
 }
 
 fn last_words(message: &Message) -> String {
-    let words = message.words();
-    if words.trim().is_empty() { "it gave no reason".into() } else { words.trim().to_owned() }
+    let text = message.words();
+    if text.trim().is_empty() { "it gave no reason".into() } else { text.trim().to_owned() }
 }
 
 /// Frees context if needed and sends a request. A request that turns out too long is sent again
 /// after a compaction. Returns `None` if the user cancelled.
-async fn ask_with_room(
-    talk: &mut Conversation,
+async fn ask_within_context(
+    conversation: &mut Conversation,
     agent: &Agent<'_>,
-    spent: &mut UsageMeter,
+    meter: &mut UsageMeter,
 ) -> TurnResult<Option<Reply>> {
-    if let Some(detail) = talk.thin()? {
+    if let Some(detail) = conversation.thin()? {
         (agent.on_event)(EventKind::Thinned { detail });
     }
-    if talk.is_full() {
-        let Some(usage) = prepare::compact(talk, agent).await? else { return Ok(None) };
-        spent.add_summary(usage);
+    if conversation.is_full() {
+        let Some(usage) = prepare::compact(conversation, agent).await? else { return Ok(None) };
+        meter.add_summary(usage);
     }
-    match ask(talk, agent).await {
-        Err(ProviderError::TooLong(_)) if talk.messages().len() > 1 => {
-            talk.window.overflowed();
-            let Some(usage) = prepare::compact(talk, agent).await? else { return Ok(None) };
-            spent.add_summary(usage);
+    match ask(conversation, agent).await {
+        Err(ProviderError::TooLong(_)) if conversation.messages().len() > 1 => {
+            conversation.window.mark_full();
+            let Some(usage) = prepare::compact(conversation, agent).await? else { return Ok(None) };
+            meter.add_summary(usage);
         }
-        other => return answered(other),
+        other => return to_turn_result(other),
     }
-    answered(ask(talk, agent).await)
+    to_turn_result(ask(conversation, agent).await)
 }
 
-fn answered(asked: Result<Reply, ProviderError>) -> TurnResult<Option<Reply>> {
-    match asked {
+fn to_turn_result(result: Result<Reply, ProviderError>) -> TurnResult<Option<Reply>> {
+    match result {
         Ok(reply) => Ok(Some(reply)),
         Err(ProviderError::Cancelled) => Ok(None),
         Err(error) => Err(failure(&error)),
@@ -230,50 +232,50 @@ fn answered(asked: Result<Reply, ProviderError>) -> TurnResult<Option<Reply>> {
 }
 
 /// Sends one request. Text streamed before the user cancelled stays in the conversation.
-async fn ask(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Reply, ProviderError> {
-    (agent.on_event)(EventKind::Turn { n: talk.turns() + 1 });
-    let heard = Mutex::new(String::new());
-    let mut hear = |delta: Delta<'_>| hear(agent, &heard, delta);
+async fn ask(conversation: &mut Conversation, agent: &Agent<'_>) -> Result<Reply, ProviderError> {
+    (agent.on_event)(EventKind::Turn { n: conversation.turns() + 1 });
+    let streamed = Mutex::new(String::new());
+    let mut on_delta = |delta: Delta<'_>| on_delta(agent, &streamed, delta);
     let request = ChatRequest {
         system: agent.system,
-        messages: talk.messages(),
+        messages: conversation.messages(),
         tools: agent.toolbox.offered(),
         max_output: agent.provider.facts().max_output,
         session: agent.session,
     };
-    let asked = tokio::select! {
+    let result = tokio::select! {
         biased;
         () = agent.cancel.cancelled() => Err(ProviderError::Cancelled),
-        asked = agent.provider.ask(&request, &mut hear) => asked,
+        result = agent.provider.ask(&request, &mut on_delta) => result,
     };
-    let heard = heard.into_inner().unwrap_or_default();
-    if matches!(asked, Err(ProviderError::Cancelled)) && !heard.trim().is_empty() {
+    let streamed = streamed.into_inner().unwrap_or_default();
+    if matches!(result, Err(ProviderError::Cancelled)) && !streamed.trim().is_empty() {
         let message =
-            Message::text(MessageRole::Assistant, format!("{heard}\n[interrupted by the user]"));
+            Message::text(MessageRole::Assistant, format!("{streamed}\n[interrupted by the user]"));
         let broken = |e: Failure| ProviderError::Broken(e.to_string());
         let (usage, stop) = (Usage::default(), StopReason::Done);
-        talk.hear(&Reply { message, usage, stop }).map_err(broken)?;
+        conversation.add_reply(&Reply { message, usage, stop }).map_err(broken)?;
     }
-    asked
+    result
 }
 
-fn hear(agent: &Agent<'_>, heard: &Mutex<String>, delta: Delta<'_>) {
-    let mut heard = base::sync::lock(heard);
+fn on_delta(agent: &Agent<'_>, streamed: &Mutex<String>, delta: Delta<'_>) {
+    let mut streamed = base::sync::lock(streamed);
     match delta {
         Delta::Text(text) => {
-            heard.push_str(text);
+            streamed.push_str(text);
             (agent.on_event)(EventKind::Text { text: text.to_owned() });
         }
         Delta::Reasoning(text) => (agent.on_event)(EventKind::Reasoning { text: text.to_owned() }),
         Delta::Retry { .. } | Delta::Notice(_) | Delta::Ping => {
-            beside_words(delta).into_iter().for_each(|what| (agent.on_event)(what));
+            side_event(delta).into_iter().for_each(|event| (agent.on_event)(event));
         }
     }
 }
 
 /// Returns the event for a delta other than text, such as a retry or a switch of models. Requests
 /// outside the conversation (for summaries and notes) report these too.
-pub fn beside_words(delta: Delta<'_>) -> Option<EventKind> {
+pub fn side_event(delta: Delta<'_>) -> Option<EventKind> {
     match delta {
         Delta::Retry { why, after, attempt } => {
             Some(EventKind::Retry { why, after_ms: after.as_millis() as u64, attempt })
@@ -294,9 +296,12 @@ pub(crate) fn overhead(system: &str, tools: &[ToolDefinition]) -> u64 {
     window::estimate_text(system) + tools.iter().map(tool).sum::<u64>()
 }
 
-fn tell_costs(talk: &Conversation, agent: &Agent<'_>, reply: &Reply) {
+fn emit_costs(conversation: &Conversation, agent: &Agent<'_>, reply: &Reply) {
     (agent.on_event)(EventKind::Usage { usage: reply.usage });
-    (agent.on_event)(EventKind::Context { used: talk.window.used(), limit: talk.window.limit() });
+    (agent.on_event)(EventKind::Context {
+        used: conversation.window.used(),
+        limit: conversation.window.limit(),
+    });
 }
 
 /// Converts a provider's error to a failure with hints.

@@ -4,56 +4,59 @@
 use base::event::{EventKind, NoticeLevel, Usage};
 use base::failure::Result;
 
-use super::{Agent, beside_words, overhead};
+use super::{Agent, overhead, side_event};
 use crate::context::Conversation;
 use crate::context::compact::{self, Summary};
 use provider::message::{Message, MessageRole};
 use provider::{ChatRequest, Delta, ProviderError};
 
 /// Adds messages that the user sent during the turn. Returns whether there were any.
-pub(crate) fn listen(talk: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
-    let mut heard = false;
-    for (name, text) in agent.inbox.waiting() {
-        if talk.steer(&name, &text)? {
+pub(crate) fn receive_messages(conversation: &mut Conversation, agent: &Agent<'_>) -> Result<bool> {
+    let mut has_messages = false;
+    for (name, text) in agent.inbox.queued() {
+        if conversation.steer(&name, &text)? {
             (agent.on_event)(EventKind::Notice {
                 level: NoticeLevel::Info,
                 text: format!("received: {text}"),
             });
-            heard = true;
+            has_messages = true;
         }
-        agent.inbox.heard(&name);
+        agent.inbox.remove(&name);
     }
-    Ok(heard)
+    Ok(has_messages)
 }
 
 /// Maximum number of times that the parts are made smaller after the provider rejects them as too
 /// long.
-const SMALLER: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 
 /// Replaces the conversation by a summary and returns its cost, or `None` if the user cancelled.
-pub(crate) async fn compact(talk: &mut Conversation, agent: &Agent<'_>) -> Result<Option<Usage>> {
+pub(crate) async fn compact(
+    conversation: &mut Conversation,
+    agent: &Agent<'_>,
+) -> Result<Option<Usage>> {
     let facts = agent.provider.facts();
     let overhead = overhead(agent.system, agent.toolbox.offered());
-    let mut room = facts.context.saturating_sub(overhead + summary_length(agent));
+    let mut budget = facts.context.saturating_sub(overhead + summary_length(agent));
     let mut usage = Usage::default();
     let mut text = String::new();
-    for _ in 0..SMALLER {
-        match summarise(talk.parts_that_fit(room), agent, &mut usage).await {
+    for _ in 0..MAX_ATTEMPTS {
+        match summarise(conversation.split_to_fit(budget), agent, &mut usage).await {
             Ok(summary) => {
                 text = summary;
                 break;
             }
             Err(ProviderError::Cancelled) => return Ok(None),
-            Err(ProviderError::TooLong(_)) => room /= 2,
+            Err(ProviderError::TooLong(_)) => budget /= 2,
             // If no summary can be made, the last messages and the request remain.
             Err(_) => break,
         }
     }
     if text.trim().is_empty() {
-        text = last_words(talk);
+        text = last_texts(conversation);
     }
     (agent.on_event)(EventKind::Usage { usage });
-    let detail = talk.compact(&Summary { text, usage }, (agent.keep)())?;
+    let detail = conversation.compact(&Summary { text, usage }, (agent.verbatim_texts)())?;
     (agent.on_event)(EventKind::Compacted { detail });
     Ok(Some(usage))
 }
@@ -72,7 +75,7 @@ async fn summarise(
 ) -> std::result::Result<String, ProviderError> {
     let mut summary = String::new();
     for part in parts {
-        let messages = compact::question(part, &summary);
+        let messages = compact::summary_messages(part, &summary);
         let request = ChatRequest {
             system: agent.system,
             messages: &messages,
@@ -80,24 +83,28 @@ async fn summarise(
             max_output: summary_length(agent),
             session: agent.session,
         };
-        let mut hear =
-            |delta: Delta<'_>| beside_words(delta).into_iter().for_each(&*agent.on_event);
+        let mut on_delta =
+            |delta: Delta<'_>| side_event(delta).into_iter().for_each(&*agent.on_event);
         let reply = tokio::select! {
             () = agent.cancel.cancelled() => return Err(ProviderError::Cancelled),
-            asked = agent.provider.ask(&request, &mut hear) => asked?,
+            reply = agent.provider.ask(&request, &mut on_delta) => reply?,
         };
         *usage = usage.plus(reply.usage);
-        let words = reply.message.words();
-        if !words.trim().is_empty() {
-            summary = words;
+        let text = reply.message.words();
+        if !text.trim().is_empty() {
+            summary = text;
         }
     }
     Ok(summary)
 }
 
 /// Returns the model's last text, for a conversation without a summary.
-fn last_words(talk: &Conversation) -> String {
-    let own = talk.messages().iter().rev().filter(|message| message.role == MessageRole::Assistant);
-    let words: Vec<String> = own.map(Message::words).filter(|w| !w.trim().is_empty()).collect();
-    words.into_iter().take(3).collect::<Vec<_>>().join("\n")
+fn last_texts(conversation: &Conversation) -> String {
+    let replies = conversation
+        .messages()
+        .iter()
+        .rev()
+        .filter(|message| message.role == MessageRole::Assistant);
+    let texts: Vec<String> = replies.map(Message::words).filter(|w| !w.trim().is_empty()).collect();
+    texts.into_iter().take(3).collect::<Vec<_>>().join("\n")
 }

@@ -25,11 +25,11 @@ pub(crate) trait Toolbox: Send + Sync {
     /// Returns the offered tools; the same in every request of a session.
     fn offered(&self) -> &[ToolDefinition];
     /// Returns the keys of the resources that a call uses. Calls that share a key run in order.
-    fn touches(&self, name: &str, args: &Value) -> Vec<String>;
+    fn resource_keys(&self, name: &str, args: &Value) -> Vec<String>;
     /// Runs one call. A malformed call returns an error.
     fn run<'a>(&'a self, job: ToolJob<'a>) -> BoxFuture<'a, ToolOutput>;
     /// Whether another model continues from here.
-    fn hands_over(&self) -> bool {
+    fn wants_handover(&self) -> bool {
         false
     }
     /// Whether the work is finished although the model makes another call.
@@ -37,7 +37,7 @@ pub(crate) trait Toolbox: Send + Sync {
         false
     }
     /// Returns what remains to be done when the model declares that it is done.
-    fn still_open(&self) -> BoxFuture<'_, Option<String>> {
+    fn open_work(&self) -> BoxFuture<'_, Option<String>> {
         Box::pin(std::future::ready(None))
     }
 }
@@ -47,24 +47,24 @@ pub(crate) struct ToolJob<'a> {
     /// The call. Its arguments may be malformed, which the outcome then reports.
     pub call: &'a ToolCall,
     /// Receives output while the call runs.
-    pub hear: Arc<dyn Fn(&str) + Send + Sync>,
+    pub on_output: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
 /// Time that tools have to stop by themselves after the user cancelled.
 const CANCEL_GRACE: Duration = Duration::from_secs(2);
 
 /// Maximum number of calls of one reply that are run.
-const MOST_RUN: usize = 128;
+const MAX_RUN: usize = 128;
 /// Maximum number of calls of one reply that the conversation keeps.
-const MOST_KEPT: usize = 1_024;
+const MAX_KEPT: usize = 1_024;
 
 /// Splits off the calls of a reply that exceed what the conversation keeps.
 pub(crate) fn without_excess(mut reply: Reply) -> (Reply, Vec<ToolCall>) {
     let parts = &reply.message.parts;
     let mut calls =
         parts.iter().enumerate().filter(|(_, part)| matches!(part, ContentPart::Call(_)));
-    let Some((at, _)) = calls.nth(MOST_KEPT) else { return (reply, Vec::new()) };
-    let excess = reply.message.parts.split_off(at);
+    let Some((index, _)) = calls.nth(MAX_KEPT) else { return (reply, Vec::new()) };
+    let excess = reply.message.parts.split_off(index);
     let calls = excess.into_iter().filter_map(|part| match part {
         ContentPart::Call(call) => Some(call),
         ContentPart::Text { .. }
@@ -79,7 +79,7 @@ pub(crate) fn without_excess(mut reply: Reply) -> (Reply, Vec<ToolCall>) {
 /// Runs the calls of a reply; `excess` are the calls that the conversation does not keep. Returns
 /// the limit that the loop detector reached, if any.
 pub(crate) async fn run_tool_calls(
-    talk: &mut Conversation,
+    conversation: &mut Conversation,
     agent: &Agent<'_>,
     (reply, excess): (&Reply, &[ToolCall]),
     detector: &mut LoopDetector,
@@ -90,60 +90,61 @@ pub(crate) async fn run_tool_calls(
         let args = call.malformed.clone().map_or_else(|| call.args.clone(), Value::String);
         (agent.on_event)(EventKind::ToolStart { id, name, args });
     }
-    let made = calls.len() + excess.len();
-    let not_run = calls.split_off(calls.len().min(MOST_RUN));
-    let done: Vec<CancellationToken> = calls.iter().map(|_| CancellationToken::new()).collect();
-    let touched: Vec<Vec<String>> =
-        calls.iter().map(|call| agent.toolbox.touches(&call.name, &call.args)).collect();
+    let total = calls.len() + excess.len();
+    let not_run = calls.split_off(calls.len().min(MAX_RUN));
+    let finished: Vec<CancellationToken> = calls.iter().map(|_| CancellationToken::new()).collect();
+    let keys: Vec<Vec<String>> =
+        calls.iter().map(|call| agent.toolbox.resource_keys(&call.name, &call.args)).collect();
     let mut running: FuturesUnordered<_> = (0..calls.len())
-        .map(|at| {
-            let refused = refusal(reply, calls[at], at + 1 == made);
-            let is_watched = !repeats_the_one_before(reply, calls[at]);
-            let earlier: Vec<CancellationToken> = (0..at)
-                .filter(|before| touched[*before].iter().any(|key| touched[at].contains(key)))
-                .map(|before| done[before].clone())
+        .map(|index| {
+            let rejected = rejection(reply, calls[index], index + 1 == total);
+            let is_checked = !repeats_previous(reply, calls[index]);
+            let earlier_calls: Vec<CancellationToken> = (0..index)
+                .filter(|before| keys[*before].iter().any(|key| keys[index].contains(key)))
+                .map(|before| finished[before].clone())
                 .collect();
-            let (call, done) = (calls[at], done[at].clone());
+            let (call, finished) = (calls[index], finished[index].clone());
             async move {
-                for before in earlier {
+                for before in earlier_calls {
                     before.cancelled().await;
                 }
-                let since = Instant::now();
+                let start = Instant::now();
                 let offered = agent.toolbox.offered().iter().any(|spec| spec.name == call.name);
                 let outcome = trace_events::call((&call.name, offered), &call.id, async {
-                    match refused {
+                    match rejected {
                         Some(outcome) => outcome,
                         None => run_one(agent, call).await,
                     }
                 });
                 let outcome = outcome.await;
-                done.cancel();
-                (call, outcome, is_watched, since.elapsed())
+                finished.cancel();
+                (call, outcome, is_checked, start.elapsed())
             }
         })
         .collect();
     let mut limit = None;
-    while let Some((call, outcome, is_watched, took)) = running.next().await {
-        if let Some(bill) = &outcome.bill {
-            (agent.on_event)(EventKind::Usage { usage: bill.usage });
-            talk.noted(bill.clone())?;
+    while let Some((call, outcome, is_checked, elapsed)) = running.next().await {
+        if let Some(side_usage) = &outcome.side_usage {
+            (agent.on_event)(EventKind::Usage { usage: side_usage.usage });
+            conversation.add_side_usage(side_usage.clone())?;
         }
         let (next, diff) = (outcome.next.clone(), outcome.diff.clone());
         // A repetition within one reply is not a loop, since the model has not read a result yet.
-        let (mut result, reached) = judge(is_watched.then_some(&mut *detector), call, outcome);
-        limit = limit.or(reached);
+        let (mut result, reached_limit) =
+            to_result(is_checked.then_some(&mut *detector), call, outcome);
+        limit = limit.or(reached_limit);
         let ToolResult { call_id: id, name, ok, text, .. } = result.clone();
         result.text.extend(next.map(|next| format!("\n\n{next}")));
-        talk.answer(result)?;
-        let ms = took.as_millis() as u64;
+        conversation.add_result(result)?;
+        let ms = elapsed.as_millis() as u64;
         (agent.on_event)(EventKind::ToolEnd { id, name, ok, text, ms, diff });
     }
     let text = format!(
-        "not run: the reply made {made} calls, and {MOST_RUN} of one reply are run at most. Make \
+        "not run: the reply made {total} calls, and {MAX_RUN} of one reply are run at most. Make \
          the rest in later replies, after reading these results"
     );
     for call in &not_run {
-        talk.answer(ToolResult {
+        conversation.add_result(ToolResult {
             call_id: call.id.clone(),
             name: call.name.clone(),
             ok: false,
@@ -156,19 +157,19 @@ pub(crate) async fn run_tool_calls(
         let (id, name, text) = (call.id.clone(), call.name.clone(), text.clone());
         (agent.on_event)(EventKind::ToolEnd { id, name, ok: false, text, ms: 0, diff: None });
     }
-    talk.close_results();
+    conversation.close_results();
     Ok(limit)
 }
 
 /// Returns the outcome of a call that is not run.
-fn refusal(reply: &Reply, call: &ToolCall, is_last: bool) -> Option<ToolOutput> {
+fn rejection(reply: &Reply, call: &ToolCall, is_last: bool) -> Option<ToolOutput> {
     if reply.stop == StopReason::Length && is_last && ends_with_call(reply) {
         return Some(invalid(
             "not run: the reply hit the output limit inside this call, so it may be half. Make \
              it shorter: write long files in parts, one call each",
         ));
     }
-    if repeats_the_one_before(reply, call) {
+    if repeats_previous(reply, call) {
         return Some(invalid(
             "not run: this call is identical to the one directly before it in the same reply; \
              its result stands above. Repeat it in a later reply if you need it again",
@@ -186,16 +187,16 @@ fn ends_with_call(reply: &Reply) -> bool {
 }
 
 /// Whether the part before this call (ignoring reasoning) is the same call.
-fn repeats_the_one_before(reply: &Reply, call: &ToolCall) -> bool {
+fn repeats_previous(reply: &Reply, call: &ToolCall) -> bool {
     let mut before = None;
     for part in &reply.message.parts {
         match part {
-            ContentPart::Call(this) if this.id == call.id => {
-                let of = |c: &ToolCall| (c.name.clone(), c.args.clone(), c.malformed.clone());
-                let same = |b: &ToolCall| of(b) == of(this);
-                return before.is_some_and(same);
+            ContentPart::Call(current) if current.id == call.id => {
+                let content = |c: &ToolCall| (c.name.clone(), c.args.clone(), c.malformed.clone());
+                let is_same = |b: &ToolCall| content(b) == content(current);
+                return before.is_some_and(is_same);
             }
-            ContentPart::Call(this) => before = Some(this),
+            ContentPart::Call(current) => before = Some(current),
             ContentPart::Text { text } if text.trim().is_empty() => {}
             ContentPart::Reasoning { .. } => {}
             ContentPart::Text { .. }
@@ -218,23 +219,23 @@ async fn run_one(agent: &Agent<'_>, call: &ToolCall) -> ToolOutput {
             "cancelled by the user before it started",
         );
     }
-    let (tell, id) = (agent.on_event.clone(), call.id.clone());
-    let hear = Arc::new(move |text: &str| {
-        tell(EventKind::ToolOutput { id: id.clone(), text: text.to_owned() });
+    let (on_event, id) = (agent.on_event.clone(), call.id.clone());
+    let on_output = Arc::new(move |text: &str| {
+        on_event(EventKind::ToolOutput { id: id.clone(), text: text.to_owned() });
     });
-    let job = ToolJob { call, hear };
-    let too_late = async {
+    let job = ToolJob { call, on_output };
+    let grace_ended = async {
         agent.cancel.cancelled().await;
         tokio::time::sleep(CANCEL_GRACE).await;
     };
     tokio::select! {
         outcome = agent.toolbox.run(job) => outcome,
-        () = too_late => ToolOutput::failed(ToolErrorKind::Cancelled, "cancelled by the user"),
+        () = grace_ended => ToolOutput::failed(ToolErrorKind::Cancelled, "cancelled by the user"),
     }
 }
 
 /// Converts an outcome to a result. The loop detector may add a note or end the run.
-fn judge(
+fn to_result(
     detector: Option<&mut LoopDetector>,
     call: &ToolCall,
     outcome: ToolOutput,
@@ -247,7 +248,7 @@ fn judge(
         images: outcome.images,
         not_run: outcome.not_run,
     };
-    let verdict = detector.map_or(LoopVerdict::Fine, |detector| detector.watch(call, &result));
+    let verdict = detector.map_or(LoopVerdict::Fine, |detector| detector.record(call, &result));
     let limit = match verdict {
         LoopVerdict::Fine => None,
         // A result with a next step needs no further note.

@@ -17,14 +17,14 @@ pub(crate) struct Destructive {
 }
 
 /// An encoded PowerShell command, which cannot be read.
-static CODED: LazyLock<Regex> = LazyLock::new(|| {
+static ENCODED_POWERSHELL: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?i)\b(?:powershell|pwsh)(?:\.exe)?\b.*\s-(?:EncodedCommand|e|ec)\b")
         .expect("a constant; a test matches it")
 });
 
 /// Destructive constructs besides the listed words: options of `find` and `git clean`, `unlink`,
 /// and a redirection without a command, which empties a file.
-static MORE: LazyLock<Regex> = LazyLock::new(|| {
+static OTHER_DESTRUCTIVE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"(?i)\bfind\b.*\s-delete\b|\bgit\b.*\bclean\b.*\s-\w*[fdx]|\bunlink\b|(?:^|[;&|])\s*>[^>&]",
     )
@@ -32,38 +32,49 @@ static MORE: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// A command substitution.
-static WITHIN: LazyLock<Regex> = LazyLock::new(|| {
+static SUBSTITUTION: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\$\(([^)]+)\)|`([^`]+)`").expect("a constant; a test matches it")
 });
 
 impl Destructive {
     /// Compiles these words and phrases, and those that always count.
-    pub(crate) fn new(listed: &[String]) -> Result<Destructive> {
-        let lower = listed.iter().map(|text| text.to_lowercase());
-        let (phrases, verbs): (Vec<String>, Vec<String>) = lower.partition(|it| it.contains(' '));
-        let floor = rows::FLOOR.iter().map(|word| (*word).to_owned());
-        let all: Vec<String> =
-            verbs.iter().cloned().chain(floor).map(|word| regex::escape(&word)).collect();
+    pub(crate) fn new(configured: &[String]) -> Result<Destructive> {
+        let lower = configured.iter().map(|text| text.to_lowercase());
+        let (phrases, verbs): (Vec<String>, Vec<String>) =
+            lower.partition(|text| text.contains(' '));
+        let always_destructive = rows::ALWAYS_DESTRUCTIVE.iter().map(|word| (*word).to_owned());
+        let all: Vec<String> = verbs
+            .iter()
+            .cloned()
+            .chain(always_destructive)
+            .map(|word| regex::escape(&word))
+            .collect();
         let words = pattern("destructive", &format!(r"(?i)\b(?:{})\b", all.join("|")))?;
         Ok(Destructive { verbs, phrases, words })
     }
 
     /// Whether the command, or one joined with it or nested in it, may be destructive.
-    pub(crate) fn is_in(&self, line: &str) -> bool {
+    pub(crate) fn matches(&self, line: &str) -> bool {
         // A shell reads `r'm'` as `rm`.
-        let bare = line.replace(['\'', '"', '\\'], "");
-        MORE.is_match(&bare) || self.is_in_plain(line) || bare != line && self.is_in_plain(&bare)
+        let unquoted = line.replace(['\'', '"', '\\'], "");
+        OTHER_DESTRUCTIVE.is_match(&unquoted)
+            || self.matches_plain(line)
+            || unquoted != line && self.matches_plain(&unquoted)
     }
 
-    fn is_in_plain(&self, line: &str) -> bool {
-        let inner = WITHIN.captures_iter(line).filter_map(|found| found.get(1).or(found.get(2)));
-        let parts = line.split(['|', ';', '&']).chain(inner.map(|found| found.as_str()));
-        CODED.is_match(line) || parts.into_iter().any(|part| self.is_piece(part))
+    fn matches_plain(&self, line: &str) -> bool {
+        let nested = SUBSTITUTION
+            .captures_iter(line)
+            .filter_map(|captures| captures.get(1).or(captures.get(2)));
+        let parts = line.split(['|', ';', '&']).chain(nested.map(|captures| captures.as_str()));
+        ENCODED_POWERSHELL.is_match(line)
+            || parts.into_iter().any(|part| self.matches_command(part))
     }
 
-    fn is_piece(&self, part: &str) -> bool {
+    fn matches_command(&self, part: &str) -> bool {
         let lower = part.to_lowercase();
-        verb(&lower).is_some_and(|verb| self.verbs.iter().any(|listed| listed == verb))
+        command_name(&lower)
+            .is_some_and(|verb| self.verbs.iter().any(|configured| configured == verb))
             || self.words.is_match(part)
             || self.phrases.iter().any(|phrase| lower.contains(phrase))
     }
@@ -71,8 +82,8 @@ impl Destructive {
 
 /// Returns the command name without its directory, after prefixes such as `sudo`. A prefix alone is
 /// the command.
-fn verb(part: &str) -> Option<&str> {
-    let base = |word: &'_ str| word.rfind(['/', '\\']).map_or(0, |at| at + 1);
+fn command_name(part: &str) -> Option<&str> {
+    let base = |word: &'_ str| word.rfind(['/', '\\']).map_or(0, |index| index + 1);
     let mut words = part.split_whitespace().map(|word| &word[base(word)..]).peekable();
     loop {
         let word = words.next()?;

@@ -51,12 +51,13 @@ pub struct Evaluator {
 impl Evaluator {
     /// Creates an evaluator. Each list of the user replaces the built-in one.
     pub fn new(config: &Config) -> Result<Evaluator> {
-        let forbidden = listed(config.forbidden.as_ref(), &rows::FORBIDDEN);
-        let found = |text: String| Ok((text.clone(), pattern("forbidden", &beginning(&text))?));
+        let forbidden = list_or_default(config.forbidden.as_ref(), &rows::FORBIDDEN);
+        let compile =
+            |text: String| Ok((text.clone(), pattern("forbidden", &at_word_start(&text))?));
         Ok(Evaluator {
-            forbidden: forbidden.into_iter().map(found).collect::<Result<_>>()?,
-            restricted: listed(config.restricted.as_ref(), &rows::RESTRICTED),
-            destructive: Destructive::new(&listed(
+            forbidden: forbidden.into_iter().map(compile).collect::<Result<_>>()?,
+            restricted: list_or_default(config.restricted.as_ref(), &rows::RESTRICTED),
+            destructive: Destructive::new(&list_or_default(
                 config.destructive.as_ref(),
                 &rows::DESTRUCTIVE,
             ))?,
@@ -69,11 +70,11 @@ impl Evaluator {
             return host(&rows::FORCED);
         }
         let text = |key: &str| args.get(key).and_then(Value::as_str).unwrap_or_default();
-        match rows::way(tool) {
-            Some(ToolRoute::Host(says)) => host(says),
+        match rows::route_of(tool) {
+            Some(ToolRoute::Host(announcement)) => host(announcement),
             Some(ToolRoute::File) => {
-                let place = Some(text("file_path")).filter(|it| !it.is_empty());
-                match self.restricted_in(place.unwrap_or_else(|| text("path"))) {
+                let file_path = Some(text("file_path")).filter(|text| !text.is_empty());
+                match self.restricted_in(file_path.unwrap_or_else(|| text("path"))) {
                     Some(path) => sandbox(&rows::RESTRICTED_FILE, path),
                     None => host(&rows::FILE),
                 }
@@ -88,35 +89,35 @@ impl Evaluator {
             return host(&rows::EMPTY);
         }
         // For a shell, quoted text is part of its word.
-        let bare = line.replace(['\'', '"'], "");
-        let is_named = |found: &Regex| found.is_match(line) || found.is_match(&bare);
-        if let Some((text, _)) = self.forbidden.iter().find(|(_, found)| is_named(found)) {
+        let unquoted = line.replace(['\'', '"'], "");
+        let is_named = |regex: &Regex| regex.is_match(line) || regex.is_match(&unquoted);
+        if let Some((text, _)) = self.forbidden.iter().find(|(_, regex)| is_named(regex)) {
             return sandbox(&rows::FORBIDDEN_COMMAND, text);
         }
-        if let Some(path) = self.restricted_in(line).or_else(|| self.restricted_in(&bare)) {
+        if let Some(path) = self.restricted_in(line).or_else(|| self.restricted_in(&unquoted)) {
             return sandbox(&rows::RESTRICTED_PATH, path);
         }
-        host(if self.destructive.is_in(line) { &rows::DESTROYS } else { &rows::SAFE })
+        host(if self.destructive.matches(line) { &rows::DESTRUCTIVE_COMMAND } else { &rows::SAFE })
     }
 
     fn restricted_in(&self, text: &str) -> Option<&str> {
-        let named = |path: &&String| match cfg!(windows) {
+        let is_contained = |path: &&String| match cfg!(windows) {
             true => text.to_lowercase().contains(&path.to_lowercase()),
             false => text.contains(path.as_str()),
         };
-        self.restricted.iter().find(named).map(String::as_str)
+        self.restricted.iter().find(is_contained).map(String::as_str)
     }
 }
 
-fn listed(own: Option<&Vec<String>>, built_in: &[&str]) -> Vec<String> {
+fn list_or_default(configured: Option<&Vec<String>>, built_in: &[&str]) -> Vec<String> {
     let built_in = || built_in.iter().map(|text| (*text).to_owned()).collect();
-    let all: Vec<String> = own.cloned().unwrap_or_else(built_in);
+    let all: Vec<String> = configured.cloned().unwrap_or_else(built_in);
     // An empty text would match every command.
     all.into_iter().filter(|text| !text.is_empty()).collect()
 }
 
 /// Returns a pattern for a text that starts at a word boundary.
-fn beginning(text: &str) -> String {
+fn at_word_start(text: &str) -> String {
     format!(r"(?i)\b{}", regex::escape(text))
 }
 
@@ -126,21 +127,26 @@ fn pattern(list: &str, pattern: &str) -> Result<Regex> {
     })
 }
 
-fn host(says: &Announcement) -> Judgement {
-    judgement(Route::Host, says, "")
+fn host(announcement: &Announcement) -> Judgement {
+    judgement(Route::Host, announcement, "")
 }
 
-fn sandbox(says: &Announcement, what: &str) -> Judgement {
-    judgement(Route::Sandbox, says, what)
+fn sandbox(announcement: &Announcement, what: &str) -> Judgement {
+    judgement(Route::Sandbox, announcement, what)
 }
 
-fn judgement(route: Route, says: &Announcement, what: &str) -> Judgement {
+fn judgement(route: Route, announcement: &Announcement, what: &str) -> Judgement {
     let reason = match what {
-        "" => says.reason.to_owned(),
-        what => format!("{}: {what}", says.reason),
+        "" => announcement.reason.to_owned(),
+        what => format!("{}: {what}", announcement.reason),
     };
-    let voice_message = says.voice.to_owned();
-    Judgement { route, reason, voice_message, require_confirmation: says.asks }
+    let voice_message = announcement.voice_message.to_owned();
+    Judgement {
+        route,
+        reason,
+        voice_message,
+        require_confirmation: announcement.require_confirmation,
+    }
 }
 
 #[cfg(test)]

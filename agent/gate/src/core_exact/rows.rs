@@ -7,9 +7,9 @@ pub(crate) struct Announcement {
     /// The reason, for programs.
     pub reason: &'static str,
     /// The message to be spoken; empty if there is nothing to say.
-    pub voice: &'static str,
+    pub voice_message: &'static str,
     /// Whether the user is asked first.
-    pub asks: bool,
+    pub require_confirmation: bool,
 }
 
 /// The route of a tool.
@@ -24,15 +24,15 @@ pub(crate) enum ToolRoute {
 }
 
 const fn quiet(reason: &'static str) -> Announcement {
-    Announcement { reason, voice: "", asks: false }
+    Announcement { reason, voice_message: "", require_confirmation: false }
 }
 
-const fn says(reason: &'static str, voice: &'static str) -> Announcement {
-    Announcement { reason, voice, asks: false }
+const fn spoken(reason: &'static str, voice_message: &'static str) -> Announcement {
+    Announcement { reason, voice_message, require_confirmation: false }
 }
 
-const fn asks(reason: &'static str, voice: &'static str) -> Announcement {
-    Announcement { reason, voice, asks: true }
+const fn confirmed(reason: &'static str, voice_message: &'static str) -> Announcement {
+    Announcement { reason, voice_message, require_confirmation: true }
 }
 
 /// All tools that the policy knows, including ones that g3 does not have. Others are unknown.
@@ -41,11 +41,14 @@ static TOOLS: &[(&[&str], ToolRoute)] = &[
     (&["read_file", "edit_file", "find_files"], ToolRoute::File),
     (
         &["execute_gui"],
-        ToolRoute::Host(says("gui_requires_host", "This acts on the screen, so it runs here.")),
+        ToolRoute::Host(spoken("gui_requires_host", "This acts on the screen, so it runs here.")),
     ),
     (
         &["execute_computer_use"],
-        ToolRoute::Host(says("gemini_computer_use_native", "The model takes over the screen now.")),
+        ToolRoute::Host(spoken(
+            "gemini_computer_use_native",
+            "The model takes over the screen now.",
+        )),
     ),
     (
         &[
@@ -65,17 +68,23 @@ static TOOLS: &[(&[&str], ToolRoute)] = &[
     ),
     (
         &["execute_browser"],
-        ToolRoute::Host(says("browser_requires_host", "This drives the browser, so it runs here.")),
+        ToolRoute::Host(spoken(
+            "browser_requires_host",
+            "This drives the browser, so it runs here.",
+        )),
     ),
-    (&["execute_skill"], ToolRoute::Host(says("skill_workflow_execution", "A skill is at work."))),
+    (
+        &["execute_skill"],
+        ToolRoute::Host(spoken("skill_workflow_execution", "A skill is at work.")),
+    ),
     (&["load_skill"], ToolRoute::Host(quiet("skill_instructions_load"))),
     (
         &["create_skill"],
-        ToolRoute::Host(asks("skill_authoring", "This makes a new skill. Shall I go on?")),
+        ToolRoute::Host(confirmed("skill_authoring", "This makes a new skill. Shall I go on?")),
     ),
     (
         &["edit_skill"],
-        ToolRoute::Host(asks("skill_authoring", "This changes a skill. Shall I go on?")),
+        ToolRoute::Host(confirmed("skill_authoring", "This changes a skill. Shall I go on?")),
     ),
     (
         &["read_pdf", "read_image", "read_excel", "write_excel"],
@@ -104,8 +113,8 @@ static TOOLS: &[(&[&str], ToolRoute)] = &[
 ];
 
 /// Returns the route of a tool, or `None` if it is unknown.
-pub(crate) fn way(tool: &str) -> Option<&'static ToolRoute> {
-    TOOLS.iter().find(|(names, _)| names.contains(&tool)).map(|(_, way)| way)
+pub(crate) fn route_of(tool: &str) -> Option<&'static ToolRoute> {
+    TOOLS.iter().find(|(names, _)| names.contains(&tool)).map(|(_, route)| route)
 }
 
 /// Returns all tool names that the policy knows.
@@ -115,28 +124,28 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The user's decision.
-pub(crate) const FORCED: Announcement = says("user_override", "You allowed it, so it runs here.");
+pub(crate) const FORCED: Announcement = spoken("user_override", "You allowed it, so it runs here.");
 /// A file that is not restricted.
 pub(crate) const FILE: Announcement = quiet("file_operation");
 /// A file in a restricted location.
 pub(crate) const RESTRICTED_FILE: Announcement =
-    says("restricted_path", "That file lies in a restricted place.");
+    spoken("restricted_path", "That file lies in a restricted place.");
 /// An unknown tool.
 pub(crate) const UNKNOWN: Announcement =
-    says("unknown_tool", "I do not know that tool, so it is sandboxed.");
+    spoken("unknown_tool", "I do not know that tool, so it is sandboxed.");
 /// An empty command.
-pub(crate) const EMPTY: Announcement = asks("empty_command", "");
+pub(crate) const EMPTY: Announcement = confirmed("empty_command", "");
 /// A forbidden command.
 pub(crate) const FORBIDDEN_COMMAND: Announcement =
-    says("forbidden_command", "That command is forbidden here, so it goes to the sandbox.");
+    spoken("forbidden_command", "That command is forbidden here, so it goes to the sandbox.");
 /// A command that names a restricted path.
 pub(crate) const RESTRICTED_PATH: Announcement =
-    says("restricted_path", "That command names a restricted path, so it goes to the sandbox.");
+    spoken("restricted_path", "That command names a restricted path, so it goes to the sandbox.");
 /// A destructive command.
-pub(crate) const DESTROYS: Announcement =
-    asks("destructive_command", "That command may destroy something. Shall I go on?");
+pub(crate) const DESTRUCTIVE_COMMAND: Announcement =
+    confirmed("destructive_command", "That command may destroy something. Shall I go on?");
 /// Any other command.
-pub(crate) const SAFE: Announcement = says("safe", "That command is safe to run here.");
+pub(crate) const SAFE: Announcement = spoken("safe", "That command is safe to run here.");
 
 /// Forbidden command prefixes, unless configured otherwise.
 pub(crate) const FORBIDDEN: [&str; 5] =
@@ -186,7 +195,7 @@ pub(crate) const DESTRUCTIVE: [&str; 29] = [
 ];
 
 /// Words that are always destructive, regardless of the configuration.
-pub(crate) const FLOOR: [&str; 14] = [
+pub(crate) const ALWAYS_DESTRUCTIVE: [&str; 14] = [
     "remove-item",
     "move-item",
     "stop-process",

@@ -205,7 +205,7 @@ fn the_users_lists_replace_the_built_in_ones_except_the_fixed_words() {
     for line in ["rm -rf /tmp/x", "cat /etc/shadow", "mkfs x"] {
         assert_eq!(reason(line), "safe", "{line}");
     }
-    for floor in rows::FLOOR {
+    for floor in rows::ALWAYS_DESTRUCTIVE {
         assert_eq!(reason(&format!("x {floor} y")), "destructive_command", "{floor}");
     }
     let none = Config { destructive: texts(&[]), ..Config::default() };

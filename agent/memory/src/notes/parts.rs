@@ -22,35 +22,35 @@ pub(crate) struct NoteEntry {
 
 /// Returns the contiguous sections of a text.
 pub(crate) fn sections(text: &str) -> Vec<Section> {
-    let mut found = vec![Section { path: Vec::new(), level: 0, start: 0, end: 0 }];
-    let mut open: Vec<(usize, String)> = Vec::new();
+    let mut sections = vec![Section { path: Vec::new(), level: 0, start: 0, end: 0 }];
+    let mut headings: Vec<(usize, String)> = Vec::new();
     let mut fence = Fence::default();
-    let mut at = 0;
+    let mut offset = 0;
     for line in text.split_inclusive('\n') {
-        let inside = fence.holds(line);
-        if let Some((level, heading)) = heading(line).filter(|_| !inside) {
-            open.retain(|(above, _)| *above < level);
-            open.push((level, normal(heading)));
-            let path = open.iter().map(|(_, heading)| heading.clone()).collect();
-            found.push(Section { path, level, start: at, end: at });
+        let is_fenced = fence.update(line);
+        if let Some((level, heading)) = heading(line).filter(|_| !is_fenced) {
+            headings.retain(|(level_above, _)| *level_above < level);
+            headings.push((level, normalize(heading)));
+            let path = headings.iter().map(|(_, heading)| heading.clone()).collect();
+            sections.push(Section { path, level, start: offset, end: offset });
         }
-        at += line.len();
-        if let Some(last) = found.last_mut() {
-            last.end = at;
+        offset += line.len();
+        if let Some(last) = sections.last_mut() {
+            last.end = offset;
         }
     }
-    found
+    sections
 }
 
 /// Returns the section of a file that corresponds to a section of notes: the one with the same path
 /// of headings, else the only one with the same heading.
-pub(crate) fn same<'a>(known: &'a [Section], wanted: &Section) -> Option<&'a Section> {
-    let path = if wanted.level == 0 { super::loose() } else { wanted.path.clone() };
-    let mut named = known.iter().filter(|section| section.level > 0);
-    if let Some(exact) = named.clone().find(|section| section.path == path) {
+pub(crate) fn find_matching<'a>(known: &'a [Section], section: &Section) -> Option<&'a Section> {
+    let path = if section.level == 0 { super::default_path() } else { section.path.clone() };
+    let mut headed = known.iter().filter(|section| section.level > 0);
+    if let Some(exact) = headed.clone().find(|section| section.path == path) {
         return Some(exact);
     }
-    named.by_ref().find(|section| section.path.last() == path.last()).filter(|first| {
+    headed.by_ref().find(|section| section.path.last() == path.last()).filter(|first| {
         !known.iter().any(|other| other != *first && other.path.last() == path.last())
     })
 }
@@ -65,24 +65,24 @@ impl Section {
     pub(crate) fn entries(&self, text: &str) -> Vec<NoteEntry> {
         let mut entries: Vec<NoteEntry> = Vec::new();
         let mut fence = Fence::default();
-        let mut begin = true;
+        let mut is_start = true;
         let lines = text[self.start..self.end].lines().skip(usize::from(self.level > 0));
         for line in lines {
-            let inside = fence.holds(line);
-            let blank = line.trim().is_empty();
-            let indented = line.starts_with([' ', '\t']);
-            let starts = !inside && !indented && (begin || is_bullet(line));
+            let is_fenced = fence.update(line);
+            let is_blank = line.trim().is_empty();
+            let is_indented = line.starts_with([' ', '\t']);
+            let starts_entry = !is_fenced && !is_indented && (is_start || is_bullet(line));
             match entries.last_mut() {
-                _ if starts && !blank => entries.push(NoteEntry { text: line.to_owned() }),
+                _ if starts_entry && !is_blank => entries.push(NoteEntry { text: line.to_owned() }),
                 Some(last) => {
                     last.text.push('\n');
                     last.text.push_str(line);
                 }
                 // Indented text without a preceding entry is an entry of its own.
-                None if !blank => entries.push(NoteEntry { text: line.trim_start().to_owned() }),
+                None if !is_blank => entries.push(NoteEntry { text: line.trim_start().to_owned() }),
                 None => {}
             }
-            begin = blank && !inside;
+            is_start = is_blank && !is_fenced;
         }
         for entry in &mut entries {
             entry.text.truncate(entry.text.trim_end().len());
@@ -94,7 +94,7 @@ impl Section {
     pub(crate) fn end_of_text(&self, text: &str) -> usize {
         let content = text[self.start..self.end].trim_end();
         let rest = &text[self.start + content.len()..self.end];
-        self.start + content.len() + rest.find('\n').map_or(rest.len(), |at| at + 1)
+        self.start + content.len() + rest.find('\n').map_or(rest.len(), |offset| offset + 1)
     }
 }
 
@@ -107,16 +107,16 @@ impl NoteEntry {
     /// Whether both say the same in nearly the same words: the significant words are equal, or
     /// differ in a few letters while names, numbers and negations are equal.
     pub(crate) fn is_near(&self, other: &NoteEntry) -> bool {
-        let (ours, theirs) = (self.words(), other.words());
-        if ours.is_empty() || theirs.is_empty() {
+        let (own_words, other_words) = (self.words(), other.words());
+        if own_words.is_empty() || other_words.is_empty() {
             return self.is_same(other);
         }
         let text = |words: &[String]| words.join(" ").to_lowercase();
-        if text(&ours) == text(&theirs) {
+        if text(&own_words) == text(&other_words) {
             return true;
         }
-        telling(&ours) == telling(&theirs)
-            && strsim::normalized_levenshtein(&text(&ours), &text(&theirs)) >= 0.92
+        significant_words(&own_words) == significant_words(&other_words)
+            && strsim::normalized_levenshtein(&text(&own_words), &text(&other_words)) >= 0.92
     }
 
     /// Whether it is a list item.
@@ -126,8 +126,8 @@ impl NoteEntry {
 
     /// Returns its words without filler words and punctuation.
     fn words(&self) -> Vec<String> {
-        let edges = |c: char| c.is_ascii_punctuation() && !"/_#@$".contains(c);
-        let words = self.text.split_whitespace().map(|word| word.trim_matches(edges));
+        let is_edge = |c: char| c.is_ascii_punctuation() && !"/_#@$".contains(c);
+        let words = self.text.split_whitespace().map(|word| word.trim_matches(is_edge));
         let words = words.filter(|word| !word.is_empty());
         words
             .filter(|word| !FILLER.contains(&word.to_lowercase().as_str()))
@@ -148,18 +148,18 @@ const NEGATIONS: &[&str] = &[
 ];
 
 /// Returns the words that must be equal: names, numbers and negations.
-fn telling(words: &[String]) -> Vec<&String> {
-    let tells = |word: &&String| {
+fn significant_words(words: &[String]) -> Vec<&String> {
+    let is_significant = |word: &&String| {
         word.chars().any(|c| !c.is_alphabetic())
             || word.chars().skip(1).any(char::is_uppercase)
             || NEGATIONS.contains(&word.to_lowercase().as_str())
             || word.ends_with("n't")
     };
-    words.iter().filter(tells).collect()
+    words.iter().filter(is_significant).collect()
 }
 
 /// Normalizes a heading: without marks, ignoring whitespace and case.
-pub(crate) fn normal(heading: &str) -> String {
+pub(crate) fn normalize(heading: &str) -> String {
     let words: Vec<&str> = heading.trim().trim_end_matches('#').split_whitespace().collect();
     words.join(" ").to_lowercase()
 }
@@ -168,13 +168,14 @@ pub(crate) fn normal(heading: &str) -> String {
 fn heading(line: &str) -> Option<(usize, &str)> {
     let level = line.chars().take_while(|c| *c == '#').count();
     let rest = &line[level..];
-    let fits = (1..=6).contains(&level) && rest.starts_with([' ', '\t']) && !rest.trim().is_empty();
-    fits.then(|| (level, rest.trim()))
+    let is_heading =
+        (1..=6).contains(&level) && rest.starts_with([' ', '\t']) && !rest.trim().is_empty();
+    is_heading.then(|| (level, rest.trim()))
 }
 
 fn is_bullet(line: &str) -> bool {
     let after_number = line.trim_start_matches(|c: char| c.is_ascii_digit());
-    ["- ", "* ", "+ "].iter().any(|mark| line.starts_with(mark))
+    ["- ", "* ", "+ "].iter().any(|marker| line.starts_with(marker))
         || after_number.len() < line.len()
             && (after_number.starts_with(". ") || after_number.starts_with(") "))
 }
@@ -186,18 +187,18 @@ struct Fence {
 }
 
 impl Fence {
-    fn holds(&mut self, line: &str) -> bool {
+    fn update(&mut self, line: &str) -> bool {
         let line = line.trim_start();
-        let mark = ['`', '~'].into_iter().find_map(|c| {
+        let marker = ['`', '~'].into_iter().find_map(|c| {
             let count = line.chars().take_while(|x| *x == c).count();
             (count >= 3).then(|| c.to_string().repeat(count))
         });
-        match (&self.open, mark) {
-            (None, Some(mark)) => {
-                self.open = Some(mark);
+        match (&self.open, marker) {
+            (None, Some(marker)) => {
+                self.open = Some(marker);
                 true
             }
-            (Some(open), Some(mark)) if mark.starts_with(open.as_str()) => {
+            (Some(open), Some(marker)) if marker.starts_with(open.as_str()) => {
                 self.open = None;
                 true
             }

@@ -29,7 +29,7 @@ fn notes_go_below_their_heading_and_new_headings_to_the_end() {
          of two lines.\n- four\nloose words stay with it\n"
     );
     assert_eq!(made.added, 3);
-    assert!(made.touched.contains(&"Build".to_owned()), "{:?}", made.touched);
+    assert!(made.changed_topics.contains(&"Build".to_owned()), "{:?}", made.changed_topics);
 }
 
 #[test]

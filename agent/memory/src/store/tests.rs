@@ -72,12 +72,13 @@ fn only_a_corrupt_file_is_renamed() {
     let clock = Clock::fixed("2026-01-02T10:00:00Z".parse().unwrap());
     let mut store = MemoryStore::open(dir.path()).unwrap();
     store.set(&new("k", "v")).unwrap();
-    assert_eq!(set_aside(dir.path(), &clock).unwrap(), None, "there is nothing wrong with it");
+    assert_eq!(rename_corrupt(dir.path(), &clock).unwrap(), None, "there is nothing wrong with it");
     drop(store);
-    fs::write(dir.path().join(FILE), "no database, but something that a person may want").unwrap();
+    fs::write(dir.path().join(FILE_NAME), "no database, but something that a person may want")
+        .unwrap();
     let why = MemoryStore::open(dir.path()).unwrap_err();
-    assert!(is_damage(&why), "{why}");
-    let notice = set_aside(dir.path(), &clock).unwrap().unwrap();
+    assert!(is_corrupt(&why), "{why}");
+    let notice = rename_corrupt(dir.path(), &clock).unwrap().unwrap();
     let kept = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().path());
     let kept: Vec<_> = kept.filter(|p| p.to_string_lossy().contains("broken")).collect();
     assert!(notice.contains(&*kept[0].to_string_lossy()), "{notice}");

@@ -103,14 +103,19 @@ fn core_exact_report(judgement: Judgement) -> CheckReport {
 /// Reports the strictest verdict about the accesses of a call.
 fn gate_report(call: &Invocation<'_>) -> CheckReport {
     let verdicts = call.scope().access.iter().map(|access| {
-        let (root, session_dir) = (&call.at.root, &call.at.session_dir);
-        let request =
-            AccessRequest { tool: &call.face.name, root, session_dir, access, preview: None };
-        call.at.gate.judge(&request)
+        let (root, session_dir) = (&call.context.root, &call.context.session_dir);
+        let request = AccessRequest {
+            tool: &call.profile_tool.name,
+            root,
+            session_dir,
+            access,
+            preview: None,
+        };
+        call.context.gate.judge(&request)
     });
     let strictest = verdicts.max_by_key(|verdict| strictness(verdict.action));
     let Some(verdict) = strictest else {
-        return report(&PolicyVerdict::by_reach(GateAction::Allow, String::new()));
+        return report(&PolicyVerdict::by_access(GateAction::Allow, String::new()));
     };
     report(&verdict)
 }

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &UndoArgs) -> Result<()> {
             false => rows.map(line).collect(),
         });
     }
-    let Some(undone) = restore::last(&state)? else {
+    let Some(undone) = restore::undo_last(&state)? else {
         let what = "nothing to undo";
         return Err(Failure::failed(what)
             .because(format!("no records in {}", state.display()))
@@ -84,17 +84,17 @@ fn outcome_text(outcome: RestoreOutcome) -> &'static str {
 fn report(undone: &UndoneWrite) -> Value {
     let file = |(path, outcome): &(PathBuf, RestoreOutcome)| json!({ "path": path.to_string_lossy(), "became": outcome_text(*outcome) });
     json!({
-        "id": undone.kept.number,
-        "time": undone.kept.record.time,
-        "tool": undone.kept.record.tool,
-        "was_made": undone.was_made(),
+        "id": undone.backup.number,
+        "time": undone.backup.record.time,
+        "tool": undone.backup.record.tool,
+        "was_made": undone.had_effect(),
         "files": undone.files.iter().map(file).collect::<Vec<_>>(),
     })
 }
 
 fn summary(undone: &UndoneWrite) -> String {
-    let tool = &undone.kept.record.tool;
-    if !undone.was_made() {
+    let tool = &undone.backup.record.tool;
+    if !undone.had_effect() {
         let names: Vec<String> =
             undone.files.iter().map(|(path, _)| path.display().to_string()).collect();
         return format!(

@@ -61,7 +61,7 @@ impl EditorIo {
         let exit = self.client.send_request(wait).block_task();
         tokio::pin!(exit);
         let over = async {
-            match command.time {
+            match command.timeout {
                 Some(time) => tokio::time::sleep(time).await,
                 None => std::future::pending().await,
             }

@@ -151,7 +151,7 @@ fn chunk(text: &str) -> ContentChunk {
 pub(crate) fn details(details: &str) -> ToolCallContent {
     let language = if details.starts_with("--- ") { "diff" } else { "" };
     let mut text = String::new();
-    export::fenced(&mut text, language, details);
+    export::push_code_block(&mut text, language, details);
     words(text.trim_start())
 }
 

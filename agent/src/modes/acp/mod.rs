@@ -220,7 +220,9 @@ impl Host {
         let (id, open) = self.reopen(wanted, &request.cwd, cx, request.mcp_servers).await?;
         if let Ok(work) = open.work.try_lock() {
             let updates = UpdateSink::new(&id, client, request.cwd);
-            convert::history(work.talk.messages()).into_iter().for_each(|it| updates.send(it));
+            convert::history(work.conversation.messages())
+                .into_iter()
+                .for_each(|it| updates.send(it));
         }
         Ok(LoadSessionResponse::new().modes(modes(&open)))
     }
@@ -360,7 +362,7 @@ impl Host {
             self.rounds.as_ref().map(|terms| PlayerCoach::of(&settings, terms)).transpose()?;
         let player = pair.as_ref().map_or(&settings, |pair| &pair.player);
         let mut work = AgentSession::begin(player, which, bus.clone(), Some(editor.clone()))?;
-        work.use_outside(Arc::new(client_io));
+        work.set_client_io(Arc::new(client_io));
         let team = pair
             .map(|pair| PromptedPair { pair, listeners: Listeners { bus, asker: Some(editor) } });
         let id = work.session.id.to_string();
@@ -415,7 +417,7 @@ impl OpenSession {
 fn modes(open: &OpenSession) -> Option<SessionModeState> {
     let now = open.work.try_lock().ok()?.permission_mode();
     let mode = |mode: PermissionMode| {
-        SessionMode::new(mode.id(), mode.id()).description(mode.means().to_owned())
+        SessionMode::new(mode.id(), mode.id()).description(mode.description().to_owned())
     };
     Some(SessionModeState::new(now.id(), PermissionMode::ALL.into_iter().map(mode).collect()))
 }

@@ -94,7 +94,7 @@ impl UpdateSink {
 }
 
 impl EventSink for UpdateSink {
-    fn hear(&mut self, event: &Event) {
+    fn on_event(&mut self, event: &Event) {
         if let EventKind::Start { session, .. } = &event.what {
             let _ = self.session.set(session.clone());
         }

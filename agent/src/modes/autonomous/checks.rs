@@ -76,7 +76,7 @@ async fn one(
     let job = environment::apply(job, Environment::Quiet)
         .stderr(Stream::File(out.try_clone()?))
         .stdout(Stream::File(out));
-    let held = at.around.map_or(Ok(None), CommandSandbox::hold_where_possible);
+    let held = at.around.map_or(Ok(None), CommandSandbox::containment_if_supported);
     let (exit, more) = match held.and_then(|hold| confinement::spawn(job, hold)) {
         Err(why) => (NOT_STARTED, why.to_string()),
         Ok(mut running) => {

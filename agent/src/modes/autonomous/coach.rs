@@ -96,7 +96,7 @@ impl RoleTool for VerdictTool {
         match self.read(args) {
             Ok(verdict) => {
                 self.state().verdict = Some(verdict);
-                ToolOutput::done("the verdict was accepted")
+                ToolOutput::success("the verdict was accepted")
             }
             Err(why) => {
                 let mut state = self.state();
@@ -109,7 +109,7 @@ impl RoleTool for VerdictTool {
         }
     }
 
-    fn left(&self) -> Option<String> {
+    fn open_work(&self) -> Option<String> {
         let state = self.state();
         let over = state.verdict.is_some() || state.refused >= PATIENCE;
         (!over).then(|| {
@@ -136,9 +136,9 @@ mod tests {
     #[test]
     fn a_verdict_must_be_complete_and_a_failed_check_forbids_approval() {
         let green = tool(&[]);
-        assert!(green.left().is_some());
+        assert!(green.open_work().is_some());
         assert!(green.call(&verdict(true, "met")).ok);
-        assert!(green.left().is_none() && green.taken().unwrap().approved);
+        assert!(green.open_work().is_none() && green.taken().unwrap().approved);
         let red = tool(&["make test"]);
         assert!(red.call(&verdict(true, "met")).text.contains("make test"));
         assert!(red.taken().is_err());
@@ -149,10 +149,10 @@ mod tests {
     fn too_many_invalid_verdicts_end_without_a_verdict() {
         let tool = tool(&[]);
         for _ in 0..PATIENCE {
-            assert!(tool.left().is_some());
+            assert!(tool.open_work().is_some());
             assert!(!tool.call(&verdict(true, "unmet")).ok);
         }
-        assert!(tool.left().is_none());
+        assert!(tool.open_work().is_none());
         assert!(tool.taken().unwrap_err().contains("requirements are not met: R2"));
     }
 
@@ -161,6 +161,6 @@ mod tests {
         let tool = tool(&[]);
         assert!(tool.call(&verdict(true, "met")).ok);
         assert!(!tool.call(&json!({"approved": true})).ok);
-        assert!(tool.taken().is_err() && tool.left().is_some());
+        assert!(tool.taken().is_err() && tool.open_work().is_some());
     }
 }

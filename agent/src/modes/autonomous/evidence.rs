@@ -48,7 +48,7 @@ impl EvidencePaths {
     pub(crate) async fn begin(&self) -> Result<RunBaseline> {
         let place = self.clone();
         on_a_thread(move || match base::git::version() {
-            Ok(_) => place.trees()?.take().map(RunBaseline::Tree),
+            Ok(_) => place.trees()?.take_snapshot().map(RunBaseline::Tree),
             Err(_) => write(&place.cwd, &place.keep).map(|()| RunBaseline::List),
         })
         .await
@@ -69,7 +69,7 @@ impl EvidencePaths {
             }
             RunBaseline::Tree(then) => {
                 let trees = self.trees()?;
-                let (files, diff) = trees.difference(then, &trees.take()?)?;
+                let (files, diff) = trees.difference(then, &trees.take_snapshot()?)?;
                 Ok(to_fit(files, &diff, Vec::new(), room))
             }
         }

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::interrupt::{CancelTokens, Interrupts};
 use agent_core::bus::Bus;
 use agent_core::limits::Limit;
-use agent_core::run::outcome::{RunOutcome, tell_failure};
+use agent_core::run::outcome::{RunOutcome, report_failure};
 use agent_core::run::{AgentSession, AgentSettings, SessionSelector};
 use agent_core::session;
 use gate::Asker;
@@ -105,7 +105,7 @@ pub(crate) async fn run(
     asker: Option<Arc<dyn Asker>>,
     tokens: &CancelTokens,
 ) -> Result<RunStatus> {
-    let emit_failure = |failure: &Failure| tell_failure(&bus, failure);
+    let emit_failure = |failure: &Failure| report_failure(&bus, failure);
     let Plan { pair, which, contract, again } = plan(request).inspect_err(emit_failure)?;
     let mut work = AgentSession::begin(&pair.player, &which, bus.clone(), asker.clone())?;
     if again.is_none() {
@@ -118,7 +118,7 @@ pub(crate) async fn run(
         ended = run.go(&tokens.cancel) => ended,
         () = tokens.end.cancelled() => {
             let failure = Failure::new(FailureKind::Interrupted, "interrupted");
-            tell_failure(&bus, &failure);
+            report_failure(&bus, &failure);
             return Err(failure);
         }
     };
@@ -211,7 +211,7 @@ impl Run<'_> {
             }
         });
         let ended = RunOutcome::new(status, failure);
-        if let Some(error) = ended.error() {
+        if let Some(error) = ended.error_event() {
             self.bus.emit(error);
         }
         self.bus.emit(report::ended(status, &self.rounds));

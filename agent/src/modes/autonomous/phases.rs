@@ -37,7 +37,7 @@ impl Run<'_> {
         self.bus.emit(report::playing(of.0, of.1, &self.work.facts().model));
         let before = n.checked_sub(2).and_then(|at| self.rounds.rounds.get(at as usize));
         let prompt = prompts::play(&self.contract, of, before);
-        let asked = self.work.talk.request();
+        let asked = self.work.conversation.request();
         let goes_on = asked.contains(&prompt) || asked.starts_with(&prompts::interrupted(n));
         let mut message = if goes_on { prompts::interrupted(n) } else { prompt };
         message.push_str(&prompts::user_messages(&self.rounds.said));
@@ -50,7 +50,7 @@ impl Run<'_> {
             };
             self.work.limits = UsageLimits { turns: self.work.limits.turns, ..left };
             let message_now = Message::text(MessageRole::User, std::mem::take(&mut message));
-            let ended = self.work.part(message_now, cancel.child_token()).await;
+            let ended = self.work.run_part(message_now, cancel.child_token()).await;
             why = match ended.status {
                 RunStatus::Done => None,
                 RunStatus::Cancelled => return Ok(Some(End::Cancelled)),
@@ -139,7 +139,7 @@ impl Run<'_> {
         let message = prompts::judge(&self.contract, &case);
         let tool = VerdictTool::new(self.contract.requirements.clone(), now.red());
         let mut settings = self.coach.clone();
-        settings.role.own = Some(tool.clone());
+        settings.role.tool = Some(tool.clone());
         let (name, session) = (self.free_name(n), self.work.session.clone());
         let (bus, asker) = (self.bus.clone(), self.asker.clone());
         let open = move || AgentSession::child_session(&settings, (&session, &name), bus, asker);
@@ -148,11 +148,11 @@ impl Run<'_> {
         self.bus.emit(report::judging(of.0, of.1, &work.facts().model));
         let since = Instant::now();
         let ended =
-            work.part(Message::text(MessageRole::User, message), cancel.child_token()).await;
+            work.run_part(Message::text(MessageRole::User, message), cancel.child_token()).await;
         if ended.status == RunStatus::Cancelled {
             return Ok(None);
         }
-        let (turns, usage) = (work.talk.turns(), work.talk.usage());
+        let (turns, usage) = (work.conversation.turns(), work.conversation.usage());
         let cost = PartCost { turns, usage, ms: millis(since) };
         let verdict = tool.taken().map_err(|why| match ended.failure {
             Some(failure) => failure.sentence(),
@@ -179,7 +179,7 @@ impl Run<'_> {
     /// Returns the player's usage since its last recorded part, including parts that a crash
     /// interrupted.
     fn since_played(&self, since: Instant) -> PartCost {
-        let (known, talk) = (self.rounds.played(), &self.work.talk);
+        let (known, talk) = (self.rounds.played(), &self.work.conversation);
         let usage = beyond(talk.usage(), known.usage);
         PartCost { turns: talk.turns().saturating_sub(known.turns), usage, ms: millis(since) }
     }

@@ -13,7 +13,7 @@ use super::start::ResumableRun;
 use super::start::{Listeners, ROUNDS, ResumedRun, open};
 use super::{PlayerCoach, Run, checks, requirements};
 use agent_core::run::AgentSession;
-use agent_core::run::outcome::{RunOutcome, tell_failure};
+use agent_core::run::outcome::{RunOutcome, report_failure};
 
 /// Player and coach of one session, which wait for prompts.
 pub(crate) struct PromptedPair {
@@ -37,7 +37,7 @@ impl PromptedPair {
                 run.finish(ended)
             }
             Err(failure) => {
-                tell_failure(&self.listeners.bus, &failure);
+                report_failure(&self.listeners.bus, &failure);
                 RunOutcome::new(RunStatus::Failed, Some(failure))
             }
         }

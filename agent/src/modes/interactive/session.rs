@@ -102,7 +102,7 @@ impl InteractiveSession {
         };
         let model = model.map_or(provider.clone(), |model| format!("{model} on {provider}"));
         let session = self.work.as_ref().map_or("new".to_owned(), |work| {
-            format!("{}, {}", work.session.id, count(work.talk.requests(), "message"))
+            format!("{}, {}", work.session.id, count(work.conversation.requests(), "message"))
         });
         self.say(&format!("g3 {} · /help shows the commands", env!("CARGO_PKG_VERSION")));
         let directory = below_home(&self.settings.cwd);
@@ -171,7 +171,7 @@ impl InteractiveSession {
     }
 
     pub(super) fn prompt(&self) -> String {
-        let full = self.work.as_ref().map_or(0, |work| work.talk.window.percent());
+        let full = self.work.as_ref().map_or(0, |work| work.conversation.window.percent());
         if std::io::stdout().is_terminal() && full > 0 {
             self.say(&rich_output::context_bar(full));
         }
@@ -223,14 +223,16 @@ impl FilesBefore {
     fn take(work: &AgentSession) -> FilesBefore {
         let taken = Checkpoints::open(&work.session.dir, work.root());
         FilesBefore(
-            taken.and_then(|checkpoints| checkpoints.take().map(|tree| (checkpoints, tree))),
+            taken.and_then(|checkpoints| {
+                checkpoints.take_snapshot().map(|tree| (checkpoints, tree))
+            }),
         )
     }
 
     /// Records the file changes of the turn, or warns that `/undo` cannot undo it.
     fn note(self, work: &AgentSession) {
         let noted = self.0.and_then(|(checkpoints, before)| {
-            checkpoints.note(work.talk.requests(), before, checkpoints.take()?)
+            checkpoints.record(work.conversation.requests(), before, checkpoints.take_snapshot()?)
         });
         if let Err(failure) = noted {
             work.warn(format!("/undo cannot undo this turn: {}", failure.what));

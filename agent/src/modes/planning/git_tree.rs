@@ -88,7 +88,7 @@ impl UserTree {
 
     /// Records the current state of the files, as a tree of the checkpoints.
     pub(crate) fn take(&self) -> Result<String> {
-        Checkpoints::open(&self.keep, &self.top)?.take()
+        Checkpoints::open(&self.keep, &self.top)?.take_snapshot()
     }
 
     /// Selects the changes since a checkpoint that can be committed. In a file that the user had
@@ -96,7 +96,7 @@ impl UserTree {
     /// `whole` belong to g3 and are committed as they are.
     pub(crate) fn pick(&self, since: &str, whole: &Path) -> Result<CommitSelection> {
         let checkpoints = Checkpoints::open(&self.keep, &self.top)?;
-        let now = checkpoints.take()?;
+        let now = checkpoints.take_snapshot()?;
         let head = self.head();
         let committed = match &head {
             Some(head) => entries(&self.call(&["ls-tree", "-r", "-z", "--full-tree", head], None)?),
@@ -105,7 +105,7 @@ impl UserTree {
         let staged = index(&self.call(&["ls-files", "--stage", "-z", "--full-name"], None)?);
         let whole = whole.strip_prefix(&self.top).unwrap_or(whole).as_os_str().as_bytes().to_vec();
         let mut pick = CommitSelection { head, ..CommitSelection::default() };
-        for (path, before, after) in checkpoints.changed(since, &now)? {
+        for (path, before, after) in checkpoints.compare(since, &now)? {
             let ours = path.starts_with(&[&whole[..], b"/"].concat());
             let name = shown(&path);
             if let Some(why) = exclusion_reason(&name).filter(|_| !ours) {

@@ -103,7 +103,7 @@ impl TextTool {
                 role: AgentRole {
                     identity: Identity::Whole(asked.identity.to_owned()),
                     reads_only: true,
-                    own: Some(tool.clone()),
+                    tool: Some(tool.clone()),
                     ..AgentRole::default()
                 },
                 ..settings.clone()
@@ -116,8 +116,8 @@ impl TextTool {
                 asker,
             )?;
             let message = Message::text(Speaker::User, asked.message.clone());
-            let ended = work.part(message, cancel.clone()).await;
-            *spent = spent.plus(work.talk.usage());
+            let ended = work.run_part(message, cancel.clone()).await;
+            *spent = spent.plus(work.conversation.usage());
             work.shutdown().finish().await;
             let none = || Failure::failed(format!("the model returned no {}", tool.spec.name));
             let status = ended.status;
@@ -140,7 +140,7 @@ impl RoleTool for TextTool {
         match (self.read)(args) {
             Ok(text) => {
                 *base::sync::lock(&self.taken) = Some(text);
-                ToolOutput::done(format!(
+                ToolOutput::success(format!(
                     "the {} were accepted; the user will review them",
                     self.spec.name
                 ))
@@ -149,7 +149,7 @@ impl RoleTool for TextTool {
         }
     }
 
-    fn left(&self) -> Option<String> {
+    fn open_work(&self) -> Option<String> {
         let name = &self.spec.name;
         let left = || format!("the {name} are missing: call the tool `{name}`");
         self.taken().is_none().then(left)

@@ -97,7 +97,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         action: *action,
         value: args.value.clone(),
     };
-    let acted = match host::ask(call.at, DesktopRequest::Act(act)).await {
+    let acted = match host::ask(call.context, DesktopRequest::Act(act)).await {
         Ok(DesktopResponse::Acted(acted)) => acted,
         Ok(_) => return Err(host::strange()),
         Err(ToolError { kind, text }) => return Ok(report.failed(kind, &text, json!({}))),
@@ -114,7 +114,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let description = format!("{wanted}: {} {:?}", control.role, control.name);
     let report = Report { name: json!(control.name), kind: json!(control.role), ..report };
     let metadata = report.keys(true, &description, json!({ "found": true }));
-    Ok(ToolOutput::done(description.clone()).with(metadata).titled(description))
+    Ok(ToolOutput::success(description.clone()).with(metadata).titled(description))
 }
 
 impl Report<'_> {

@@ -55,11 +55,11 @@ fn folder() -> PathBuf {
 
 /// Returns the accesses: the screen, and the file if it is outside of that directory.
 fn reaches(call: &Invocation<'_>) -> Vec<Access> {
-    let mut reached = vec![call.at.others.screen.access(false)];
+    let mut reached = vec![call.context.services.screen.access(false)];
     let folder = paths::follow(&folder()).ok();
-    let own = folder.is_some_and(|folder| paths::is_inside(&call.place, &folder));
+    let own = folder.is_some_and(|folder| paths::is_inside(&call.path, &folder));
     if !call.text("path").is_empty() && !own {
-        reached.push(Access::Write(call.place.clone()));
+        reached.push(Access::Write(call.path.clone()));
     }
     reached
 }
@@ -84,7 +84,7 @@ impl Tool for ScreenCaptureTool {
 /// Takes a screenshot; with a path or a window, writes it to a file.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { path, window, display, region } = call.decode()?;
-    let wrong = |why: String| ToolError::invalid(format!("{}: {why}", call.face.name));
+    let wrong = |why: String| ToolError::invalid(format!("{}: {why}", call.profile_tool.name));
     let area = region.as_ref().map(area).transpose().map_err(wrong)?;
     let window = Some(window.trim().to_owned()).filter(|window| !window.is_empty());
     let path = path.filter(|path| !path.trim().is_empty());
@@ -121,7 +121,7 @@ fn area(region: &Value) -> Result<Area, String> {
 async fn shoot(call: &Invocation<'_>, wish: &CaptureRequest) -> Result<Shot, ToolError> {
     let mut tried = Vec::new();
     if wish.window.is_none() {
-        match programs::shoot(call.at, wish, &mut tried).await? {
+        match programs::shoot(call.context, wish, &mut tried).await? {
             Some(shot) => return Ok(shot),
             None => tracing::debug!(target: "g3::desktop", "no program takes a picture"),
         }
@@ -141,8 +141,10 @@ async fn shoot(call: &Invocation<'_>, wish: &CaptureRequest) -> Result<Shot, Too
 
 async fn ours(call: &Invocation<'_>, wish: &CaptureRequest) -> Result<Shot, ToolError> {
     let CaptureRequest { window, display, area } = wish.clone();
-    let picture =
-        host::capture(call.at, CaptureTarget { window, display, area, ..CaptureTarget::default() });
+    let picture = host::capture(
+        call.context,
+        CaptureTarget { window, display, area, ..CaptureTarget::default() },
+    );
     let picture = picture.await?;
     let bytes = STANDARD.decode(&picture.data);
     let bytes = bytes.map_err(|why| ToolError::failed(format!("the picture is damaged: {why}")))?;
@@ -150,7 +152,7 @@ async fn ours(call: &Invocation<'_>, wish: &CaptureRequest) -> Result<Shot, Tool
 }
 
 async fn saved(call: &Invocation<'_>, shot: Shot) -> Result<ToolOutput, ToolError> {
-    let place = &call.place;
+    let place = &call.path;
     let failed =
         |why: std::io::Error| ToolError::io(&format!("cannot write {}", place.display()), &why);
     place.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
@@ -171,23 +173,23 @@ async fn shown(
     more: Value,
 ) -> Result<ToolOutput, ToolError> {
     let Shot { bytes, shows, backend } = shot;
-    let fit = move || prepare::ready(ImageKind::of(&bytes)?, bytes, ROOM);
+    let fit = move || prepare::prepare(ImageKind::of(&bytes)?, bytes, ROOM);
     let ready = tokio::task::spawn_blocking(fit).await;
     let ready = ready.unwrap_or_else(|_| Err("its decoder broke".to_owned()));
     let ready =
         ready.map_err(|why| ToolError::failed(format!("Screenshot failed: the picture: {why}")))?;
     let (width, height) = ready.size();
-    ShownScreen { width, height, shows, elements: Vec::new() }.keep(call.at);
+    ShownScreen { width, height, shows, elements: Vec::new() }.keep(call.context);
     let image =
         Image { media_type: ready.kind.media_type().into(), data: STANDARD.encode(&ready.bytes) };
-    let text = format!("{said}Screenshot with {backend}: {}", ready.told());
+    let text = format!("{said}Screenshot with {backend}: {}", ready.describe());
     let mut metadata = json!({
         "isImage": true, "backend": backend, "shows": shows, "width": width, "height": height,
     });
     if let (Some(all), Value::Object(more)) = (metadata.as_object_mut(), more) {
         all.extend(more);
     }
-    let outcome = ToolOutput::done(text).with(metadata).titled("took a screenshot");
+    let outcome = ToolOutput::success(text).with(metadata).titled("took a screenshot");
     Ok(ToolOutput { images: vec![image], ..outcome })
 }
 

@@ -46,7 +46,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let window = window_title.filter(|title| !title.trim().is_empty());
     let depth = max_depth.unwrap_or(DEPTH).clamp(1, 64);
     let look = ControlQuery { window, everywhere: false, depth, limit: MOST, interactive: true };
-    let found = host::controls(call.at, look).await?;
+    let found = host::controls(call.context, look).await?;
     let elements: Vec<Value> = found.controls.iter().map(as_json).collect();
     let text = told(&found);
     let metadata = if bare {
@@ -64,7 +64,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             }),
         })
     };
-    Ok(ToolOutput::done(text).with(metadata).titled(format!("looked at {:?}", found.active)))
+    Ok(ToolOutput::success(text).with(metadata).titled(format!("looked at {:?}", found.active)))
 }
 
 /// Formats a control as JSON.

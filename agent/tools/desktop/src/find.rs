@@ -52,13 +52,13 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
     let Args { text, role, attributes, app } = &args;
     if text.trim().is_empty() && role.trim().is_empty() && attributes.is_empty() {
-        let why = format!("{}: give `text`, `role` or `attributes`", call.face.name);
+        let why = format!("{}: give `text`, `role` or `attributes`", call.profile_tool.name);
         return Err(ToolError::invalid(why));
     }
     let window = Some(app.trim().to_owned()).filter(|app| !app.is_empty());
     let everywhere = window.is_none();
     let look = ControlQuery { window, everywhere, depth: DEPTH, limit: MOST, interactive: false };
-    let found = host::controls(call.at, look).await;
+    let found = host::controls(call.context, look).await;
     let (controls, note) = match found {
         Ok(found) => (found.controls, found.note),
         // If one kind of service is missing, the other is still tried.
@@ -91,7 +91,7 @@ fn told(fitting: &[&Control]) -> ToolOutput {
     }
     let elements: Vec<Value> = shown.iter().map(|it| with_app(it)).collect();
     let metadata = json!({ "status": "success", "backend": "accessibility", "elements": elements });
-    ToolOutput::done(text).with(metadata).titled(format!("found {}", fitting.len()))
+    ToolOutput::success(text).with(metadata).titled(format!("found {}", fitting.len()))
 }
 
 fn with_app(control: &Control) -> Value {
@@ -106,12 +106,12 @@ fn told_words(text: &str, places: &[Area]) -> ToolOutput {
     let elements: Vec<Value> =
         places.iter().map(|area| json!({ "name": text, "type": "text", "bounds": area })).collect();
     let metadata = json!({ "status": "success", "backend": "ocr", "elements": elements });
-    ToolOutput::done(lines).with(metadata).titled(format!("found {}", places.len()))
+    ToolOutput::success(lines).with(metadata).titled(format!("found {}", places.len()))
 }
 
 /// Returns the positions of a text on the screen, as far as it can be recognized.
 async fn read(call: &Invocation<'_>, text: &str) -> Result<Vec<Area>, ToolError> {
-    let (words, _) = screen_text::on_screen(call.at).await?;
+    let (words, _) = screen_text::on_screen(call.context).await?;
     Ok(phrase(&words, text))
 }
 

@@ -65,17 +65,17 @@ impl Tool for GuiTool {
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let map: Map<String, Value> = call.decode()?;
-    let seen = ShownScreen::last(call.at);
+    let seen = ShownScreen::last(call.context);
     let (action, target) = (call.text("action").trim().to_lowercase(), call.text("target"));
     let given = GuiArgs { map: merged(map), seen: seen.as_ref() };
     let deed = given
         .deed(&action)
-        .map_err(|why| ToolError::invalid(format!("{}: {why}", call.face.name)))?;
+        .map_err(|why| ToolError::invalid(format!("{}: {why}", call.profile_tool.name)))?;
     let GuiAction { steps, place, description } = deed;
     if let Some(InputStep::Type { text }) = steps.last() {
-        checked(text, &call.face.name)?;
+        checked(text, &call.profile_tool.name)?;
     }
-    host::input(call.at, steps).await?;
+    host::input(call.context, steps).await?;
     let coordinates = place.map(|(x, y)| json!({ "x": x, "y": y }));
     let more = json!({ "action": action, "target": target, "coordinates": coordinates });
     Ok(screen_call::action_output(description, since, more))

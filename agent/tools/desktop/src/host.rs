@@ -71,7 +71,7 @@ pub(crate) async fn ask(
             Ok(told)
         }
         Some(Ok(Err(why))) => {
-            let end = why.with_end(host.program.end_of_it().await);
+            let end = why.with_end(host.program.describe_end().await);
             Err(ToolError::failed(format!("{NAME} failed: {end}")))
         }
         Some(Err(_)) => {
@@ -103,7 +103,7 @@ pub(crate) async fn capture(at: &ToolContext, wish: CaptureTarget) -> Result<Pic
 
 /// Executes input steps in order.
 pub(crate) async fn input(at: &ToolContext, steps: Vec<InputStep>) -> Result<(), ToolError> {
-    let fail_safe = at.others.screen.control().fail_safe;
+    let fail_safe = at.services.screen.control().fail_safe;
     let DesktopResponse::Done = ask(at, DesktopRequest::Input { steps, fail_safe }).await? else {
         return Err(strange());
     };
@@ -159,7 +159,7 @@ fn time_of(what: &DesktopRequest) -> Duration {
 
 /// Returns the program: as configured, next to our own, or on `PATH`.
 fn find(at: &ToolContext) -> Result<PathBuf, ToolError> {
-    if let Some(named) = &at.others.screen.control().program {
+    if let Some(named) = &at.services.screen.control().program {
         return Ok(gate::paths::expand_home(&named.to_string_lossy()));
     }
     base::process::sibling_program(NAME).or_else(|| base::process::find_program(NAME)).ok_or_else(
@@ -187,7 +187,7 @@ fn start(at: &ToolContext) -> Result<Host, ToolError> {
         env: &env,
         cwd: &at.cwd,
         log: Some((&logs, "g3-desktop")),
-        hold: None,
+        containment: None,
     };
     let started = child_server::start(&wanted);
     let (program, stdin, stdout) =
@@ -217,7 +217,7 @@ impl Host {
             what,
             DesktopRequest::Input { .. } | DesktopRequest::Act(_) | DesktopRequest::Maximize
         );
-        let most = at.others.screen.control().max_actions_per_second;
+        let most = at.services.screen.control().max_actions_per_second;
         if !acts {
             return;
         }

@@ -61,8 +61,11 @@ async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             return Err(ToolError::invalid(text));
         }
     };
-    host::input(call.at, vec![InputStep::Move { x, y }, InputStep::Click { button, times: 1 }])
-        .await?;
+    host::input(
+        call.context,
+        vec![InputStep::Move { x, y }, InputStep::Click { button, times: 1 }],
+    )
+    .await?;
     let more = json!({ "x": x, "y": y, "button": name });
     Ok(screen_call::action_output(format!("clicked the {name} button at {x},{y}"), since, more))
 }
@@ -88,10 +91,10 @@ impl Tool for TypeTextTool {
 async fn type_text(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let Text { text } = call.decode()?;
-    checked(&text, &call.face.name)?;
+    checked(&text, &call.profile_tool.name)?;
     let description = format!("typed {}", echo(&text));
     let count = text.chars().count();
-    host::input(call.at, vec![InputStep::Type { text }]).await?;
+    host::input(call.context, vec![InputStep::Type { text }]).await?;
     Ok(screen_call::action_output(description, since, json!({ "characters": count })))
 }
 

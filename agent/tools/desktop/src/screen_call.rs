@@ -18,7 +18,7 @@ pub(crate) fn controls_screen(call: &Invocation<'_>) -> CallScope {
 }
 
 fn on_screen(call: &Invocation<'_>, acts: bool) -> CallScope {
-    let access = vec![call.at.others.screen.access(acts)];
+    let access = vec![call.context.services.screen.access(acts)];
     CallScope { access, ..CallScope::keyed("screen") }
 }
 
@@ -38,5 +38,5 @@ pub(crate) fn action_output(description: String, since: Instant, more: Value) ->
     if let (Some(all), Value::Object(more)) = (metadata.as_object_mut(), more) {
         all.extend(more);
     }
-    ToolOutput::done(description.clone()).with(metadata).titled(description)
+    ToolOutput::success(description.clone()).with(metadata).titled(description)
 }

@@ -71,7 +71,7 @@ impl ShownScreen {
         let file = file(at);
         let kept = file.parent().map_or(Ok(()), std::fs::create_dir_all);
         if let Err(why) = kept.and_then(|()| base::files::replace_json(&file, self)) {
-            (at.hear)(&format!("[cannot save the screen observation: {why}]\n"));
+            (at.on_output)(&format!("[cannot save the screen observation: {why}]\n"));
         }
     }
 

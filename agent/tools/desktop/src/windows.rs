@@ -30,7 +30,8 @@ impl Tool for WindowListTool {
 
 /// Lists the windows, topmost first.
 async fn list(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let DesktopResponse::Windows { windows } = host::ask(call.at, DesktopRequest::Windows).await?
+    let DesktopResponse::Windows { windows } =
+        host::ask(call.context, DesktopRequest::Windows).await?
     else {
         return Err(host::strange());
     };
@@ -38,7 +39,7 @@ async fn list(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let text = if windows.is_empty() { "No windows are open.\n".to_owned() } else { lines };
     let count = windows.len();
     let metadata = json!({ "status": "success", "windows": windows, "count": count });
-    Ok(ToolOutput::done(text).with(metadata).titled(format!("{count} windows")))
+    Ok(ToolOutput::success(text).with(metadata).titled(format!("{count} windows")))
 }
 
 fn line(window: &WindowInfo) -> String {
@@ -80,7 +81,7 @@ impl Tool for MaximizeTool {
 async fn maximize(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let since = Instant::now();
     let DesktopResponse::Maximized { title, already } =
-        host::ask(call.at, DesktopRequest::Maximize).await?
+        host::ask(call.context, DesktopRequest::Maximize).await?
     else {
         return Err(host::strange());
     };

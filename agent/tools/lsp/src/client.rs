@@ -54,14 +54,15 @@ pub(crate) async fn start(
         return Err(format!("no such program: `{}`", language.command));
     };
     let log = logs.as_deref().map(|logs| (logs, language.name.as_str()));
-    let hold = around.hold_where_possible().map_err(|why| why.to_string())?;
-    let wanted = ServerStart { command: &command, env: &language.env, cwd: root, log, hold };
+    let hold = around.containment_if_supported().map_err(|why| why.to_string())?;
+    let wanted =
+        ServerStart { command: &command, env: &language.env, cwd: root, log, containment: hold };
     let (mut program, stdin, stdout) = child_server::start(&wanted)?;
     let connection = LspConnection::open(stdin, stdout, root.to_owned());
     let timeout = language.timeout();
     let hello = match connection.request("initialize", hello(root), timeout).await {
         Ok(hello) => hello,
-        Err(RequestError::Gone(why)) => return Err(why.with_end(program.end_of_it().await)),
+        Err(RequestError::Gone(why)) => return Err(why.with_end(program.describe_end().await)),
         Err(RequestError::Late) => {
             return Err(format!("it did not answer within {} s of its start", timeout.as_secs()));
         }
@@ -186,7 +187,7 @@ impl LspClient {
 
     /// Returns how it ended, after the connection broke.
     pub(crate) async fn end_of_it(&self, why: &Disconnect) -> String {
-        why.with_end(self.program.lock().await.end_of_it().await)
+        why.with_end(self.program.lock().await.describe_end().await)
     }
 
     /// Shuts the server down, and ends the process if it does not exit by itself.

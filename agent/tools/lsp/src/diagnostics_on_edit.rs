@@ -43,13 +43,13 @@ pub(crate) async fn with_errors(
     let end = Instant::now() + PATIENCE;
     let mut reported = Vec::new();
     for file in files {
-        let found = call.at.cancel.run_until_cancelled(errors(hub, call, file, end)).await;
+        let found = call.context.cancel.run_until_cancelled(errors(hub, call, file, end)).await;
         let Some(Some(errors)) =
             found.filter(|found| found.as_ref().is_some_and(|it| !it.is_empty()))
         else {
             continue;
         };
-        let shown = call.shown(file);
+        let shown = call.display_path(file);
         outcome.text.push_str(&block(&shown, &errors));
         reported.extend(errors.iter().map(|it| {
             json!({ "path": shown, "line": it.line, "column": it.column, "message": it.message })
@@ -69,12 +69,12 @@ async fn errors(
     file: &Path,
     end: Instant,
 ) -> Option<Vec<FileFinding>> {
-    let wanted = hub.find(file, call.at).ok()?;
+    let wanted = hub.find(file, call.context).ok()?;
     let client = match (hub.running_for(&wanted), hub.diagnostics) {
         (Some(client), _) => client,
         (None, Diagnostics::Running | Diagnostics::Off) => return None,
         (None, Diagnostics::Start) => {
-            let started = hub.start(&wanted, call.at);
+            let started = hub.start(&wanted, call.context);
             tokio::time::timeout(left(end), started).await.ok()?.ok()?
         }
     };

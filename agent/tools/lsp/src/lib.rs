@@ -41,11 +41,11 @@ impl Tool for LspTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::reading(vec![call.place.clone()])
+        CallScope::reading(vec![call.path.clone()])
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
-        match &call.at.others.lsp {
+        match &call.context.services.lsp {
             Some(servers) => servers.query(call),
             None => Box::pin(async { LspPool::default().answer(call).await }),
         }
@@ -57,12 +57,13 @@ impl LspPool {
     async fn answer(&self, call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         let question = LspRequest::of(call)?;
         let text = text(call)?;
-        question.check(&text, &call.shown_place())?;
-        let wanted = match self.find(&call.place, call.at) {
+        question.check(&text, &call.display_own_path())?;
+        let wanted = match self.find(&call.path, call.context) {
             Ok(wanted) => wanted,
             Err(why) => return Ok(unavailable(&why)),
         };
-        let started = call.at.cancel.run_until_cancelled(self.start(&wanted, call.at)).await;
+        let started =
+            call.context.cancel.run_until_cancelled(self.start(&wanted, call.context)).await;
         let client = match started.ok_or_else(cancelled)? {
             Ok(client) => client,
             Err(why) => return Ok(unavailable(&cannot(&wanted, &why))),
@@ -76,7 +77,8 @@ impl LspPool {
                 "The language server `{name}` does not offer `{what}`"
             )));
         }
-        let asked = call.at.cancel.run_until_cancelled(ask(&client, call, &question, &text)).await;
+        let asked =
+            call.context.cancel.run_until_cancelled(ask(&client, call, &question, &text)).await;
         match asked.ok_or_else(cancelled)? {
             Ok(answer) => Ok(rendered(&client, call, &question, &answer)),
             Err(RequestError::Gone(why)) => {
@@ -124,7 +126,7 @@ fn cancelled() -> ToolError {
 
 /// Returns a result without an answer. It is not an error, so the model continues without one.
 fn unavailable(why: &str) -> ToolOutput {
-    ToolOutput::done(why).with(json!({ "available": false, "count": 0 }))
+    ToolOutput::success(why).with(json!({ "available": false, "count": 0 }))
 }
 
 fn cannot(wanted: &ServerKey<'_>, why: &str) -> String {
@@ -141,21 +143,21 @@ fn cannot(wanted: &ServerKey<'_>, why: &str) -> String {
 
 /// Returns the text of the file for a server; fails if it is too large or not UTF-8.
 fn text(call: &Invocation<'_>) -> Result<String, ToolError> {
-    let failed = |why: &io::Error| ToolError::io(&call.shown_place(), why);
-    let bytes = call.load(&call.place).map_err(|why| failed(&why))?.bytes;
+    let failed = |why: &io::Error| ToolError::io(&call.display_own_path(), why);
+    let bytes = call.load(&call.path).map_err(|why| failed(&why))?.bytes;
     if bytes.len() as u64 > document::LARGEST {
-        let why = format!("{} is too large for a language server", call.shown_place());
+        let why = format!("{} is too large for a language server", call.display_own_path());
         return Err(ToolError::failed(why));
     }
     String::from_utf8(bytes)
-        .map_err(|_| ToolError::failed(format!("{} is not UTF-8 text", call.shown_place())))
+        .map_err(|_| ToolError::failed(format!("{} is not UTF-8 text", call.display_own_path())))
 }
 
 /// Sends this file, and the files that changed elsewhere, to the server.
 fn synchronize(client: &LspClient, call: &Invocation<'_>, wanted: &ServerKey<'_>, text: &str) {
     let mut known = base::sync::lock(&client.documents);
     known.refresh(client);
-    known.update(client, &call.place, wanted.id, text);
+    known.update(client, &call.path, wanted.id, text);
 }
 
 async fn ask(
@@ -165,7 +167,7 @@ async fn ask(
     text: &str,
 ) -> Result<Value, RequestError> {
     let (method, _) = question.operation.method();
-    let document = json!({ "uri": document::of(&call.place) });
+    let document = json!({ "uri": document::of(&call.path) });
     let position = client.encoding.to_server(text, question.at);
     let params = match question.operation {
         LspOperation::WorkspaceSymbol => json!({ "query": question.query }),
@@ -221,7 +223,7 @@ fn rendered(
     }
     let metadata =
         json!({ "count": rendered.count, "locations": rendered.places, "server": client.name });
-    ToolOutput::done(text).with(metadata)
+    ToolOutput::success(text).with(metadata)
 }
 
 /// The tools of this crate.

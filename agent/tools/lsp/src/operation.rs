@@ -129,7 +129,7 @@ impl LspRequest {
     pub(crate) fn of(call: &Invocation<'_>) -> Result<LspRequest, ToolError> {
         let args: Args = call.decode()?;
         let operation: LspOperation = args.operation.parse().map_err(ToolError::invalid)?;
-        let from_one = counts_from_one(call.given_as("path"), &args)?;
+        let from_one = counts_from_one(call.used_name("path"), &args)?;
         let mut at = Position { line: 0, column: 0 };
         if operation.wants_position() {
             let column =

@@ -126,7 +126,7 @@ impl<'a, 'c> AnswerRenderer<'a, 'c> {
         let (path, encoding) = (document::path(uri), self.client.encoding);
         let text = path.as_deref().and_then(|path| self.text(path));
         let at = encoding.of_server(text, start);
-        let path = path.map_or_else(|| uri.to_owned(), |path| self.call.shown(&path));
+        let path = path.map_or_else(|| uri.to_owned(), |path| self.call.display_path(&path));
         ShownPlace { path, line: at.line + 1, column: at.column + 1 }
     }
 

@@ -75,7 +75,7 @@ pub(crate) async fn open(
         Err(
             ClientInitializeError::ConnectionClosed(_)
             | ClientInitializeError::TransportError { .. },
-        ) => Err(program.end_of_it().await),
+        ) => Err(program.describe_end().await),
         Err(why) => Err(format!("no handshake: {why}")),
     }
 }
@@ -91,14 +91,14 @@ fn start(
     let log = place.logs.as_deref().map(|logs| (logs, part));
     // A g3 that serves its tools sandboxes their commands itself, and needs its configuration.
     let wanted = server.sandbox && !is_g3(&server.command);
-    let held = wanted.then(|| place.around.hold_where_possible()).transpose();
-    let hold = held.map_err(|why| why.to_string())?.flatten();
+    let held = wanted.then(|| place.around.containment_if_supported()).transpose();
+    let containment = held.map_err(|why| why.to_string())?.flatten();
     child_server::start(&ServerStart {
         command: &server.command,
         env: &server.env,
         cwd: &cwd,
         log,
-        hold,
+        containment,
     })
 }
 
@@ -124,7 +124,7 @@ impl McpConnection {
 
     /// Describes how the program ended, with the end of its stderr, after the connection broke.
     pub(crate) async fn end_of_it(&mut self) -> Option<String> {
-        Some(self.program.as_mut()?.end_of_it().await)
+        Some(self.program.as_mut()?.describe_end().await)
     }
 
     /// Closes stdin, and kills the server if it does not exit.

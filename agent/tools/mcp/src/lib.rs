@@ -105,7 +105,7 @@ impl McpHub {
             self.call(self.by_name(name).await, given.clone(), at).await
         };
         let outcome = outcome.unwrap_or_else(ToolOutput::from);
-        history::keep(at, name, args, &outcome, started.elapsed(), "check_command");
+        history::append(at, name, args, &outcome, started.elapsed(), "check_command");
         outcome
     }
 
@@ -139,11 +139,11 @@ impl McpHub {
         at: &ToolContext,
     ) -> Result<ToolOutput, ToolError> {
         let Target { server, name, tool } = target?;
-        if let Some(why) = skill_permissions::refusal_of(&name, &at.skills) {
+        if let Some(why) = skill_permissions::external_refusal(&name, &at.skills) {
             return Err(ToolError::new(ToolErrorKind::Denied, why));
         }
         let free = server.definition.calls == CallDefault::Allow;
-        let access = Access::Foreign { server: server.name.clone(), free };
+        let access = Access::Foreign { server: server.name.clone(), allowed: free };
         let (root, session_dir) = (&at.root, &at.session_dir);
         let details = || serde_json::to_string_pretty(&args).ok();
         let preview = Some(Preview(&details));
@@ -190,15 +190,15 @@ impl ExternalTools for McpHub {
 }
 
 impl McpServers for McpHub {
-    /// Returns the tools to offer; unchanged until [`McpServers::news`] returns a sentence.
-    fn offered(&self) -> Vec<ToolDefinition> {
+    /// Returns the tools to offer; unchanged until [`McpServers::apply_tool_changes`] returns a sentence.
+    fn offered_tools(&self) -> Vec<ToolDefinition> {
         let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
         base::sync::lock(&self.offer).specs(&names)
     }
 
     /// Applies tool changes that servers reported since the session or its last turn started.
     /// Returns a sentence for the user if the offered tools changed.
-    fn news(&self) -> Option<String> {
+    fn apply_tool_changes(&self) -> Option<String> {
         let changed: Vec<&ConfiguredServer> =
             self.servers.iter().filter(|server| server.has_changed()).map(Arc::as_ref).collect();
         if changed.is_empty() {

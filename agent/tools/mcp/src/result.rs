@@ -63,7 +63,7 @@ pub(crate) fn outcome(answer: CallToolResult, directory: &Path) -> ToolOutput {
     let mut outcome = if failed {
         ToolOutput::failed(ToolErrorKind::Failed, text)
     } else {
-        ToolOutput::done(text)
+        ToolOutput::success(text)
     };
     outcome.images = images;
     outcome.metadata = structured.map_or(Value::Null, |value| json!({ "structured": value }));
@@ -106,8 +106,8 @@ fn file(kind: &str, base64: &str, directory: &Path) -> std::io::Result<String> {
 
 fn shortened(text: &str, directory: &Path) -> String {
     let mut capture = StreamCapture::new(SHOW, directory, "mcp");
-    capture.take(text.as_bytes());
-    output::shown(&capture.finish())
+    capture.push(text.as_bytes());
+    output::render(&capture.finish())
 }
 
 #[cfg(test)]

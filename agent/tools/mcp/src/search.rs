@@ -44,7 +44,7 @@ pub(crate) async fn run(servers: &[&ConfiguredServer], query: &str) -> ToolOutpu
         text.push_str(&format!("[{} more; use other words]\n", scored.len() - FULL - NAMED));
     }
     notes.iter().for_each(|note| text.push_str(&format!("{note}\n")));
-    ToolOutput::done(text)
+    ToolOutput::success(text)
 }
 
 /// Returns how well a tool matches: a word in its name counts more than one in its description.

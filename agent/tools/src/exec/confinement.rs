@@ -26,10 +26,10 @@ pub struct Containment {
 }
 
 /// Creates the scratch sandbox for a command that works in this tree.
-pub(crate) fn sandboxed(root: &Path) -> io::Result<Containment> {
+pub(crate) fn scratch_sandbox(root: &Path) -> io::Result<Containment> {
     let sandbox = ScratchSandbox::new(root)?;
     let confinement = Confinement::new(sandbox.rules.clone(), ClosedScope::Closed);
-    let confinement = Arc::new(whole("sandbox", confinement)?);
+    let confinement = Arc::new(require_complete("sandbox", confinement)?);
     Ok(Containment { confinement, sandbox: Some(Arc::new(sandbox)) })
 }
 
@@ -40,10 +40,10 @@ pub struct CommandSandbox {
     sandbox: Arc<config::SandboxConfig>,
     root: PathBuf,
     /// The directory of long command outputs, which other commands may read.
-    outputs: Option<PathBuf>,
+    output_dir: Option<PathBuf>,
     /// A directory of the program itself.
-    own: Option<PathBuf>,
-    recent: Arc<SandboxCache>,
+    program_dir: Option<PathBuf>,
+    cache: Arc<SandboxCache>,
 }
 
 /// The most recent sandbox of a session, reused for the next command, because creating one reads
@@ -53,19 +53,19 @@ pub struct SandboxCache(Mutex<Option<Made>>);
 
 #[derive(Debug)]
 struct Made {
-    at: Instant,
+    created_at: Instant,
     /// The device and inode of the working tree, and its git directory; a sandbox is valid only for
     /// these.
     tree: Option<(u64, u64)>,
     git: GitDirs,
     /// A subagent has its own directory.
-    outputs: Option<PathBuf>,
+    output_dir: Option<PathBuf>,
     confinement: Arc<Confinement>,
 }
 
 /// Maximum time that a sandbox is reused. Directories created in the meantime are not accessible in
 /// it.
-const RECENT: Duration = Duration::from_secs(60);
+const MAX_AGE: Duration = Duration::from_secs(60);
 
 impl CommandSandbox {
     /// Creates the sandbox of a session, in which commands may read the long outputs of others.
@@ -73,30 +73,30 @@ impl CommandSandbox {
         sandbox: Arc<config::SandboxConfig>,
         root: &Path,
         session_dir: &Path,
-        recent: Arc<SandboxCache>,
+        cache: Arc<SandboxCache>,
     ) -> CommandSandbox {
-        let (root, outputs) = (root.to_owned(), outputs(session_dir));
-        CommandSandbox { sandbox, root, outputs, own: None, recent }
+        let (root, output_dir) = (root.to_owned(), create_output_dir(session_dir));
+        CommandSandbox { sandbox, root, output_dir, program_dir: None, cache }
     }
 
     /// Creates the sandbox for programs that work in this tree.
     pub fn of(sandbox: &config::SandboxConfig, root: &Path) -> CommandSandbox {
         let (sandbox, root) = (Arc::new(sandbox.clone()), root.to_owned());
-        CommandSandbox { sandbox, root, outputs: None, own: None, recent: Arc::default() }
+        CommandSandbox { sandbox, root, output_dir: None, program_dir: None, cache: Arc::default() }
     }
 
     /// Returns the same sandbox with write access to this directory.
     #[must_use]
-    pub fn writing(self, directory: &Path) -> CommandSandbox {
-        CommandSandbox { own: Some(directory.to_owned()), recent: Arc::default(), ..self }
+    pub fn with_write_access(self, directory: &Path) -> CommandSandbox {
+        CommandSandbox { program_dir: Some(directory.to_owned()), cache: Arc::default(), ..self }
     }
 
     /// Returns the restrictions of a program, or `None` if the configuration disables the sandbox
     /// and g3 does not run in studio's sandbox. Fails if the kernel cannot enforce them.
-    pub fn hold(&self) -> io::Result<Option<Containment>> {
-        if let Some(mut rules) = around()? {
-            rules.read.extend(self.outputs.clone());
-            rules.write.extend(self.own.clone());
+    pub fn containment(&self) -> io::Result<Option<Containment>> {
+        if let Some(mut rules) = studio_rules()? {
+            rules.read.extend(self.output_dir.clone());
+            rules.write.extend(self.program_dir.clone());
             return Ok(Some(Containment::of(Confinement::new(rules, ClosedScope::SideBySide)?)));
         }
         if !self.sandbox.enabled {
@@ -105,60 +105,60 @@ impl CommandSandbox {
         use std::os::unix::fs::MetadataExt;
         let git = git_dirs::of(&self.root);
         let tree = std::fs::metadata(&self.root).ok().map(|meta| (meta.dev(), meta.ino()));
-        let mut recent = self.recent.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(made) = recent.as_ref().filter(|made| made.at.elapsed() < RECENT)
-            && (made.tree, &made.git, &made.outputs) == (tree, &git, &self.outputs)
+        let mut cache = self.cache.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cached) = cache.as_ref().filter(|cached| cached.created_at.elapsed() < MAX_AGE)
+            && (cached.tree, &cached.git, &cached.output_dir) == (tree, &git, &self.output_dir)
         {
-            let confinement = made.confinement.clone();
+            let confinement = cached.confinement.clone();
             return Ok(Some(Containment { confinement, sandbox: None }));
         }
         let confinement = Arc::new(Confinement::new(self.rules(&git), ClosedScope::SideBySide)?);
-        let (at, made) = (Instant::now(), confinement.clone());
-        let outputs = self.outputs.clone();
-        *recent = Some(Made { at, tree, git, outputs, confinement: made });
+        let (created_at, cached) = (Instant::now(), confinement.clone());
+        let output_dir = self.output_dir.clone();
+        *cache = Some(Made { created_at, tree, git, output_dir, confinement: cached });
         Ok(Some(Containment { confinement, sandbox: None }))
     }
 
-    /// Like [`CommandSandbox::hold`], for a program that runs without a permission question. Returns
+    /// Like [`CommandSandbox::containment`], for a program that runs without a permission question. Returns
     /// `None` if the kernel cannot enforce the restrictions.
-    pub fn hold_where_possible(&self) -> io::Result<Option<Containment>> {
+    pub fn containment_if_supported(&self) -> io::Result<Option<Containment>> {
         match sandbox::check_landlock() {
-            Ok(()) => self.hold(),
+            Ok(()) => self.containment(),
             Err(_) => Ok(None),
         }
     }
 
     /// Returns the restrictions of a program that a rule requires to be sandboxed: it writes only
     /// the tree and temporary files. Fails if the kernel cannot enforce them.
-    pub(crate) fn hold_tightly(&self) -> io::Result<Containment> {
+    pub(crate) fn strict_containment(&self) -> io::Result<Containment> {
         // If the rules cannot be read, nothing is accessible.
-        let around = around().unwrap_or_else(|_| Some(SandboxRules::default()));
-        let confinement = Confinement::new(self.tight(around), ClosedScope::Closed);
-        Ok(Containment::of(whole("box", confinement)?))
+        let studio_rules = studio_rules().unwrap_or_else(|_| Some(SandboxRules::default()));
+        let confinement = Confinement::new(self.strict_rules(studio_rules), ClosedScope::Closed);
+        Ok(Containment::of(require_complete("box", confinement)?))
     }
 
-    fn tight(&self, around: Option<SandboxRules>) -> SandboxRules {
-        let mut rules = around.unwrap_or_else(home_rules);
-        rules.read.extend(self.outputs.clone());
-        rules.write.extend(home::writable(&self.root, &home_dir(), &closed()));
+    fn strict_rules(&self, studio_rules: Option<SandboxRules>) -> SandboxRules {
+        let mut rules = studio_rules.unwrap_or_else(home_rules);
+        rules.read.extend(self.output_dir.clone());
+        rules.write.extend(home::writable(&self.root, &home_dir(), &g3_paths()));
         rules.write.push(std::env::temp_dir());
         rules.fixed = git_dirs::of(&self.root).fixed;
         rules
     }
 
     fn rules(&self, git: &GitDirs) -> SandboxRules {
-        let (home, closed) = (home_dir(), closed());
-        let mut rules = home::home_rules(&home, &closed);
-        rules.read.extend(self.outputs.clone());
-        rules.write.extend(home::writable(&self.root, &home, &closed));
-        rules.write.extend(temporary(&home));
+        let (home, g3_paths) = (home_dir(), g3_paths());
+        let mut rules = home::home_rules(&home, &g3_paths);
+        rules.read.extend(self.output_dir.clone());
+        rules.write.extend(home::writable(&self.root, &home, &g3_paths));
+        rules.write.extend(temp_dirs(&home));
         rules.write.extend(caches::of(&home));
         rules.write.extend(git.write.clone());
         rules.fixed = git.fixed.clone();
-        rules.write.extend(self.own.clone());
-        let own = &self.sandbox;
-        rules.read.extend(own.read.iter().map(|path| expand_tilde(path, &home)));
-        rules.write.extend(own.write.iter().map(|path| expand_tilde(path, &home)));
+        rules.write.extend(self.program_dir.clone());
+        let config = &self.sandbox;
+        rules.read.extend(config.read.iter().map(|path| expand_tilde(path, &home)));
+        rules.write.extend(config.write.iter().map(|path| expand_tilde(path, &home)));
         rules
     }
 }
@@ -170,8 +170,8 @@ impl Containment {
 }
 
 /// Returns how commands are confined with this configuration.
-pub fn confining(sandbox: &config::SandboxConfig) -> CommandConfinement {
-    match around() {
+pub fn command_confinement(sandbox: &config::SandboxConfig) -> CommandConfinement {
+    match studio_rules() {
         Ok(Some(rules)) => CommandConfinement::Studio(rules.write),
         // If the rules cannot be read, nothing is accessible.
         Err(_) => CommandConfinement::Studio(Vec::new()),
@@ -187,17 +187,17 @@ pub fn in_studio() -> bool {
 }
 
 /// Returns the rules of studio's sandbox for commands, or `None` outside of it.
-pub(crate) fn around() -> io::Result<Option<SandboxRules>> {
+pub(crate) fn studio_rules() -> io::Result<Option<SandboxRules>> {
     let Some(file) = std::env::var_os(sandbox::COMMANDS).map(PathBuf::from) else {
         return Ok(None);
     };
-    let unread = |why| io::Error::other(format!("cannot read {}: {why}", file.display()));
-    read(&file).map_err(unread).map(Some)
+    let failed = |why| io::Error::other(format!("cannot read {}: {why}", file.display()));
+    read_rules(&file).map_err(failed).map(Some)
 }
 
 /// Returns the rules that every command sandbox starts from outside of studio's sandbox.
 pub(crate) fn home_rules() -> SandboxRules {
-    home::home_rules(&home_dir(), &closed())
+    home::home_rules(&home_dir(), &g3_paths())
 }
 
 fn home_dir() -> PathBuf {
@@ -205,63 +205,66 @@ fn home_dir() -> PathBuf {
 }
 
 /// Returns the paths of g3's own configuration and state.
-fn closed() -> Vec<PathBuf> {
-    let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let mut closed = vec![home_dir().join(".config/g3")];
-    closed.extend(named("XDG_CONFIG_HOME").map(|dir| dir.join("g3")));
-    closed.extend(named(base::user_dirs::STATE_VARIABLE));
-    closed
+fn g3_paths() -> Vec<PathBuf> {
+    let env_path = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let mut paths = vec![home_dir().join(".config/g3")];
+    paths.extend(env_path("XDG_CONFIG_HOME").map(|dir| dir.join("g3")));
+    paths.extend(env_path(base::user_dirs::STATE_VARIABLE));
+    paths
 }
 
 /// Returns the directories for temporary files, without those that contain the home directory.
-fn temporary(home: &Path) -> impl Iterator<Item = PathBuf> {
-    let all = [std::env::temp_dir(), PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
+fn temp_dirs(home: &Path) -> impl Iterator<Item = PathBuf> {
+    let dirs = [std::env::temp_dir(), PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
-    all.into_iter().filter(move |dir| !home.starts_with(dir))
+    dirs.into_iter().filter(move |dir| !home.starts_with(dir))
 }
 
 /// Returns the directory of long command outputs, which other commands may read.
-fn outputs(session_dir: &Path) -> Option<PathBuf> {
-    let outputs = session_dir.join("tools");
+fn create_output_dir(session_dir: &Path) -> Option<PathBuf> {
+    let output_dir = session_dir.join("tools");
     // A sandbox rule requires that the directory exists.
-    std::fs::create_dir_all(&outputs).ok().map(|()| outputs)
+    std::fs::create_dir_all(&output_dir).ok().map(|()| output_dir)
 }
 
-fn read(file: &Path) -> io::Result<SandboxRules> {
+fn read_rules(file: &Path) -> io::Result<SandboxRules> {
     Ok(serde_json::from_slice(&std::fs::read(file)?)?)
 }
 
 /// Starts a command, sandboxed if restrictions are given. It is killed when g3 dies.
-pub fn spawn(job: Command, hold: Option<Containment>) -> io::Result<AsyncRunning> {
+pub fn spawn(command: Command, containment: Option<Containment>) -> io::Result<AsyncRunning> {
     // Inside studio's sandbox, the sandbox itself kills everything.
-    let job = if in_studio() { job } else { job.kill_group_on_parent_death() };
-    spawn_lasting(job, hold)
+    let command = if in_studio() { command } else { command.kill_group_on_parent_death() };
+    spawn_detached(command, containment)
 }
 
 /// Like [`spawn`], but the command outlives g3.
-pub fn spawn_lasting(job: Command, hold: Option<Containment>) -> io::Result<AsyncRunning> {
-    hold.into_iter().fold(job, Containment::around).spawn_async()
+pub fn spawn_detached(
+    command: Command,
+    containment: Option<Containment>,
+) -> io::Result<AsyncRunning> {
+    containment.into_iter().fold(command, Containment::apply).spawn_async()
 }
 
 impl Containment {
     /// Applies the restrictions to a command.
-    pub fn around(job: Command, hold: Containment) -> Command {
-        let job = job.confined(hold.confinement);
-        match &hold.sandbox {
-            Some(sandbox) => sandbox.bind(job),
-            None => job,
+    pub fn apply(command: Command, containment: Containment) -> Command {
+        let command = command.confined(containment.confinement);
+        match &containment.sandbox {
+            Some(sandbox) => sandbox.apply(command),
+            None => command,
         }
     }
 }
 
 /// Fails if the kernel cannot enforce all restrictions.
-fn whole(what: &str, made: io::Result<Confinement>) -> io::Result<Confinement> {
-    let lack = match &made {
-        Ok(made) => made.lacks().first().cloned(),
+fn require_complete(what: &str, confinement: io::Result<Confinement>) -> io::Result<Confinement> {
+    let missing = match &confinement {
+        Ok(confinement) => confinement.lacks().first().cloned(),
         Err(why) => Some(why.to_string()),
     };
-    match lack {
-        Some(lack) => Err(io::Error::other(format!("no {what} to run it in: {lack}"))),
-        None => made,
+    match missing {
+        Some(missing) => Err(io::Error::other(format!("no {what} to run it in: {missing}"))),
+        None => confinement,
     }
 }

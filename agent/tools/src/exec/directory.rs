@@ -8,20 +8,20 @@ use crate::profile::ProfileTool;
 use gate::paths;
 
 /// Whether the tool keeps the directory between calls.
-pub fn is_kept(face: &ProfileTool) -> bool {
-    face.defaults.get("keep_directory").and_then(Value::as_bool).unwrap_or(false)
+pub fn is_persistent(tool: &ProfileTool) -> bool {
+    tool.defaults.get("keep_directory").and_then(Value::as_bool).unwrap_or(false)
 }
 
 /// Returns the directory in which the last command of a session ended, if it still exists below the
 /// root.
-pub(crate) fn kept(session_dir: &Path, root: &Path) -> Option<PathBuf> {
+pub(crate) fn load(session_dir: &Path, root: &Path) -> Option<PathBuf> {
     let text = std::fs::read_to_string(file(session_dir)).ok()?;
     let path = paths::follow(Path::new(&text)).ok()?;
     (path.is_dir() && paths::is_inside(&path, root)).then_some(path)
 }
 
 /// Stores the directory in which a command ended.
-pub fn keep(session_dir: &Path, path: &Path) {
+pub fn store(session_dir: &Path, path: &Path) {
     let file = file(session_dir);
     let Some(parent) = file.parent() else { return };
     // If it cannot be stored, the next command starts in the working directory.

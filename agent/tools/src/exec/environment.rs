@@ -20,7 +20,7 @@ pub enum Environment {
 }
 
 /// The variables that the core tools pass on.
-const LISTED: [&str; 24] = [
+const CORE_VARIABLES: [&str; 24] = [
     "PATH",
     "HOME",
     "USER",
@@ -49,31 +49,31 @@ const LISTED: [&str; 24] = [
 
 /// Whether a variable is withheld from commands: secrets (by name) and g3's own configuration.
 fn is_withheld(name: &str) -> bool {
-    let own = name.starts_with("G3_") && !is_hook(name);
-    own || name == "SSH_AUTH_SOCK" || name == COMMANDS || is_secret(name)
+    let is_own = name.starts_with("G3_") && !is_hook(name);
+    is_own || name == "SSH_AUTH_SOCK" || name == COMMANDS || is_secret(name)
 }
 
 /// Sets the environment of a command.
-pub fn apply(mut job: Command, environment: Environment) -> Command {
+pub fn apply(mut command: Command, environment: Environment) -> Command {
     if environment == Environment::Listed {
-        job = job.env_clear();
-        for name in LISTED {
+        command = command.env_clear();
+        for name in CORE_VARIABLES {
             if let Some(value) = std::env::var_os(name) {
-                job = job.env(name, value);
+                command = command.env(name, value);
             }
         }
-        return job;
+        return command;
     }
     for (name, value) in std::env::vars_os() {
         let value = value.to_string_lossy();
         if name.to_str().is_none_or(|name| is_withheld(name) || holds_password(name, &value)) {
-            job = job.env_remove(name);
+            command = command.env_remove(name);
         }
     }
     match environment {
-        Environment::Full | Environment::Listed => job,
+        Environment::Full | Environment::Listed => command,
         Environment::Quiet => {
-            job.env("TERM", "dumb").env("GIT_TERMINAL_PROMPT", "0").env("NO_COLOR", "1")
+            command.env("TERM", "dumb").env("GIT_TERMINAL_PROMPT", "0").env("NO_COLOR", "1")
         }
     }
 }

@@ -33,7 +33,7 @@ const MAX_LOG: u64 = 256 << 20;
 
 /// Captures a stream.
 pub struct StreamCapture {
-    show: OutputBudget,
+    budget: OutputBudget,
     directory: PathBuf,
     suffix: String,
     head: Vec<u8>,
@@ -52,7 +52,7 @@ pub struct CapturedStream {
     /// The end, if the middle is omitted.
     pub tail: String,
     /// Number of bytes omitted between the two.
-    pub left_out: u64,
+    pub omitted: u64,
     /// Total number of bytes.
     pub total: u64,
     /// The file with the complete output, if a part is omitted.
@@ -60,23 +60,26 @@ pub struct CapturedStream {
 }
 
 /// Formats a stream with a marker for the omitted part.
-pub fn shown(stream: &CapturedStream) -> String {
-    if stream.left_out == 0 {
+pub fn render(stream: &CapturedStream) -> String {
+    if stream.omitted == 0 {
         return stream.head.clone();
     }
-    let place = stream.log.as_ref().map_or_else(String::new, |log| {
+    let location = stream.log.as_ref().map_or_else(String::new, |log| {
         format!("; all {} bytes are in {}", stream.total, log.display())
     });
     let newline = if stream.head.ends_with('\n') { "" } else { "\n" };
-    format!("{}{newline}[truncated {} bytes{place}]\n{}", stream.head, stream.left_out, stream.tail)
+    format!(
+        "{}{newline}[truncated {} bytes{location}]\n{}",
+        stream.head, stream.omitted, stream.tail
+    )
 }
 
 impl StreamCapture {
     /// Starts capturing. A long stream is saved to a file in `directory` whose name ends with
     /// `suffix`.
-    pub fn new(show: OutputBudget, directory: &Path, suffix: &str) -> StreamCapture {
+    pub fn new(budget: OutputBudget, directory: &Path, suffix: &str) -> StreamCapture {
         StreamCapture {
-            show,
+            budget,
             directory: directory.to_owned(),
             suffix: suffix.to_owned(),
             head: Vec::new(),
@@ -88,26 +91,26 @@ impl StreamCapture {
     }
 
     /// Adds bytes and returns the text that is complete so far.
-    pub fn take(&mut self, bytes: &[u8]) -> String {
-        self.keep(bytes);
+    pub fn push(&mut self, bytes: &[u8]) -> String {
+        self.save(bytes);
         self.total += bytes.len() as u64;
-        let room = self.show.head.saturating_sub(self.head.len()).min(bytes.len());
-        self.head.extend_from_slice(&bytes[..room]);
-        self.tail.extend(&bytes[room..]);
-        let excess = self.tail.len().saturating_sub(self.show.tail);
+        let head_len = self.budget.head.saturating_sub(self.head.len()).min(bytes.len());
+        self.head.extend_from_slice(&bytes[..head_len]);
+        self.tail.extend(&bytes[head_len..]);
+        let excess = self.tail.len().saturating_sub(self.budget.tail);
         self.tail.drain(..excess);
         self.decode(bytes)
     }
 
     /// Writes to the file once the output exceeds what is shown.
-    fn keep(&mut self, bytes: &[u8]) {
-        let shown = (self.show.head + self.show.tail) as u64;
-        if self.log.is_none() && self.total + bytes.len() as u64 > shown {
+    fn save(&mut self, bytes: &[u8]) {
+        let budget = (self.budget.head + self.budget.tail) as u64;
+        if self.log.is_none() && self.total + bytes.len() as u64 > budget {
             self.log = self.start_log();
         }
-        let room = usize::try_from(MAX_LOG.saturating_sub(self.total)).unwrap_or(usize::MAX);
+        let remaining = usize::try_from(MAX_LOG.saturating_sub(self.total)).unwrap_or(usize::MAX);
         if let Some((file, _)) = &mut self.log
-            && file.write_all(&bytes[..bytes.len().min(room)]).is_err()
+            && file.write_all(&bytes[..bytes.len().min(remaining)]).is_err()
         {
             // If the disk is full, the file is dropped, but the command continues.
             self.log = None;
@@ -130,8 +133,8 @@ impl StreamCapture {
 
     fn decode(&mut self, bytes: &[u8]) -> String {
         self.pending.extend_from_slice(bytes);
-        let whole = whole_characters(&self.pending);
-        let rest = self.pending.split_off(whole);
+        let complete_len = complete_prefix_len(&self.pending);
+        let rest = self.pending.split_off(complete_len);
         let text = String::from_utf8_lossy(&self.pending).into_owned();
         self.pending = rest;
         text
@@ -147,18 +150,18 @@ impl StreamCapture {
     pub fn finish(self) -> CapturedStream {
         let mut head = self.head;
         let tail: Vec<u8> = self.tail.into();
-        let left_out = self.total - (head.len() + tail.len()) as u64;
-        if left_out == 0 {
+        let omitted = self.total - (head.len() + tail.len()) as u64;
+        if omitted == 0 {
             head.extend_from_slice(&tail);
             let head = String::from_utf8_lossy(&head).into_owned();
             return CapturedStream { head, total: self.total, ..CapturedStream::default() };
         }
-        head.truncate(whole_characters(&head));
+        head.truncate(complete_prefix_len(&head));
         let start = tail.iter().take(3).take_while(|byte| *byte & 0xc0 == 0x80).count();
         CapturedStream {
             head: String::from_utf8_lossy(&head).into_owned(),
             tail: String::from_utf8_lossy(&tail[start..]).into_owned(),
-            left_out,
+            omitted,
             total: self.total,
             log: self.log.map(|(_, path)| path),
         }
@@ -167,17 +170,17 @@ impl StreamCapture {
 
 /// Returns the number of bytes from the start that end at a character boundary. Invalid UTF-8
 /// counts as complete; only a character truncated at the very end does not.
-fn whole_characters(bytes: &[u8]) -> usize {
-    let back = bytes.iter().rev().take(3).position(|byte| *byte & 0xc0 != 0x80);
-    let Some(back) = back else { return bytes.len() };
-    let start = bytes.len() - 1 - back;
+fn complete_prefix_len(bytes: &[u8]) -> usize {
+    let from_end = bytes.iter().rev().take(3).position(|byte| *byte & 0xc0 != 0x80);
+    let Some(from_end) = from_end else { return bytes.len() };
+    let start = bytes.len() - 1 - from_end;
     let length = match bytes[start] {
         0xc2..=0xdf => 2,
         0xe0..=0xef => 3,
         0xf0..=0xf4 => 4,
         _ => 1,
     };
-    if back + 1 < length { start } else { bytes.len() }
+    if from_end + 1 < length { start } else { bytes.len() }
 }
 
 #[cfg(test)]
@@ -189,10 +192,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut capture =
             StreamCapture::new(OutputBudget { head: 4, tail: 4 }, dir.path(), "stdout");
-        assert_eq!(capture.take("aé".as_bytes()), "aé");
-        capture.take(b"12345");
+        assert_eq!(capture.push("aé".as_bytes()), "aé");
+        capture.push(b"12345");
         let got = capture.finish();
-        assert_eq!((got.head.as_str(), got.left_out, got.log), ("aé12345", 0, None));
+        assert_eq!((got.head.as_str(), got.omitted, got.log), ("aé12345", 0, None));
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
@@ -203,7 +206,7 @@ mod tests {
         for size in 1..7 {
             let mut capture =
                 StreamCapture::new(OutputBudget { head: 8, tail: 8 }, dir.path(), "stdout");
-            let heard: String = all.as_bytes().chunks(size).map(|c| capture.take(c)).collect();
+            let heard: String = all.as_bytes().chunks(size).map(|c| capture.push(c)).collect();
             assert_eq!(heard, all);
             let got = capture.finish();
             assert_eq!(std::fs::read_to_string(got.log.unwrap()).unwrap(), all);
@@ -221,7 +224,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut capture =
             StreamCapture::new(OutputBudget { head: 100, tail: 0 }, dir.path(), "stdout");
-        capture.take(&[0xff, b'a', 0xe2, 0x82]);
+        capture.push(&[0xff, b'a', 0xe2, 0x82]);
         assert_eq!(capture.finish().head, "\u{fffd}a\u{fffd}");
     }
 }

@@ -14,19 +14,19 @@ use tempfile::TempDir;
 use super::confinement;
 
 /// Timeout of a command in the sandbox.
-pub const TIME: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Resource limits.
-const BOUNDS: ResourceLimits = ResourceLimits {
+const LIMITS: ResourceLimits = ResourceLimits {
     memory: 256 << 20,
     addresses: 4 << 30,
-    seconds: TIME.as_secs(),
+    seconds: TIMEOUT.as_secs(),
     file: 64 << 20,
     processes: 100,
 };
 
 /// The only writable devices; they store nothing.
-const SINKS: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
+const WRITABLE_DEVICES: [&str; 3] = ["/dev/null", "/dev/zero", "/dev/full"];
 
 /// A sandbox for one command. Dropping it deletes its scratch directory.
 #[derive(Debug)]
@@ -43,13 +43,13 @@ impl ScratchSandbox {
         let path = scratch.path().canonicalize()?;
         // Inside the sandbox, the command may run as another user.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777))?;
-        let around = confinement::around()?;
-        let mut rules = around.unwrap_or_else(confinement::home_rules);
-        let opened = std::mem::take(&mut rules.write);
-        rules.read.extend(opened.into_iter().filter(|it| !it.starts_with("/dev")));
+        let studio_rules = confinement::studio_rules()?;
+        let mut rules = studio_rules.unwrap_or_else(confinement::home_rules);
+        let writable = std::mem::take(&mut rules.write);
+        rules.read.extend(writable.into_iter().filter(|path| !path.starts_with("/dev")));
         rules.read.extend(["/dev/random", "/dev/urandom"].map(PathBuf::from));
         rules.read.push(root.to_owned());
-        rules.write.extend(SINKS.map(PathBuf::from));
+        rules.write.extend(WRITABLE_DEVICES.map(PathBuf::from));
         rules.write.push(path);
         Ok(ScratchSandbox { rules, scratch })
     }
@@ -60,9 +60,9 @@ impl ScratchSandbox {
     }
 
     /// Prepares a command for this sandbox, in addition to the kernel's file rules.
-    pub(crate) fn bind(&self, job: Command) -> Command {
+    pub(crate) fn apply(&self, command: Command) -> Command {
         let scratch = self.scratch();
-        let homes = ["HOME", "TMPDIR", "TMP", "TEMP"];
-        homes.iter().fold(job, |job, name| job.env(name, scratch)).bounded(BOUNDS)
+        let variables = ["HOME", "TMPDIR", "TMP", "TEMP"];
+        variables.iter().fold(command, |command, name| command.env(name, scratch)).bounded(LIMITS)
     }
 }

@@ -15,39 +15,46 @@ pub(crate) struct EditorBuffers(Mutex<BTreeMap<PathBuf, State>>);
 #[derive(Default)]
 struct State {
     /// The text in the editor, if it differs from the file on disk.
-    shown: Option<String>,
+    editor_text: Option<String>,
     /// Whether the write must be offered to the client first.
-    waits: bool,
+    through_client: bool,
     /// The text to be written.
-    written: Option<String>,
+    pending: Option<String>,
 }
 
 impl EditorBuffers {
     /// Reads the text from the client. Skips binary files, which an editor would show with
     /// replacement characters.
-    pub(crate) async fn ask(&self, outside: &dyn ClientIo, path: &Path) {
+    pub(crate) async fn load_from_client(&self, client: &dyn ClientIo, path: &Path) {
         let disk = open::read(path).ok();
-        let is_text = disk.as_ref().is_none_or(|it| std::str::from_utf8(&it.bytes).is_ok());
-        let shown = if is_text { outside.read(path).await } else { None };
+        let is_text =
+            disk.as_ref().is_none_or(|content| std::str::from_utf8(&content.bytes).is_ok());
+        let editor_text = if is_text { client.read(path).await } else { None };
         let differs = |text: &String| disk.is_none_or(|disk| disk.bytes != text.as_bytes());
-        let state = State { shown: shown.filter(differs), waits: is_text, written: None };
-        self.all().insert(path.to_owned(), state);
+        let state = State {
+            editor_text: editor_text.filter(differs),
+            through_client: is_text,
+            pending: None,
+        };
+        self.states().insert(path.to_owned(), state);
     }
 
     /// Returns the content in the editor or on disk.
     pub(crate) fn load(&self, path: &Path) -> io::Result<FileContent> {
-        let all = self.all();
-        let text = all.get(path).and_then(|state| state.written.as_ref().or(state.shown.as_ref()));
+        let states = self.states();
+        let text = states
+            .get(path)
+            .and_then(|state| state.pending.as_ref().or(state.editor_text.as_ref()));
         let Some(text) = text else { return open::read(path) };
         let mode = open::read(path).map_or(0o644, |disk| disk.mode);
         Ok(FileContent { bytes: text.clone().into_bytes(), mode })
     }
 
-    /// Replaces the file: immediately, or in [`EditorBuffers::hand_over`].
+    /// Replaces the file: immediately, or in [`EditorBuffers::flush`].
     pub(crate) fn store(&self, path: &Path, text: &str) -> io::Result<()> {
-        match self.all().get_mut(path).filter(|state| state.waits) {
+        match self.states().get_mut(path).filter(|state| state.through_client) {
             Some(state) => {
-                state.written = Some(text.to_owned());
+                state.pending = Some(text.to_owned());
                 Ok(())
             }
             None => open::replace(path, text.as_bytes()),
@@ -56,22 +63,22 @@ impl EditorBuffers {
 
     /// Reverts a stored text: nothing is handed over, and the file on disk has its original
     /// content.
-    pub(crate) fn put_back(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let waited = self.all().get_mut(path).and_then(|state| state.written.take());
-        if waited.is_some() { Ok(()) } else { open::replace(path, bytes) }
+    pub(crate) fn restore(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let pending = self.states().get_mut(path).and_then(|state| state.pending.take());
+        if pending.is_some() { Ok(()) } else { open::replace(path, bytes) }
     }
 
     /// Writes the stored text, through the client or to disk.
-    pub(crate) async fn hand_over(&self, outside: &dyn ClientIo, path: &Path) -> io::Result<()> {
-        let written = self.all().get_mut(path).and_then(|state| state.written.take());
-        let Some(text) = written else { return Ok(()) };
-        match outside.write(path, &text).await {
-            Some(written) => written,
+    pub(crate) async fn flush(&self, client: &dyn ClientIo, path: &Path) -> io::Result<()> {
+        let pending = self.states().get_mut(path).and_then(|state| state.pending.take());
+        let Some(text) = pending else { return Ok(()) };
+        match client.write(path, &text).await {
+            Some(pending) => pending,
             None => open::replace(path, text.as_bytes()),
         }
     }
 
-    fn all(&self) -> MutexGuard<'_, BTreeMap<PathBuf, State>> {
+    fn states(&self) -> MutexGuard<'_, BTreeMap<PathBuf, State>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -33,53 +33,53 @@ pub fn read(path: &Path) -> io::Result<FileContent> {
     read_at_most(path, MAX_BYTES)
 }
 
-/// Reads a regular file of at most `most` bytes.
-pub fn read_at_most(path: &Path, most: u64) -> io::Result<FileContent> {
+/// Reads a regular file of at most `max_bytes` bytes.
+pub fn read_at_most(path: &Path, max_bytes: u64) -> io::Result<FileContent> {
     let file = File::from(open(path, OFlags::RDONLY | OFlags::NONBLOCK)?);
-    let facts = file.metadata()?;
-    if facts.is_dir() {
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
     }
-    if !facts.is_file() {
+    if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    if facts.len() > most {
+    if metadata.len() > max_bytes {
         let advice = "take a part of it with the shell";
-        let why = format!("it has {} bytes, more than {most}; {advice}", facts.len());
+        let why = format!("it has {} bytes, more than {max_bytes}; {advice}", metadata.len());
         return Err(io::Error::other(why));
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(facts.len()).unwrap_or(0));
-    file.take(most).read_to_end(&mut bytes)?;
-    Ok(FileContent { bytes, mode: facts.mode() & 0o7777 })
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
+    file.take(max_bytes).read_to_end(&mut bytes)?;
+    Ok(FileContent { bytes, mode: metadata.mode() & 0o7777 })
 }
 
 /// Flags for opening a directory; where possible, they do not require permission to list it.
 #[cfg(target_os = "linux")]
-const HOLD: OFlags = OFlags::PATH;
+const DIRECTORY_FLAGS: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
-const HOLD: OFlags = OFlags::RDONLY;
+const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY;
 
 /// Replaces or creates a file atomically. Keeps the permission bits; the directory must exist.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
     };
-    let directory = open(parent, HOLD | OFlags::DIRECTORY)?;
+    let directory = open(parent, DIRECTORY_FLAGS | OFlags::DIRECTORY)?;
     // Through the descriptor, replacing the directory by a symbolic link in the meantime has no
     // effect.
-    let held = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-    let target = if held.exists() { held.join(name) } else { path.to_owned() };
+    let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    let target = if by_descriptor.exists() { by_descriptor.join(name) } else { path.to_owned() };
     let mode = mode_to_keep(&target)?;
     base::files::replace_with_mode(&target, bytes, mode)
 }
 
 fn mode_to_keep(path: &Path) -> io::Result<u32> {
-    let facts = match fs::symlink_metadata(path) {
-        Ok(facts) => facts,
+    let metadata = match fs::symlink_metadata(path) {
+        Ok(metadata) => metadata,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(0o666 & !umask()),
         Err(e) => return Err(e),
     };
-    let kind = facts.file_type();
+    let kind = metadata.file_type();
     if kind.is_dir() {
         return Err(io::Error::new(io::ErrorKind::IsADirectory, "it is a directory"));
     }
@@ -89,10 +89,10 @@ fn mode_to_keep(path: &Path) -> io::Result<u32> {
     if kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device() {
         return Err(io::Error::other("it is not a regular file"));
     }
-    if facts.mode() & 0o200 == 0 {
+    if metadata.mode() & 0o200 == 0 {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is read-only"));
     }
-    Ok(facts.mode() & 0o7777)
+    Ok(metadata.mode() & 0o7777)
 }
 
 /// Returns the user's umask. The system call can only read it by setting it, but the kernel exposes
@@ -110,7 +110,7 @@ fn open(path: &Path, flags: OFlags) -> io::Result<std::os::fd::OwnedFd> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     match openat2(CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
         // A kernel before 5.6, or a seccomp filter that does not know the call.
-        Err(rustix::io::Errno::NOSYS) => plain_open(path, flags),
+        Err(rustix::io::Errno::NOSYS) => open_without_openat2(path, flags),
         Err(rustix::io::Errno::LOOP) => {
             Err(io::Error::other("a part of the path has become a symbolic link"))
         }
@@ -120,21 +120,21 @@ fn open(path: &Path, flags: OFlags) -> io::Result<std::os::fd::OwnedFd> {
 
 #[cfg(not(target_os = "linux"))]
 fn open(path: &Path, flags: OFlags) -> io::Result<std::os::fd::OwnedFd> {
-    plain_open(path, flags)
+    open_without_openat2(path, flags)
 }
 
-fn plain_open(path: &Path, flags: OFlags) -> io::Result<std::os::fd::OwnedFd> {
+fn open_without_openat2(path: &Path, flags: OFlags) -> io::Result<std::os::fd::OwnedFd> {
     Ok(rustix::fs::open(path, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// Describes a binary file, with a hint. Returns `None` for text.
-pub fn binary(bytes: &[u8]) -> Option<&'static str> {
+pub fn describe_binary(bytes: &[u8]) -> Option<&'static str> {
     let start = &bytes[..bytes.len().min(8192)];
     if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
         return Some("UTF-16 text; convert it with `iconv` in the shell first");
     }
-    let image = [&b"\x89PNG"[..], b"\xff\xd8\xff", b"GIF8"].iter().any(|m| start.starts_with(m));
-    if image {
+    let is_image = [&b"\x89PNG"[..], b"\xff\xd8\xff", b"GIF8"].iter().any(|m| start.starts_with(m));
+    if is_image {
         return Some("an image, not text");
     }
     start.contains(&0).then_some("a binary file; look at it with `file` or `xxd` in the shell")

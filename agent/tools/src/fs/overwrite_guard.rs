@@ -6,27 +6,28 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 /// Minimum similarity of a changed line to the line that it replaces.
-const ALIKE: f64 = 0.55;
+const MIN_SIMILARITY: f64 = 0.55;
 /// Number of lost lines from which a write is blocked; a single line is usually dropped on purpose.
-const NOTABLE: usize = 2;
+const MIN_LOST_LINES: usize = 2;
 /// Maximum number of lines shown to the model.
-const SHOWN: usize = 12;
+const MAX_SHOWN_LINES: usize = 12;
 
 /// Extensions of programs, which are rewritten line by line when they are fixed.
-const CODE: &[&str] =
+const CODE_EXTENSIONS: &[&str] =
     &["c", "cpp", "go", "h", "java", "js", "kt", "php", "py", "rb", "rs", "sh", "swift", "ts"];
 
 /// Returns the message for the model if a write is blocked, or `None` if it may proceed. An
 /// identical second write may proceed.
-pub fn hold_back(session: &Path, path: &Path, before: &str, after: &str) -> Option<String> {
-    let lost = lost(before, after);
-    let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    let notable = lost.len() >= NOTABLE && (!CODE.contains(&ending) || is_another(before, &lost));
-    if !notable || !note(session, path, after) {
+pub fn check_write(session: &Path, path: &Path, before: &str, after: &str) -> Option<String> {
+    let lost = lost_lines(before, after);
+    let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let is_blocked = lost.len() >= MIN_LOST_LINES
+        && (!CODE_EXTENSIONS.contains(&extension) || is_full_replacement(before, &lost));
+    if !is_blocked || !record_block(session, path, after) {
         return None;
     }
-    let mut lines = lost.iter().take(SHOWN).copied().collect::<Vec<_>>().join("\n");
-    if lost.len() > SHOWN {
+    let mut lines = lost.iter().take(MAX_SHOWN_LINES).copied().collect::<Vec<_>>().join("\n");
+    if lost.len() > MAX_SHOWN_LINES {
         lines.push_str("\n...");
     }
     Some(format!(
@@ -38,7 +39,7 @@ pub fn hold_back(session: &Path, path: &Path, before: &str, after: &str) -> Opti
 
 /// Whether a program is replaced entirely. A program with named parts is checked by the guide
 /// instead, which knows the task.
-fn is_another(before: &str, lost: &[&str]) -> bool {
+fn is_full_replacement(before: &str, lost: &[&str]) -> bool {
     let lines = before.lines().filter(|line| !line.trim().is_empty()).count();
     lost.len() == lines && !before.lines().any(|line| part_name(line).is_some())
 }
@@ -46,31 +47,32 @@ fn is_another(before: &str, lost: &[&str]) -> bool {
 /// Returns the name of the program part that a line defines.
 pub fn part_name(line: &str) -> Option<&str> {
     let mut words = line.trim_start().split(|c: char| !c.is_alphanumeric() && c != '_');
-    let opens = ["class", "def", "fn", "func", "function", "struct"];
-    let leads = ["async", "export", "pub", "static"];
-    let first = words.find(|word| !leads.contains(word))?;
-    if !opens.contains(&first) {
+    let keywords = ["class", "def", "fn", "func", "function", "struct"];
+    let modifiers = ["async", "export", "pub", "static"];
+    let first = words.find(|word| !modifiers.contains(word))?;
+    if !keywords.contains(&first) {
         return None;
     }
     words.next().filter(|name| !name.is_empty())
 }
 
 /// Returns the removed lines that no similar new line replaces.
-fn lost<'a>(before: &'a str, after: &str) -> Vec<&'a str> {
+fn lost_lines<'a>(before: &'a str, after: &str) -> Vec<&'a str> {
     let old: Vec<&str> = before.lines().map(str::trim).collect();
     let mut new: Vec<&str> =
         after.lines().map(str::trim).filter(|line| !old.contains(line)).collect();
-    let kept: Vec<&str> = after.lines().map(str::trim).collect();
+    let new_lines: Vec<&str> = after.lines().map(str::trim).collect();
     let mut lost = Vec::new();
     for line in before.lines().filter(|line| !line.trim().is_empty()) {
         let text = line.trim();
-        if kept.contains(&text) {
+        if new_lines.contains(&text) {
             continue;
         }
-        let like = |other: &&str| strsim::normalized_levenshtein(text, other) >= ALIKE;
-        match new.iter().position(like) {
+        let is_similar =
+            |other: &&str| strsim::normalized_levenshtein(text, other) >= MIN_SIMILARITY;
+        match new.iter().position(is_similar) {
             // Each new line replaces at most one old line.
-            Some(at) => drop(new.remove(at)),
+            Some(index) => drop(new.remove(index)),
             None => lost.push(line),
         }
     }
@@ -78,7 +80,7 @@ fn lost<'a>(before: &'a str, after: &str) -> Vec<&'a str> {
 }
 
 /// Records that this write was blocked. Returns false if it was blocked before.
-fn note(session: &Path, path: &Path, after: &str) -> bool {
+fn record_block(session: &Path, path: &Path, after: &str) -> bool {
     let mut hash = DefaultHasher::new();
     (path, after).hash(&mut hash);
     let dir = session.join("tools");
@@ -96,9 +98,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let before = "# Guide\n\nRead this first.\n";
         let after = "## License\n\nMIT\n";
-        let told = hold_back(dir.path(), Path::new("guide.md"), before, after).unwrap();
+        let told = check_write(dir.path(), Path::new("guide.md"), before, after).unwrap();
         assert!(told.contains("Read this first.\n"), "{told}");
-        assert_eq!(hold_back(dir.path(), Path::new("guide.md"), before, after), None);
+        assert_eq!(check_write(dir.path(), Path::new("guide.md"), before, after), None);
     }
 
     #[test]
@@ -106,7 +108,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let before = "def leap(y):\n    if y % 4 == 0:\n        return True\n    return False\n";
         let after = "def leap(y):\n    return not y % 4 and (y % 100 != 0 or not y % 400)\n";
-        assert_eq!(hold_back(dir.path(), Path::new("a.py"), before, after), None);
+        assert_eq!(check_write(dir.path(), Path::new("a.py"), before, after), None);
     }
 
     #[test]
@@ -114,17 +116,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let before = "class Box:\n    def area(self):\n        return self.w * self.h\n";
         let after = "class Rectangle:\n    def area(self):\n        return self.w * self.height\n";
-        assert_eq!(hold_back(dir.path(), Path::new("a.md"), before, after), None);
+        assert_eq!(check_write(dir.path(), Path::new("a.md"), before, after), None);
         let more = format!("{before}\nextra = 1\n");
-        assert_eq!(hold_back(dir.path(), Path::new("a.md"), before, &more), None);
-        assert!(hold_back(dir.path(), Path::new("a.md"), before, "extra = 1\n").is_some());
+        assert_eq!(check_write(dir.path(), Path::new("a.md"), before, &more), None);
+        assert!(check_write(dir.path(), Path::new("a.md"), before, "extra = 1\n").is_some());
     }
 
     #[test]
     fn replacing_a_program_without_named_parts_is_blocked() {
         let dir = tempfile::tempdir().unwrap();
         let before = "say() {\n    echo \"$1\"\n}\nsay \"$@\"\n";
-        let hold = |after: &str| hold_back(dir.path(), Path::new("a.sh"), before, after);
+        let hold = |after: &str| check_write(dir.path(), Path::new("a.sh"), before, after);
         assert!(hold("leave() { exit 1; }\n").is_some());
         assert_eq!(hold("say() {\n    printf %s \"$1\"\n}\n"), None);
     }

@@ -15,9 +15,9 @@ use crate::text_diff::difference;
 
 /// Maximum size in bytes of content stored in addition to its hash, so that a later change can be
 /// shown.
-const MOST_KEPT: usize = 1 << 20;
+const MAX_STORED: usize = 1 << 20;
 /// Maximum number of bytes and lines shown of a change.
-const MOST_SHOWN: (usize, usize) = (4 << 10, 80);
+const MAX_SHOWN: (usize, usize) = (4 << 10, 80);
 
 /// Separates the hash from the content in a record.
 const SEPARATOR: u8 = b'\n';
@@ -40,11 +40,11 @@ pub struct ChangedFile {
 
 /// Records the content that the session saw or wrote. Errors are ignored: the file then counts as
 /// never seen.
-pub fn note(session_dir: &Path, path: &Path, bytes: &[u8]) {
+pub fn record(session_dir: &Path, path: &Path, bytes: &[u8]) {
     let file = file(session_dir, path);
     let Some(parent) = file.parent() else { return };
     let mut text = hash(bytes).into_bytes();
-    if bytes.len() <= MOST_KEPT {
+    if bytes.len() <= MAX_STORED {
         text.push(SEPARATOR);
         text.extend_from_slice(bytes);
     }
@@ -61,7 +61,7 @@ pub fn refresh(session_dir: &Path, path: &Path) {
         return;
     }
     if let Ok(content) = super::open::read(path) {
-        note(session_dir, path, &content.bytes);
+        record(session_dir, path, &content.bytes);
     }
 }
 
@@ -82,9 +82,9 @@ pub fn changed(
     }
     let before = parts.next().and_then(|bytes| std::str::from_utf8(bytes).ok());
     let change = match (before, std::str::from_utf8(bytes)) {
-        (Some(before), Ok(now)) => shown(&difference(before, now).unified),
-        (None, Ok(now)) => {
-            format!("It has {} bytes in {} lines now", now.len(), now.lines().count())
+        (Some(before), Ok(current)) => truncate_diff(&difference(before, current).unified),
+        (None, Ok(current)) => {
+            format!("It has {} bytes in {} lines now", current.len(), current.lines().count())
         }
         (_, Err(_)) => format!("It has {} bytes now, not all of them UTF-8 text", bytes.len()),
     };
@@ -97,7 +97,7 @@ pub fn check(session_dir: &Path, path: &Path, bytes: &[u8]) -> Result<(), ToolEr
     match changed(session_dir, path, bytes)? {
         None => Ok(()),
         Some(change) => {
-            note(session_dir, path, bytes);
+            record(session_dir, path, bytes);
             Err(change.refusal(path))
         }
     }
@@ -115,7 +115,7 @@ pub fn check_edit(
         ((_, None), _) => Ok(None),
         ((_, Some(change)), EditFit::Exact) => Ok(Some(change.note())),
         ((bytes, Some(change)), EditFit::Loose) => {
-            note(session_dir, path, bytes);
+            record(session_dir, path, bytes);
             Err(change.refusal(path))
         }
     }
@@ -125,7 +125,7 @@ impl ChangedFile {
     /// Explains that an edit did not match: shows the change, which may be the reason, and records
     /// it as seen.
     pub fn explain(&self, session_dir: &Path, path: &Path, bytes: &[u8], why: &str) -> String {
-        note(session_dir, path, bytes);
+        record(session_dir, path, bytes);
         format!("{why}\n[note: {}]", self.note())
     }
 
@@ -146,13 +146,13 @@ impl ChangedFile {
 }
 
 /// Truncates a diff.
-fn shown(diff: &str) -> String {
-    let (bytes, lines) = MOST_SHOWN;
+fn truncate_diff(diff: &str) -> String {
+    let (bytes, lines) = MAX_SHOWN;
     let first: usize = diff.split_inclusive('\n').take(lines).map(str::len).sum();
-    let kept = head(&diff[..first], bytes);
-    match diff[kept.len()..].lines().count() {
-        0 => kept.to_owned(),
-        more => format!("{kept}\n[{more} more lines of the difference are not shown]"),
+    let shortened = head(&diff[..first], bytes);
+    match diff[shortened.len()..].lines().count() {
+        0 => shortened.to_owned(),
+        more => format!("{shortened}\n[{more} more lines of the difference are not shown]"),
     }
 }
 

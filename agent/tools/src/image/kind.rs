@@ -16,7 +16,7 @@ pub enum ImageKind {
 }
 
 /// Known formats that are not accepted: offset, bytes and name.
-const OTHERS: [(usize, &[u8], &str); 18] = [
+const UNSUPPORTED: [(usize, &[u8], &str); 18] = [
     (4, b"ftypheic", "HEIC"),
     (4, b"ftypheix", "HEIC"),
     (4, b"ftypmif1", "HEIF"),
@@ -38,12 +38,13 @@ const OTHERS: [(usize, &[u8], &str); 18] = [
 ];
 
 /// Number of bytes of a text that are searched for the start of an SVG.
-const LOOK: usize = 4096;
+const MAX_PROBED: usize = 4096;
 
 impl ImageKind {
     /// Returns the format of a file, or a sentence that says what it is instead and what to do.
     pub fn of(bytes: &[u8]) -> Result<ImageKind, String> {
-        let has = |at: usize, magic: &[u8]| bytes.get(at..).is_some_and(|b| b.starts_with(magic));
+        let has =
+            |offset: usize, magic: &[u8]| bytes.get(offset..).is_some_and(|b| b.starts_with(magic));
         if has(0, b"\x89PNG\r\n\x1a\n") {
             return Ok(ImageKind::Png);
         }
@@ -59,8 +60,8 @@ impl ImageKind {
         if bytes.is_empty() {
             return Err("the file is empty".to_owned());
         }
-        let other = OTHERS.iter().find(|(at, magic, _)| has(*at, magic));
-        Err(match other {
+        let unsupported = UNSUPPORTED.iter().find(|(offset, magic, _)| has(*offset, magic));
+        Err(match unsupported {
             Some((_, _, "PDF")) => "it is PDF, not a picture; turn its pages into PNG first, for \
                                     example with `pdftoppm -png -r 100`"
                 .to_owned(),
@@ -68,7 +69,7 @@ impl ImageKind {
                 "it is {name}; PNG, JPEG, GIF and WebP can be read. Convert it to PNG first, for \
                  example with `magick IN OUT.png` or `ffmpeg -i IN -frames:v 1 OUT.png`"
             ),
-            None => text(bytes),
+            None => describe_unsupported(bytes),
         })
     }
 
@@ -99,8 +100,8 @@ impl ImageKind {
 }
 
 /// Describes a file that is not a supported image: an SVG, other text, or an unknown format.
-fn text(bytes: &[u8]) -> String {
-    let start = String::from_utf8_lossy(&bytes[..bytes.len().min(LOOK)]).to_lowercase();
+fn describe_unsupported(bytes: &[u8]) -> String {
+    let start = String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_PROBED)]).to_lowercase();
     let start = start.trim_start_matches('\u{feff}').trim_start();
     let kinds = "PNG, JPEG, GIF and WebP can be read";
     if start.starts_with('<') && start.contains("<svg") {

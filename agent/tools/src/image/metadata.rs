@@ -4,31 +4,31 @@
 use super::kind::ImageKind;
 
 /// PNG chunks that only affect the appearance.
-const PNG: [&[u8; 4]; 11] = [
+const PNG_CHUNKS: [&[u8; 4]; 11] = [
     b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"sBIT", b"bKGD",
     b"pHYs",
 ];
 /// WebP chunks that only affect the appearance.
-const WEBP: [&[u8; 4]; 4] = [b"VP8 ", b"VP8L", b"VP8X", b"ALPH"];
+const WEBP_CHUNKS: [&[u8; 4]; 4] = [b"VP8 ", b"VP8L", b"VP8X", b"ALPH"];
 
 /// Whether the file can be sent unchanged. Never true for a GIF, since not every service accepts
 /// it.
 pub(crate) fn is_clean(kind: ImageKind, bytes: &[u8]) -> bool {
     let clean = match kind {
-        ImageKind::Png => png(bytes),
-        ImageKind::Jpeg => jpeg(bytes),
-        ImageKind::Webp => webp(bytes),
+        ImageKind::Png => is_clean_png(bytes),
+        ImageKind::Jpeg => is_clean_jpeg(bytes),
+        ImageKind::Webp => is_clean_webp(bytes),
         ImageKind::Gif => None,
     };
     clean.unwrap_or(false)
 }
 
-fn png(bytes: &[u8]) -> Option<bool> {
+fn is_clean_png(bytes: &[u8]) -> Option<bool> {
     let mut rest = bytes.get(8..)?;
     loop {
         let (length, after) = rest.split_first_chunk::<4>()?;
         let (name, after) = after.split_first_chunk::<4>()?;
-        if !PNG.contains(&name) {
+        if !PNG_CHUNKS.contains(&name) {
             return Some(false);
         }
         let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
@@ -39,7 +39,7 @@ fn png(bytes: &[u8]) -> Option<bool> {
     }
 }
 
-fn webp(bytes: &[u8]) -> Option<bool> {
+fn is_clean_webp(bytes: &[u8]) -> Option<bool> {
     let (size, _) = bytes.get(4..)?.split_first_chunk::<4>()?;
     if u32::from_le_bytes(*size) as usize + 8 != bytes.len() {
         return Some(false);
@@ -48,7 +48,7 @@ fn webp(bytes: &[u8]) -> Option<bool> {
     while !rest.is_empty() {
         let (name, after) = rest.split_first_chunk::<4>()?;
         let (length, after) = after.split_first_chunk::<4>()?;
-        if !WEBP.contains(&name) {
+        if !WEBP_CHUNKS.contains(&name) {
             return Some(false);
         }
         let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
@@ -57,7 +57,7 @@ fn webp(bytes: &[u8]) -> Option<bool> {
     Some(true)
 }
 
-fn jpeg(bytes: &[u8]) -> Option<bool> {
+fn is_clean_jpeg(bytes: &[u8]) -> Option<bool> {
     let mut rest = bytes.get(2..)?;
     loop {
         let (marker, after) = rest.split_first_chunk::<2>()?;
@@ -77,7 +77,7 @@ fn jpeg(bytes: &[u8]) -> Option<bool> {
             // The color transform.
             0xee if content.starts_with(b"Adobe") && content.len() == 12 => {}
             // The image data, up to the next marker.
-            0xda => rest = rest.get(points(rest)?..)?,
+            0xda => rest = rest.get(scan_end(rest)?..)?,
             _ => return Some(false),
         }
     }
@@ -85,6 +85,6 @@ fn jpeg(bytes: &[u8]) -> Option<bool> {
 
 /// Returns the end of the image data: at a marker that is neither an escaped 255 byte nor a
 /// restart.
-fn points(bytes: &[u8]) -> Option<usize> {
+fn scan_end(bytes: &[u8]) -> Option<usize> {
     bytes.windows(2).position(|pair| pair[0] == 0xff && !matches!(pair[1], 0 | 0xd0..=0xd7))
 }

@@ -28,54 +28,55 @@ struct Args {
 }
 
 /// Maximum number of images per call.
-const MOST: usize = 10;
+const MAX_IMAGES: usize = 10;
 /// Maximum size in bytes of a file that is opened.
 const MAX_FILE: u64 = 64 << 20;
 /// Maximum total size in bytes of the images of a call, as base64. The Messages API accepts
 /// requests of at most 32 MB, which include the conversation.
-const IN_ALL: usize = 12_000_000;
+const MAX_TOTAL: usize = 12_000_000;
 
 /// Only one image is in memory at a time, regardless of the number of calls.
-static ONE: Mutex<()> = Mutex::const_new(());
+static MEMORY_LOCK: Mutex<()> = Mutex::const_new(());
 
 /// A file named by the call, or why its path cannot be resolved.
 type NamedImage = (String, std::io::Result<PathBuf>);
 
 /// The report on one path.
 struct ImageReport {
-    shown: String,
+    display_path: String,
     line: String,
-    facts: Value,
+    metadata: Value,
 }
 
 /// Returns the files that a call names, as far as they can be resolved.
 fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
-    let named = named(call).unwrap_or_default();
-    named.into_iter().filter_map(|(_, path)| path.ok()).collect()
+    let named_images = named_images(call).unwrap_or_default();
+    named_images.into_iter().filter_map(|(_, path)| path.ok()).collect()
 }
 
-fn named(call: &Invocation<'_>) -> Result<Vec<NamedImage>, ToolError> {
+fn named_images(call: &Invocation<'_>) -> Result<Vec<NamedImage>, ToolError> {
     let Args { paths, path } = call.decode()?;
-    let wrong = |why: &str| Err(ToolError::invalid(format!("{}: {why}", call.face.name)));
-    let raws = match (paths, path) {
+    let invalid = |why: &str| Err(ToolError::invalid(format!("{}: {why}", call.profile_tool.name)));
+    let raw_paths = match (paths, path) {
         (paths, None) => paths,
         (paths, Some(path)) if paths.is_empty() || paths == [path.as_str()] => vec![path],
         (_, Some(_)) => {
-            return wrong("`file_paths` and `file_path` contradict each other: give one of them");
+            return invalid("`file_paths` and `file_path` contradict each other: give one of them");
         }
     };
-    if raws.is_empty() {
-        return wrong("missing required parameter `file_paths`: name at least one picture");
+    if raw_paths.is_empty() {
+        return invalid("missing required parameter `file_paths`: name at least one picture");
     }
-    if raws.len() > MOST {
-        let why = format!("{} pictures are too many: at most {MOST} in one call", raws.len());
-        return wrong(&why);
+    if raw_paths.len() > MAX_IMAGES {
+        let why =
+            format!("{} pictures are too many: at most {MAX_IMAGES} in one call", raw_paths.len());
+        return invalid(&why);
     }
-    let resolved = |raw: String| {
-        let path = paths::resolve(&call.at.cwd, &raw);
+    let resolve = |raw: String| {
+        let path = paths::resolve(&call.context.cwd, &raw);
         (raw, path)
     };
-    Ok(raws.into_iter().map(resolved).collect())
+    Ok(raw_paths.into_iter().map(resolve).collect())
 }
 
 /// The tool that shows images to the model.
@@ -97,83 +98,93 @@ impl Tool for ImageTool {
 
 /// Reads the images. Names those that cannot be read; the others are still returned.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let named = named(call)?;
-    let (mut images, mut given, mut failed) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut room, mut kinds) = (IN_ALL, Vec::new());
-    for (raw, path) in named {
-        let shown = path.as_ref().map_or_else(|_| raw.clone(), |path| call.shown(path));
-        match one(call, path, room).await {
+    let named_images = named_images(call)?;
+    let (mut images, mut loaded, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut remaining, mut kinds) = (MAX_TOTAL, Vec::new());
+    for (raw, path) in named_images {
+        let display_path =
+            path.as_ref().map_or_else(|_| raw.clone(), |path| call.display_path(path));
+        match read_image(call, path, remaining).await {
             Ok(ready) => {
-                room -= base64_length(ready.bytes.len());
-                let place = images.len() + 1;
-                let line = format!("Picture {place}: {shown}: {}", ready.told());
-                given.push(ImageReport { facts: ready.facts(&shown), shown, line });
-                images.push(image(&ready));
+                remaining -= base64_length(ready.bytes.len());
+                let number = images.len() + 1;
+                let line = format!("Picture {number}: {display_path}: {}", ready.describe());
+                loaded.push(ImageReport {
+                    metadata: ready.to_json(&display_path),
+                    display_path,
+                    line,
+                });
+                images.push(encode_image(&ready));
             }
-            Err(trouble) if trouble.kind == ToolErrorKind::Cancelled => return Err(trouble),
+            Err(error) if error.kind == ToolErrorKind::Cancelled => return Err(error),
             Err(ToolError { kind, text }) => {
                 kinds.push(kind);
-                let line = format!("Not given: {shown}: {text}");
+                let line = format!("Not given: {display_path}: {text}");
                 failed.push(ImageReport {
-                    facts: json!({ "path": shown, "why": text }),
-                    shown,
+                    metadata: json!({ "path": display_path, "why": text }),
+                    display_path,
                     line,
                 });
             }
         }
     }
-    let lines: Vec<&str> = given.iter().chain(&failed).map(|told| told.line.as_str()).collect();
+    let lines: Vec<&str> =
+        loaded.iter().chain(&failed).map(|report| report.line.as_str()).collect();
     let text = lines.join("\n");
-    if given.is_empty() {
-        let same = kinds.iter().all(|kind| *kind == kinds[0]);
-        return Err(ToolError::new(if same { kinds[0] } else { ToolErrorKind::Failed }, text));
+    if loaded.is_empty() {
+        let is_same_kind = kinds.iter().all(|kind| *kind == kinds[0]);
+        return Err(ToolError::new(
+            if is_same_kind { kinds[0] } else { ToolErrorKind::Failed },
+            text,
+        ));
     }
-    let title: Vec<&str> = given.iter().map(|told| told.shown.as_str()).collect();
-    let facts = |all: &[ImageReport]| all.iter().map(|told| told.facts.clone()).collect::<Vec<_>>();
-    let metadata = json!({ "pictures": facts(&given), "failed": facts(&failed) });
-    let outcome = ToolOutput::done(text).titled(format!("looked at {}", title.join(", ")));
+    let title: Vec<&str> = loaded.iter().map(|report| report.display_path.as_str()).collect();
+    let all_metadata =
+        |all: &[ImageReport]| all.iter().map(|report| report.metadata.clone()).collect::<Vec<_>>();
+    let metadata = json!({ "pictures": all_metadata(&loaded), "failed": all_metadata(&failed) });
+    let outcome = ToolOutput::success(text).titled(format!("looked at {}", title.join(", ")));
     Ok(ToolOutput { images, ..outcome.with(metadata) })
 }
 
-fn image(ready: &ReadyImage) -> Image {
+fn encode_image(ready: &ReadyImage) -> Image {
     use base64::Engine as _;
     let data = base64::engine::general_purpose::STANDARD.encode(&ready.bytes);
     Image { media_type: ready.kind.media_type().to_owned(), data }
 }
 
 /// Prepares a PNG for a model. Returns it with its description.
-pub fn of_png(bytes: Vec<u8>) -> Result<(Image, String), String> {
-    let ready = prepare::ready(ImageKind::Png, bytes, IN_ALL / 4 * 3)?;
-    Ok((image(&ready), ready.told()))
+pub fn prepare_png(bytes: Vec<u8>) -> Result<(Image, String), String> {
+    let ready = prepare::prepare(ImageKind::Png, bytes, MAX_TOTAL / 4 * 3)?;
+    Ok((encode_image(&ready), ready.describe()))
 }
 
 /// Prepares an image file for a model. Returns it with its description. The error is a sentence.
-pub fn of_file(path: &std::path::Path) -> Result<(Image, String), String> {
+pub fn prepare_file(path: &std::path::Path) -> Result<(Image, String), String> {
     let bytes = open::read_at_most(path, MAX_FILE).map_err(|why| why.to_string())?.bytes;
-    let ready = prepare::ready(ImageKind::of(&bytes)?, bytes, IN_ALL / 4 * 3)?;
-    Ok((image(&ready), ready.told()))
+    let ready = prepare::prepare(ImageKind::of(&bytes)?, bytes, MAX_TOTAL / 4 * 3)?;
+    Ok((encode_image(&ready), ready.describe()))
 }
 
 /// Reads one image on a separate thread.
-async fn one(
+async fn read_image(
     call: &Invocation<'_>,
     path: std::io::Result<PathBuf>,
-    room: usize,
+    max_bytes: usize,
 ) -> Result<ReadyImage, ToolError> {
     let path = path.map_err(|why| ToolError::io("no such path", &why))?;
-    let work = async {
-        let _one = ONE.lock().await;
+    let task = async {
+        let _lock = MEMORY_LOCK.lock().await;
         let read = move || {
             let file = open::read_at_most(&path, MAX_FILE);
             let bytes = file.map_err(|why| ToolError::io("cannot read it", &why))?.bytes;
             let kind = ImageKind::of(&bytes).map_err(ToolError::failed)?;
-            prepare::ready(kind, bytes, room / 4 * 3).map_err(ToolError::failed)
+            prepare::prepare(kind, bytes, max_bytes / 4 * 3).map_err(ToolError::failed)
         };
         let read = tokio::task::spawn_blocking(read).await;
         read.unwrap_or_else(|_| Err(ToolError::failed("the picture is damaged: its decoder broke")))
     };
     let cancelled = || ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user");
-    call.at.cancel.run_until_cancelled(work).await.ok_or_else(cancelled)?
+    call.context.cancel.run_until_cancelled(task).await.ok_or_else(cancelled)?
 }
 
 fn base64_length(bytes: usize) -> usize {

@@ -19,7 +19,7 @@ use super::metadata;
 
 /// Maximum length of a side in pixels. The Messages API scales larger images down itself (see its
 /// documentation on vision, "Evaluate image size").
-pub(crate) const LONGEST: u32 = 1568;
+pub(crate) const MAX_SIDE: u32 = 1568;
 /// Maximum size in bytes of an image that is sent: 5 MB as base64, the limit of the Messages API.
 const MAX_SENT: usize = 3_750_000;
 /// Maximum size in bytes of a decoded image: 64 million pixels of four bytes each.
@@ -48,38 +48,43 @@ pub struct ReadyImage {
 struct Decoded {
     picture: DynamicImage,
     orientation: Orientation,
-    moves: bool,
+    is_animated: bool,
 }
 
-/// Prepares an image that may have at most `room` bytes. The error is a sentence.
-pub fn ready(kind: ImageKind, bytes: Vec<u8>, room: usize) -> Result<ReadyImage, String> {
-    let room = room.min(MAX_SENT);
-    let Decoded { mut picture, orientation, moves } = decode(kind, &bytes)?;
-    let turned = orientation != Orientation::NoTransforms;
-    let size = upright((picture.width(), picture.height()), orientation);
-    let small = size.0.max(size.1) <= LONGEST;
+/// Prepares an image that may have at most `max_bytes` bytes. The error is a sentence.
+pub fn prepare(kind: ImageKind, bytes: Vec<u8>, max_bytes: usize) -> Result<ReadyImage, String> {
+    let max_bytes = max_bytes.min(MAX_SENT);
+    let Decoded { mut picture, orientation, is_animated } = decode(kind, &bytes)?;
+    let is_rotated = orientation != Orientation::NoTransforms;
+    let size = upright_size((picture.width(), picture.height()), orientation);
+    let is_small = size.0.max(size.1) <= MAX_SIDE;
     let mut notes = Vec::new();
-    if turned {
+    if is_rotated {
         notes.push("turned upright");
     }
-    if moves {
+    if is_animated {
         notes.push("only the first picture of an animation");
     }
     let file = (kind, size, bytes.len());
-    if small && !turned && !moves && bytes.len() <= room && metadata::is_clean(kind, &bytes) {
+    if is_small
+        && !is_rotated
+        && !is_animated
+        && bytes.len() <= max_bytes
+        && metadata::is_clean(kind, &bytes)
+    {
         return Ok(ReadyImage { bytes, kind, size, file, notes });
     }
     drop(bytes);
-    if !small {
-        picture = picture.resize(LONGEST, LONGEST, FilterType::CatmullRom);
+    if !is_small {
+        picture = picture.resize(MAX_SIDE, MAX_SIDE, FilterType::CatmullRom);
     }
     picture.apply_orientation(orientation);
-    let (kind, bytes) = encode(&picture, kind, room)?;
+    let (kind, bytes) = encode(&picture, kind, max_bytes)?;
     Ok(ReadyImage { bytes, kind, size: (picture.width(), picture.height()), file, notes })
 }
 
 /// Returns the size of an image after it is rotated.
-fn upright((width, height): Size, orientation: Orientation) -> Size {
+fn upright_size((width, height): Size, orientation: Orientation) -> Size {
     use Orientation::{Rotate90, Rotate90FlipH, Rotate270, Rotate270FlipH};
     match orientation {
         Rotate90 | Rotate270 | Rotate90FlipH | Rotate270FlipH => (height, width),
@@ -101,19 +106,19 @@ fn decode(kind: ImageKind, bytes: &[u8]) -> Result<Decoded, String> {
     if decoder.total_bytes() > MAX_DECODED {
         return Err(format!(
             "it has {width}x{height} points, which needs {} of memory; at most {} are taken. Make \
-             it smaller first, for example with `magick IN -resize {LONGEST}x{LONGEST} OUT.png`",
-            bytes_shown(decoder.total_bytes()),
-            bytes_shown(MAX_DECODED)
+             it smaller first, for example with `magick IN -resize {MAX_SIDE}x{MAX_SIDE} OUT.png`",
+            format_bytes(decoder.total_bytes()),
+            format_bytes(MAX_DECODED)
         ));
     }
     // An image with damaged metadata is still usable.
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let picture = DynamicImage::from_decoder(decoder).map_err(damaged)?;
-    Ok(Decoded { picture, orientation, moves: moves(kind, bytes) })
+    Ok(Decoded { picture, orientation, is_animated: is_animated(kind, bytes) })
 }
 
 /// Whether the file contains more than one frame.
-fn moves(kind: ImageKind, bytes: &[u8]) -> bool {
+fn is_animated(kind: ImageKind, bytes: &[u8]) -> bool {
     let bytes = Cursor::new(bytes);
     match kind {
         ImageKind::Png => PngDecoder::new(bytes).and_then(|it| it.is_apng()).unwrap_or(false),
@@ -127,24 +132,24 @@ fn moves(kind: ImageKind, bytes: &[u8]) -> bool {
 fn encode(
     picture: &DynamicImage,
     from: ImageKind,
-    room: usize,
+    max_bytes: usize,
 ) -> Result<(ImageKind, Vec<u8>), String> {
     let failed = |why: image::ImageError| format!("it cannot be re-encoded: {why}");
     if from != ImageKind::Jpeg {
         let mut bytes = Vec::new();
-        eight_bits(picture)
+        to_eight_bits(picture)
             .write_to(&mut Cursor::new(&mut bytes), image::ImageFormat::Png)
             .map_err(failed)?;
-        if bytes.len() <= room {
+        if bytes.len() <= max_bytes {
             return Ok((ImageKind::Png, bytes));
         }
     }
-    let flat = DynamicImage::ImageRgb8(on_white(picture).to_rgb8());
+    let flat = DynamicImage::ImageRgb8(flatten_on_white(picture).to_rgb8());
     for quality in QUALITIES {
         let mut bytes = Vec::new();
         let encoder = JpegEncoder::new_with_quality(&mut bytes, quality);
         flat.write_with_encoder(encoder).map_err(failed)?;
-        if bytes.len() <= room {
+        if bytes.len() <= max_bytes {
             return Ok((ImageKind::Jpeg, bytes));
         }
     }
@@ -152,7 +157,7 @@ fn encode(
 }
 
 /// Reduces the image to eight bits per channel.
-fn eight_bits(picture: &DynamicImage) -> DynamicImage {
+fn to_eight_bits(picture: &DynamicImage) -> DynamicImage {
     match picture.color().has_alpha() {
         true => DynamicImage::ImageRgba8(picture.to_rgba8()),
         false if picture.color().has_color() => DynamicImage::ImageRgb8(picture.to_rgb8()),
@@ -161,14 +166,14 @@ fn eight_bits(picture: &DynamicImage) -> DynamicImage {
 }
 
 /// Renders transparent pixels on a white background.
-fn on_white(picture: &DynamicImage) -> DynamicImage {
+fn flatten_on_white(picture: &DynamicImage) -> DynamicImage {
     if !picture.color().has_alpha() {
         return picture.clone();
     }
     let white = Rgba([255, 255, 255, 255]);
-    let mut page = RgbaImage::from_pixel(picture.width(), picture.height(), white);
-    overlay(&mut page, &picture.to_rgba8(), 0, 0);
-    DynamicImage::ImageRgba8(page)
+    let mut canvas = RgbaImage::from_pixel(picture.width(), picture.height(), white);
+    overlay(&mut canvas, &picture.to_rgba8(), 0, 0);
+    DynamicImage::ImageRgba8(canvas)
 }
 
 impl ReadyImage {
@@ -178,11 +183,11 @@ impl ReadyImage {
     }
 
     /// Describes the image for the model.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let (kind, (width, height), bytes) = self.file;
-        let mut text = format!("{} {width}x{height}, {}", kind.name(), bytes_shown(bytes as u64));
+        let mut text = format!("{} {width}x{height}, {}", kind.name(), format_bytes(bytes as u64));
         let (sent_width, sent_height) = self.size;
-        let sent = bytes_shown(self.bytes.len() as u64);
+        let sent = format_bytes(self.bytes.len() as u64);
         text.push_str(&format!(
             "; sent as {} {sent_width}x{sent_height}, {sent}",
             self.kind.name()
@@ -198,7 +203,7 @@ impl ReadyImage {
     }
 
     /// Returns the description as JSON.
-    pub(crate) fn facts(&self, path: &str) -> Value {
+    pub(crate) fn to_json(&self, path: &str) -> Value {
         let (kind, (width, height), bytes) = self.file;
         let (sent_width, sent_height) = self.size;
         json!({
@@ -213,7 +218,7 @@ impl ReadyImage {
     }
 }
 
-fn bytes_shown(bytes: u64) -> String {
+fn format_bytes(bytes: u64) -> String {
     match bytes {
         0..=9_999 => format!("{bytes} bytes"),
         10_000..=999_999 => format!("{} kB", bytes / 1000),

@@ -34,18 +34,18 @@ fn with_chunk(png: &[u8], name: &[u8; 4], content: &[u8]) -> Vec<u8> {
 #[test]
 fn clean_files_are_sent_unchanged_and_others_are_re_encoded() {
     let plain = png(20, 10);
-    assert_eq!(ready(ImageKind::Png, plain.clone(), usize::MAX).unwrap().bytes, plain);
+    assert_eq!(prepare(ImageKind::Png, plain.clone(), usize::MAX).unwrap().bytes, plain);
     assert!(!metadata::is_clean(ImageKind::Png, &with_chunk(&plain, b"tEXt", b"Author\0me")));
     assert!(!metadata::is_clean(ImageKind::Png, &[plain.as_slice(), b"behind the end"].concat()));
     let small = DynamicImage::from(RgbImage::new(8, 8));
     let jpeg = written(&small, ImageFormat::Jpeg);
-    assert_eq!(ready(ImageKind::Jpeg, jpeg.clone(), usize::MAX).unwrap().bytes, jpeg);
+    assert_eq!(prepare(ImageKind::Jpeg, jpeg.clone(), usize::MAX).unwrap().bytes, jpeg);
     assert!(!metadata::is_clean(ImageKind::Jpeg, &[jpeg.as_slice(), b"a film"].concat()));
     let comment = [&jpeg[..2], b"\xff\xfe\x00\x04me", &jpeg[2..]].concat();
-    let sent = ready(ImageKind::Jpeg, comment, usize::MAX).unwrap();
+    let sent = prepare(ImageKind::Jpeg, comment, usize::MAX).unwrap();
     assert!(metadata::is_clean(ImageKind::Jpeg, &sent.bytes));
     let webp = written(&small, ImageFormat::WebP);
-    assert_eq!(ready(ImageKind::Webp, webp.clone(), usize::MAX).unwrap().bytes, webp);
+    assert_eq!(prepare(ImageKind::Webp, webp.clone(), usize::MAX).unwrap().bytes, webp);
 }
 
 #[test]
@@ -56,16 +56,16 @@ fn large_images_are_scaled_down_until_they_fit() {
         Rgb([(n >> 8) as u8, (n >> 16) as u8, (n >> 24) as u8])
     };
     let bytes = written(&RgbImage::from_fn(400, 400, noise).into(), ImageFormat::Png);
-    let sent = ready(ImageKind::Png, bytes.clone(), bytes.len() / 2).unwrap();
+    let sent = prepare(ImageKind::Png, bytes.clone(), bytes.len() / 2).unwrap();
     assert!(sent.kind == ImageKind::Jpeg && sent.bytes.len() <= bytes.len() / 2);
-    let why = ready(ImageKind::Png, bytes, 500).err().unwrap();
+    let why = prepare(ImageKind::Png, bytes, 500).err().unwrap();
     assert!(why.contains("too large together"), "{why}");
 }
 
 #[test]
 fn transparent_pixels_are_white_in_a_jpeg() {
     let clear = DynamicImage::from(RgbaImage::from_pixel(4, 4, Rgba([0, 0, 0, 0])));
-    assert_eq!(on_white(&clear).to_rgb8().get_pixel(1, 1), &Rgb([255, 255, 255]));
+    assert_eq!(flatten_on_white(&clear).to_rgb8().get_pixel(1, 1), &Rgb([255, 255, 255]));
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn sixteen_bit_and_grey_images_are_scaled_down_as_well() {
     let encoder = image::codecs::png::PngEncoder::new(&mut bytes);
     let points = vec![7; 2000 * 4 * 2];
     encoder.write_image(&points, 2000, 4, image::ExtendedColorType::L16).unwrap();
-    let sent = ready(ImageKind::Png, bytes, usize::MAX).unwrap();
-    assert_eq!((sent.kind, sent.size), (ImageKind::Png, (LONGEST, 3)));
+    let sent = prepare(ImageKind::Png, bytes, usize::MAX).unwrap();
+    assert_eq!((sent.kind, sent.size), (ImageKind::Png, (MAX_SIDE, 3)));
 }
 
 proptest! {
@@ -90,7 +90,7 @@ proptest! {
         bytes.truncate(bytes.len() - cut % bytes.len());
         if let Ok(kind) = ImageKind::of(&bytes) {
             // Everything that is sent can be decoded.
-            if let Ok(sent) = ready(kind, bytes, usize::MAX) {
+            if let Ok(sent) = prepare(kind, bytes, usize::MAX) {
                 prop_assert!(decode(sent.kind, &sent.bytes).is_ok());
             }
         }

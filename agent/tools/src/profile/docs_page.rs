@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{ALWAYS, ProfileTool, faces};
+use super::{ALWAYS, ProfileTool, tools};
 use crate::profile::Profile;
 
 const HEAD: &str = "\
@@ -26,37 +26,38 @@ pub fn markdown() -> String {
     let mut page = HEAD.to_owned();
     for profile in Profile::EACH {
         let _ = write!(page, "\n## Profile `{}`\n", profile.name());
-        faces(profile).into_iter().for_each(|face| section(&mut page, face));
+        tools(profile).into_iter().for_each(|tool| section(&mut page, tool));
     }
     page
 }
 
-fn section(page: &mut String, face: &ProfileTool) {
-    let engine = face.engine.name();
-    let switch = match face.enabled_by.as_str() {
+fn section(page: &mut String, tool: &ProfileTool) {
+    let kind_name = tool.kind.name();
+    let switch = match tool.enabled_by.as_str() {
         ALWAYS => String::new(),
         switch => format!(", offered with {switch}"),
     };
-    let _ = write!(page, "\n### `{}`\n\n*{engine}{switch}.* {}\n", face.name, face.description);
-    let properties = face.parameters["properties"].as_object();
+    let _ = write!(page, "\n### `{}`\n\n*{kind_name}{switch}.* {}\n", tool.name, tool.description);
+    let properties = tool.parameters["properties"].as_object();
     let rows: Vec<String> =
-        properties.into_iter().flatten().map(|(key, schema)| row(face, key, schema)).collect();
+        properties.into_iter().flatten().map(|(key, schema)| row(tool, key, schema)).collect();
     if !rows.is_empty() {
         let _ = write!(page, "\n| parameter | type | meaning |\n|---|---|---|\n{}", rows.concat());
     }
-    if !face.also.is_empty() {
-        let also: Vec<String> = face.also.keys().map(|key| format!("`{key}`")).collect();
-        let _ = write!(page, "\nAlso understood: {}.\n", also.join(", "));
+    if !tool.hidden_parameters.is_empty() {
+        let hidden: Vec<String> =
+            tool.hidden_parameters.keys().map(|key| format!("`{key}`")).collect();
+        let _ = write!(page, "\nAlso understood: {}.\n", hidden.join(", "));
     }
 }
 
-fn row(face: &ProfileTool, key: &str, schema: &Value) -> String {
-    let is_required = face.required().any(|required| required == key);
+fn row(tool: &ProfileTool, key: &str, schema: &Value) -> String {
+    let is_required = tool.required().any(|required| required == key);
     let name = if is_required { format!("**`{key}`**") } else { format!("`{key}`") };
     let kind = schema["type"].as_str().unwrap_or_default();
     let choices: Vec<&str> =
         schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let kind = if choices.is_empty() { kind.to_owned() } else { choices.join(", ") };
-    let about = schema["description"].as_str().unwrap_or_default().replace('|', "\\|");
-    format!("| {name} | {kind} | {about} |\n")
+    let description = schema["description"].as_str().unwrap_or_default().replace('|', "\\|");
+    format!("| {name} | {kind} | {description} |\n")
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{BORROWED, ProfileTool, faces};
+use super::{BORROWED, ProfileTool, tools};
 use crate::profile::Profile;
 
 /// The result of a lookup.
@@ -20,34 +20,35 @@ pub(crate) enum NamedTool {
 /// resolves to the tool whose parameters match the arguments.
 pub(crate) fn find(profile: Profile, name: &str, args: &Value) -> NamedTool {
     let own = (profile != Profile::All)
-        .then(|| faces(profile).into_iter().find(|face| face.name == name))
+        .then(|| tools(profile).into_iter().find(|tool| tool.name == name))
         .flatten();
-    if let Some(face) = own {
-        return NamedTool::One(face);
+    if let Some(tool) = own {
+        return NamedTool::One(tool);
     }
     // The profile `all` has borrowed tools in the variant of the g3 profile.
-    let as_lent = profile == Profile::All && BORROWED.iter().any(|(_, lent)| *lent == name);
-    let known: Vec<(Profile, &'static ProfileTool)> = Profile::EACH
+    let as_borrowed =
+        profile == Profile::All && BORROWED.iter().any(|(_, borrowed)| *borrowed == name);
+    let candidates: Vec<(Profile, &'static ProfileTool)> = Profile::EACH
         .into_iter()
-        .flat_map(|each| faces(each).into_iter().map(move |face| (each, face)))
-        .filter(|(_, face)| face.name == name && face.borrowed == as_lent)
+        .flat_map(|each| tools(each).into_iter().map(move |tool| (each, tool)))
+        .filter(|(_, tool)| tool.name == name && tool.borrowed == as_borrowed)
         .collect();
-    match known.as_slice() {
+    match candidates.as_slice() {
         [] => return NamedTool::None(nearest(profile, name)),
-        [(_, face)] => return NamedTool::One(face),
+        [(_, tool)] => return NamedTool::One(tool),
         [..] => {}
     }
-    let mut fitting = known.iter().filter(|(_, face)| face.fits(args));
-    match (fitting.next(), fitting.next(), profile) {
-        (Some((_, face)), None, _) => NamedTool::One(face),
-        (_, _, Profile::All) => NamedTool::One(known[0].1),
+    let mut matching = candidates.iter().filter(|(_, tool)| tool.accepts(args));
+    match (matching.next(), matching.next(), profile) {
+        (Some((_, tool)), None, _) => NamedTool::One(tool),
+        (_, _, Profile::All) => NamedTool::One(candidates[0].1),
         (_, _, Profile::G3 | Profile::Egirl | Profile::ToolsApi | Profile::Core) => {
-            NamedTool::Several(known.iter().map(|(profile, _)| *profile).collect())
+            NamedTool::Several(candidates.iter().map(|(profile, _)| *profile).collect())
         }
     }
 }
 
 fn nearest(profile: Profile, name: &str) -> Option<&'static str> {
-    let names = faces(profile).into_iter().chain(faces(Profile::All)).map(|f| f.name.as_str());
+    let names = tools(profile).into_iter().chain(tools(Profile::All)).map(|f| f.name.as_str());
     base::text::similar(name, names).first().copied()
 }

@@ -47,14 +47,15 @@ pub struct ProfileTool {
     /// The name that the model uses.
     pub name: String,
     /// The kind of the tool.
-    pub engine: ToolKind,
+    #[serde(rename = "engine")]
+    pub kind: ToolKind,
     /// The description for the model.
     pub description: String,
     /// The JSON Schema object of its parameters.
     pub parameters: Value,
     /// Additional parameters that are accepted but not shown.
-    #[serde(default)]
-    pub also: Map<String, Value>,
+    #[serde(rename = "also", default)]
+    pub hidden_parameters: Map<String, Value>,
     /// Parameter -> the tool's own name for it, where they differ.
     #[serde(default)]
     pub keys: Map<String, Value>,
@@ -84,20 +85,20 @@ fn plain_style() -> OutputStyle {
 }
 
 static G3: LazyLock<Vec<ProfileTool>> = LazyLock::new(|| {
-    let lent = |(profile, name): (Profile, &str)| {
-        let mut face = faces(profile).into_iter().find(|face| face.name == name)?.clone();
-        face.defaults.retain(|key, _| !STRICT.contains(&key.as_str()));
-        Some(ProfileTool { style: OutputStyle::G3, borrowed: true, ..face })
+    let borrow = |(profile, name): (Profile, &str)| {
+        let mut tool = tools(profile).into_iter().find(|tool| tool.name == name)?.clone();
+        tool.defaults.retain(|key, _| !STRICT.contains(&key.as_str()));
+        Some(ProfileTool { style: OutputStyle::G3, borrowed: true, ..tool })
     };
-    let own = table(include_str!("g3.json"), OutputStyle::G3);
-    own.into_iter().chain(BORROWED.into_iter().filter_map(lent)).collect()
+    let own = parse_table(include_str!("g3.json"), OutputStyle::G3);
+    own.into_iter().chain(BORROWED.into_iter().filter_map(borrow)).collect()
 });
 static EGIRL: LazyLock<Vec<ProfileTool>> =
-    LazyLock::new(|| table(include_str!("egirl.json"), OutputStyle::Egirl));
+    LazyLock::new(|| parse_table(include_str!("egirl.json"), OutputStyle::Egirl));
 static TOOLS_API: LazyLock<Vec<ProfileTool>> =
-    LazyLock::new(|| table(include_str!("tools_api.json"), OutputStyle::ToolsApi));
+    LazyLock::new(|| parse_table(include_str!("tools_api.json"), OutputStyle::ToolsApi));
 static CORE: LazyLock<Vec<ProfileTool>> =
-    LazyLock::new(|| table(include_str!("core.json"), OutputStyle::Core));
+    LazyLock::new(|| parse_table(include_str!("core.json"), OutputStyle::Core));
 
 /// The tools that the g3 profile includes from other profiles, so that it has a name for each
 /// capability.
@@ -123,25 +124,25 @@ const STRICT: [&str; 2] = ["bare", "skip_missing"];
 
 /// The tools of a small model: the four that every task needs. The edit tool tolerates wrong
 /// whitespace; small models cannot write the line counts of a diff.
-const FEW: [(Profile, &str); 4] = [
+const SMALL_MODEL_TOOLS: [(Profile, &str); 4] = [
     (Profile::G3, "shell"),
     (Profile::G3, "read_file"),
     (Profile::G3, "write_file"),
     (Profile::ToolsApi, "edit"),
 ];
 
-fn table(text: &'static str, style: OutputStyle) -> Vec<ProfileTool> {
-    let mut faces: Vec<ProfileTool> =
+fn parse_table(text: &'static str, style: OutputStyle) -> Vec<ProfileTool> {
+    let mut tools: Vec<ProfileTool> =
         serde_json::from_str(text).expect("the table is compiled in, and a test reads it");
-    for face in &mut faces {
-        face.style = style;
+    for tool in &mut tools {
+        tool.style = style;
     }
-    faces
+    tools
 }
 
 /// Returns the tools of a profile, in the order in which the model sees them. `all` has each name
 /// once.
-pub fn faces(profile: Profile) -> Vec<&'static ProfileTool> {
+pub fn tools(profile: Profile) -> Vec<&'static ProfileTool> {
     match profile {
         Profile::G3 => G3.iter().collect(),
         Profile::Egirl => EGIRL.iter().collect(),
@@ -149,9 +150,9 @@ pub fn faces(profile: Profile) -> Vec<&'static ProfileTool> {
         Profile::Core => CORE.iter().collect(),
         Profile::All => {
             let mut all: Vec<&'static ProfileTool> = Vec::new();
-            for face in Profile::EACH.into_iter().flat_map(faces) {
-                if !all.iter().any(|known| known.name == face.name) {
-                    all.push(face);
+            for tool in Profile::EACH.into_iter().flat_map(tools) {
+                if !all.iter().any(|known| known.name == tool.name) {
+                    all.push(tool);
                 }
             }
             all
@@ -160,19 +161,19 @@ pub fn faces(profile: Profile) -> Vec<&'static ProfileTool> {
 }
 
 /// Returns the tool that a feature enables, in any profile.
-pub fn switched(switch: &str) -> Option<&'static ProfileTool> {
-    faces(Profile::All).into_iter().find(|face| face.enabled_by == switch)
+pub fn of_switch(switch: &str) -> Option<&'static ProfileTool> {
+    tools(Profile::All).into_iter().find(|tool| tool.enabled_by == switch)
 }
 
 /// Returns the tools of a profile for a small model.
-pub(crate) fn few(profile: Profile) -> Vec<&'static ProfileTool> {
+pub(crate) fn for_small_model(profile: Profile) -> Vec<&'static ProfileTool> {
     if profile != Profile::G3 {
-        return faces(profile);
+        return tools(profile);
     }
-    let named = |(profile, name): (Profile, &str)| {
-        faces(profile).into_iter().find(|face| face.name == name)
+    let find_tool = |(profile, name): (Profile, &str)| {
+        tools(profile).into_iter().find(|tool| tool.name == name)
     };
-    FEW.into_iter().filter_map(named).collect()
+    SMALL_MODEL_TOOLS.into_iter().filter_map(find_tool).collect()
 }
 
 impl Profile {
@@ -210,7 +211,7 @@ impl ProfileTool {
 
     /// Returns the schema of a parameter, shown or not.
     pub(crate) fn parameter(&self, key: &str) -> Option<&Value> {
-        self.parameters["properties"].get(key).or_else(|| self.also.get(key))
+        self.parameters["properties"].get(key).or_else(|| self.hidden_parameters.get(key))
     }
 
     /// Returns the required parameters.
@@ -219,19 +220,19 @@ impl ProfileTool {
     }
 
     /// Returns the tool's own name of a parameter.
-    pub(crate) fn engine_key<'a>(&'a self, key: &'a str) -> &'a str {
+    pub(crate) fn internal_name<'a>(&'a self, key: &'a str) -> &'a str {
         self.keys.get(key).and_then(Value::as_str).unwrap_or(key)
     }
 
     /// Returns the shown parameter for a tool's own name.
-    pub fn shown_key<'a>(&'a self, name: &'a str) -> &'a str {
+    pub fn parameter_name<'a>(&'a self, name: &'a str) -> &'a str {
         let properties = self.parameters["properties"].as_object();
         let mut keys = properties.into_iter().flat_map(|map| map.keys());
-        keys.find(|key| self.engine_key(key) == name).map_or(name, String::as_str)
+        keys.find(|key| self.internal_name(key) == name).map_or(name, String::as_str)
     }
 
     /// Whether all arguments are shown parameters and all required parameters are present.
-    pub(super) fn fits(&self, args: &Value) -> bool {
+    pub(super) fn accepts(&self, args: &Value) -> bool {
         let Some(args) = args.as_object() else { return false };
         args.keys().all(|key| self.parameters["properties"].get(key).is_some())
             && self.required().all(|key| args.contains_key(key))

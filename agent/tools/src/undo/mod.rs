@@ -21,8 +21,8 @@ pub struct WriteRecord {
     /// The changed files.
     pub files: Vec<WrittenFile>,
     /// Directories that were created, outer ones first.
-    #[serde(default)]
-    pub made: Vec<String>,
+    #[serde(rename = "made", default)]
+    pub created_dirs: Vec<String>,
 }
 
 /// A written file.
@@ -50,7 +50,7 @@ pub struct FileVersion {
 
 impl WrittenFile {
     /// Returns the path.
-    pub(crate) fn place(&self) -> PathBuf {
+    pub(crate) fn to_path(&self) -> PathBuf {
         use std::os::unix::ffi::OsStrExt;
         match &self.bytes {
             Some(bytes) => PathBuf::from(std::ffi::OsStr::from_bytes(bytes)),
@@ -71,13 +71,13 @@ pub struct Backup {
 }
 
 /// The suffix of directories of undone writes.
-const DONE: &str = ".undone";
+const UNDONE_SUFFIX: &str = ".undone";
 
 /// Returns the writes of a session that can be undone, newest last.
 pub fn list(session_dir: &Path) -> io::Result<Vec<Backup>> {
     let mut all = Vec::new();
     for (number, dir) in directories(session_dir)? {
-        if dir.to_string_lossy().ends_with(DONE) {
+        if dir.to_string_lossy().ends_with(UNDONE_SUFFIX) {
             continue;
         }
         // An unreadable record is an error; otherwise an older write would be treated as the last
@@ -92,7 +92,7 @@ pub fn list(session_dir: &Path) -> io::Result<Vec<Backup>> {
 
 /// Returns the directories and numbers of all records, newest last.
 fn directories(session_dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
-    let entries = match fs::read_dir(place(session_dir)) {
+    let entries = match fs::read_dir(undo_dir(session_dir)) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(e),
@@ -108,13 +108,13 @@ fn directories(session_dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
 }
 
 /// Returns the directory of the records of a session.
-fn place(session_dir: &Path) -> PathBuf {
+fn undo_dir(session_dir: &Path) -> PathBuf {
     session_dir.join("undo")
 }
 
 /// Returns the path of a file's content before the write, or before it was undone.
-fn content(dir: &Path, at: usize, when: &str) -> PathBuf {
-    dir.join(format!("{at}.{when}"))
+fn content(dir: &Path, index: usize, stage: &str) -> PathBuf {
+    dir.join(format!("{index}.{stage}"))
 }
 
 fn hash(bytes: &[u8]) -> String {

@@ -9,11 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use base::clock::Clock;
 
-use super::{FileVersion, WriteRecord, WrittenFile, content, directories, hash, place};
+use super::{FileVersion, WriteRecord, WrittenFile, content, directories, hash, undo_dir};
 use crate::fs::open;
 
 /// Maximum number of records of a session.
-const KEPT: usize = 200;
+const MAX_RECORDS: usize = 200;
 
 /// The record of a call, created with its first write.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(crate) struct WriteRecorder(Mutex<State>);
 struct State {
     dir: Option<PathBuf>,
     /// Directories created before the record.
-    made: Vec<PathBuf>,
+    created_dirs: Vec<PathBuf>,
 }
 
 /// A file and its new content; `None` to delete it.
@@ -31,39 +31,39 @@ pub type PlannedWrite<'a> = (&'a Path, Option<&'a [u8]>);
 
 impl WriteRecorder {
     /// Creates the parent directories of a file to be written.
-    pub(crate) fn make_room(&self, file: &Path) -> io::Result<()> {
+    pub(crate) fn create_parents(&self, file: &Path) -> io::Result<()> {
         let Some(parent) = file.parent() else { return Ok(()) };
-        self.state().made.extend(missing_above(file));
+        self.state().created_dirs.extend(missing_parents(file));
         fs::create_dir_all(parent)
     }
 
     /// Records the current content of these files, unless the call already has a record. Returns
     /// whether a record was created.
-    pub(crate) fn keep(
+    pub(crate) fn record(
         &self,
         session: &Path,
         tool: &str,
-        wishes: &[PlannedWrite<'_>],
+        writes: &[PlannedWrite<'_>],
     ) -> io::Result<bool> {
         let mut state = self.state();
         if state.dir.is_some() {
             return Ok(false);
         }
-        let mut made = std::mem::take(&mut state.made);
-        let written = wishes.iter().filter(|(_, after)| after.is_some());
-        made.extend(written.flat_map(|(path, _)| missing_above(path)));
-        made.sort();
-        made.dedup();
-        let unkept = |e: io::Error| {
+        let mut created_dirs = std::mem::take(&mut state.created_dirs);
+        let written = writes.iter().filter(|(_, after)| after.is_some());
+        created_dirs.extend(written.flat_map(|(path, _)| missing_parents(path)));
+        created_dirs.sort();
+        created_dirs.dedup();
+        let failed = |e: io::Error| {
             io::Error::new(e.kind(), format!("cannot keep what it was, for an undo: {e}"))
         };
-        state.dir = write(session, tool, wishes, &made).map_err(unkept)?;
+        state.dir = write(session, tool, writes, &created_dirs).map_err(failed)?;
         base::files::step("g3.write.recorded");
         Ok(state.dir.is_some())
     }
 
     /// Drops the record, because nothing was written or everything was restored.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn discard(&self) {
         if let Some(dir) = self.state().dir.take() {
             // A record that remains shows by its hashes that its write was not made.
             let _ = fs::remove_dir_all(dir);
@@ -76,10 +76,12 @@ impl WriteRecorder {
 }
 
 /// Returns the missing parent directories of a file, outer ones first.
-fn missing_above(file: &Path) -> Vec<PathBuf> {
-    let above = file.ancestors().skip(1);
-    let mut missing: Vec<PathBuf> =
-        above.take_while(|dir| fs::symlink_metadata(dir).is_err()).map(Path::to_owned).collect();
+fn missing_parents(file: &Path) -> Vec<PathBuf> {
+    let ancestors = file.ancestors().skip(1);
+    let mut missing: Vec<PathBuf> = ancestors
+        .take_while(|dir| fs::symlink_metadata(dir).is_err())
+        .map(Path::to_owned)
+        .collect();
     missing.reverse();
     missing
 }
@@ -88,14 +90,14 @@ fn missing_above(file: &Path) -> Vec<PathBuf> {
 fn write(
     session: &Path,
     tool: &str,
-    wishes: &[PlannedWrite<'_>],
-    made: &[PathBuf],
+    writes: &[PlannedWrite<'_>],
+    created_dirs: &[PathBuf],
 ) -> io::Result<Option<PathBuf>> {
-    let all = place(session);
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(&all)?;
-    let new = tempfile::Builder::new().prefix(".new-").tempdir_in(&all)?;
+    let undo_dir = undo_dir(session);
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&undo_dir)?;
+    let new = tempfile::Builder::new().prefix(".new-").tempdir_in(&undo_dir)?;
     let mut files = Vec::new();
-    for (path, after) in wishes {
+    for (path, after) in writes {
         let before = match open::read(path) {
             Ok(content) => Some(content),
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
@@ -121,25 +123,26 @@ fn write(
     if files.is_empty() {
         return Ok(None);
     }
-    let made = made.iter().filter_map(|dir| dir.to_str().map(str::to_owned)).collect();
+    let created_dirs =
+        created_dirs.iter().filter_map(|dir| dir.to_str().map(str::to_owned)).collect();
     let record =
-        WriteRecord { time: Clock::from_env().stamp(), tool: tool.to_owned(), files, made };
+        WriteRecord { time: Clock::from_env().stamp(), tool: tool.to_owned(), files, created_dirs };
     base::files::replace_json(&new.path().join("record.json"), &record)?;
-    number(new, &all).map(Some)
+    assign_number(new, &undo_dir).map(Some)
 }
 
 /// Gives the new record the next free number, and deletes the oldest ones.
-fn number(new: tempfile::TempDir, all: &Path) -> io::Result<PathBuf> {
-    let session = all.parent().unwrap_or(all);
+fn assign_number(new: tempfile::TempDir, undo_dir: &Path) -> io::Result<PathBuf> {
+    let session = undo_dir.parent().unwrap_or(undo_dir);
     loop {
-        let known = directories(session)?;
-        let next = known.last().map_or(1, |(number, _)| number + 1);
-        let dir = all.join(format!("{next:06}"));
+        let existing = directories(session)?;
+        let next = existing.last().map_or(1, |(number, _)| number + 1);
+        let dir = undo_dir.join(format!("{next:06}"));
         match fs::rename(new.path(), &dir) {
             Ok(()) => {
                 let _ = new.keep();
-                let old = (known.len() + 1).saturating_sub(KEPT);
-                known.iter().take(old).for_each(|(_, dir)| drop(fs::remove_dir_all(dir)));
+                let excess = (existing.len() + 1).saturating_sub(MAX_RECORDS);
+                existing.iter().take(excess).for_each(|(_, dir)| drop(fs::remove_dir_all(dir)));
                 return Ok(dir);
             }
             // Another write took the number.

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Non-public IPv4 ranges: the first address, the prefix length and a description.
-const V4: &[([u8; 4], u32, &str)] = &[
+const NON_PUBLIC_V4: &[([u8; 4], u32, &str)] = &[
     ([0, 0, 0, 0], 8, "an address of no host"),
     ([10, 0, 0, 0], 8, "in a private network"),
     ([100, 64, 0, 0], 10, "in a provider's own network"),
@@ -24,7 +24,7 @@ const V4: &[([u8; 4], u32, &str)] = &[
 ];
 
 /// Non-public ranges within 2000::/3, the only part of IPv6 in use.
-const V6: &[([u16; 3], u32, &str)] = &[
+const NON_PUBLIC_V6: &[([u16; 3], u32, &str)] = &[
     ([0x2001, 0, 0], 23, "reserved"),
     ([0x2001, 0xdb8, 0], 32, "reserved for documentation"),
     ([0x2002, 0, 0], 16, "another address in disguise"),
@@ -32,44 +32,52 @@ const V6: &[([u16; 3], u32, &str)] = &[
 ];
 
 /// Returns why an address is not public, as the end of a sentence, or `None` if it is public.
-pub(crate) fn why_not(address: IpAddr) -> Option<&'static str> {
+pub(crate) fn non_public_reason(address: IpAddr) -> Option<&'static str> {
     match address {
-        IpAddr::V4(address) => why_not_v4(address),
-        IpAddr::V6(address) => why_not_v6(address),
+        IpAddr::V4(address) => non_public_v4_reason(address),
+        IpAddr::V6(address) => non_public_v6_reason(address),
     }
 }
 
-fn why_not_v4(address: Ipv4Addr) -> Option<&'static str> {
+fn non_public_v4_reason(address: Ipv4Addr) -> Option<&'static str> {
     let bits = address.to_bits();
-    let is_in = |first: [u8; 4], shared: u32| {
-        (bits ^ u32::from_be_bytes(first)).checked_shr(32 - shared) == Some(0)
+    let is_in = |first: [u8; 4], prefix_len: u32| {
+        (bits ^ u32::from_be_bytes(first)).checked_shr(32 - prefix_len) == Some(0)
     };
-    V4.iter().find(|(first, shared, _)| is_in(*first, *shared)).map(|(_, _, why)| *why)
+    NON_PUBLIC_V4
+        .iter()
+        .find(|(first, prefix_len, _)| is_in(*first, *prefix_len))
+        .map(|(_, _, why)| *why)
 }
 
-fn why_not_v6(address: Ipv6Addr) -> Option<&'static str> {
+fn non_public_v6_reason(address: Ipv6Addr) -> Option<&'static str> {
     let parts = address.segments();
-    let inner = Ipv4Addr::from_bits(u32::from(parts[6]) << 16 | u32::from(parts[7]));
+    let embedded_v4 = Ipv4Addr::from_bits(u32::from(parts[6]) << 16 | u32::from(parts[7]));
     match parts {
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("an address of no host"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Some("this machine"),
         // An IPv4 address written, or reached, as an IPv6 address.
-        [0, 0, 0, 0, 0, 0xffff, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] => why_not_v4(inner),
+        [0, 0, 0, 0, 0, 0xffff, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] => {
+            non_public_v4_reason(embedded_v4)
+        }
         [0xfe80..=0xfebf, ..] => Some("on the link only"),
         [0xfc00..=0xfdff, ..] => Some("in a private network"),
         [0xff00..=0xffff, ..] => Some("a group, not a host"),
-        [0x2000..=0x3fff, ..] => why_not_global(address),
+        [0x2000..=0x3fff, ..] => non_public_global_reason(address),
         [..] => Some("reserved"),
     }
 }
 
-fn why_not_global(address: Ipv6Addr) -> Option<&'static str> {
+fn non_public_global_reason(address: Ipv6Addr) -> Option<&'static str> {
     let bits = address.to_bits();
-    let is_in = |first: [u16; 3], shared: u32| {
+    let is_in = |first: [u16; 3], prefix_len: u32| {
         let first = first.iter().fold(0u128, |bits, part| bits << 16 | u128::from(*part)) << 80;
-        (bits ^ first) >> (128 - shared) == 0
+        (bits ^ first) >> (128 - prefix_len) == 0
     };
-    V6.iter().find(|(first, shared, _)| is_in(*first, *shared)).map(|(_, _, why)| *why)
+    NON_PUBLIC_V6
+        .iter()
+        .find(|(first, prefix_len, _)| is_in(*first, *prefix_len))
+        .map(|(_, _, why)| *why)
 }
 
 #[cfg(test)]
@@ -79,7 +87,7 @@ mod tests {
     use super::*;
 
     fn is_public(address: &str) -> bool {
-        why_not(address.parse().unwrap()).is_none()
+        non_public_reason(address.parse().unwrap()).is_none()
     }
 
     #[test]
@@ -181,10 +189,10 @@ mod tests {
             let special = v4.is_private() || v4.is_loopback() || v4.is_link_local()
                 || v4.is_broadcast() || v4.is_documentation() || v4.is_multicast()
                 || v4.is_unspecified();
-            prop_assert!(!special || why_not_v4(v4).is_some());
+            prop_assert!(!special || non_public_v4_reason(v4).is_some());
             // A mapped address is classified like the IPv4 address.
-            prop_assert_eq!(why_not_v6(v4.to_ipv6_mapped()), why_not_v4(v4));
-            prop_assert!(why_not_v6(v4.to_ipv6_compatible()).is_some());
+            prop_assert_eq!(non_public_v6_reason(v4.to_ipv6_mapped()), non_public_v4_reason(v4));
+            prop_assert!(non_public_v6_reason(v4.to_ipv6_compatible()).is_some());
         }
 
         #[test]
@@ -192,7 +200,7 @@ mod tests {
             let v6 = Ipv6Addr::from_bits(bits);
             let is_translated = v6.segments()[..6] == [0x64, 0xff9b, 0, 0, 0, 0];
             if bits >> 125 != 1 && v6.to_ipv4_mapped().is_none() && !is_translated {
-                prop_assert!(why_not_v6(v6).is_some());
+                prop_assert!(non_public_v6_reason(v6).is_some());
             }
         }
     }

@@ -41,7 +41,7 @@ pub struct GuardedClient<'a> {
     /// Asks the user about addresses that are not public.
     pub gate: &'a Gate,
     /// Non-public hosts that the user approved, as host and port.
-    admitted: Mutex<Vec<String>>,
+    approved: Mutex<Vec<String>>,
 }
 
 /// A host whose addresses were checked.
@@ -60,7 +60,7 @@ impl<'a> GuardedClient<'a> {
         resolver: &'a dyn Resolver,
         gate: &'a Gate,
     ) -> GuardedClient<'a> {
-        GuardedClient { allowed, resolver, gate, admitted: Mutex::default() }
+        GuardedClient { allowed, resolver, gate, approved: Mutex::default() }
     }
 
     /// Checks the addresses of a URL's host and creates a client that connects only to them.
@@ -68,32 +68,35 @@ impl<'a> GuardedClient<'a> {
         let host = host(url);
         let addresses = match host.parse::<IpAddr>() {
             Ok(address) => vec![address],
-            Err(_) => self.look_up(url, &host).await?,
+            Err(_) => self.resolve_host(url, &host).await?,
         };
-        let refused = addresses.iter().find_map(|at| Some((*at, address::why_not(*at)?)));
-        if let Some((at, why)) = refused.filter(|_| !is_allowed(self.allowed, url)) {
-            self.ask(url, at, why).await?;
+        let non_public = addresses
+            .iter()
+            .find_map(|address| Some((*address, address::non_public_reason(*address)?)));
+        if let Some((address, why)) = non_public.filter(|_| !is_allowed(self.allowed, url)) {
+            self.ask(url, address, why).await?;
         }
-        let pinned: Vec<SocketAddr> = addresses.iter().map(|at| (*at, 0).into()).collect();
+        let pinned: Vec<SocketAddr> =
+            addresses.iter().map(|address| (*address, 0).into()).collect();
         let client = http::pinned(url, &pinned)
             .map_err(|why| ToolError::failed(format!("cannot make a connection: {why}")))?;
         Ok(ResolvedHost { client, addresses })
     }
 
     /// Asks whether a non-public host may be fetched; once per host.
-    async fn ask(&self, url: &Url, at: IpAddr, why: &str) -> Result<(), ToolError> {
-        let place = place(url);
-        let admitted = || base::sync::lock(&self.admitted);
-        if admitted().contains(&place) {
+    async fn ask(&self, url: &Url, address: IpAddr, why: &str) -> Result<(), ToolError> {
+        let host_and_port = host_and_port(url);
+        let approved = || base::sync::lock(&self.approved);
+        if approved().contains(&host_and_port) {
             return Ok(());
         }
-        let asked = self.gate.ask(&question(url, at, why)).await;
-        asked.map_err(|refused| ToolError::new(ToolErrorKind::Denied, refused.why))?;
-        admitted().push(place);
+        let answer = self.gate.ask(&build_question(url, address, why)).await;
+        answer.map_err(|denied| ToolError::new(ToolErrorKind::Denied, denied.why))?;
+        approved().push(host_and_port);
         Ok(())
     }
 
-    async fn look_up(&self, url: &Url, host: &str) -> Result<Vec<IpAddr>, ToolError> {
+    async fn resolve_host(&self, url: &Url, host: &str) -> Result<Vec<IpAddr>, ToolError> {
         let unknown =
             |why: String| ToolError::failed(format!("cannot find the host of {url}: {why}"));
         let found = self.resolver.resolve(host).await.map_err(|why| unknown(why.to_string()))?;
@@ -111,8 +114,8 @@ pub fn host(url: &Url) -> String {
 /// in the configuration or permanently. A non-public host is asked about once its address is known.
 pub fn access(allowed: &[String], url: &Url) -> Access {
     let host = host(url);
-    let free = is_allowed(allowed, url) || is_private(url) || hosts::is_kept(&host);
-    Access::Fetch { host, free }
+    let is_free = is_allowed(allowed, url) || is_private(url) || hosts::is_always_allowed(&host);
+    Access::Fetch { host, allowed: is_free }
 }
 
 /// Whether the user allows the host, as `name` or as `name:port`.
@@ -120,9 +123,11 @@ pub fn is_allowed(allowed: &[String], url: &Url) -> bool {
     let (host, port) = (host(url), url.port_or_known_default().unwrap_or_default());
     allowed.iter().any(|entry| {
         let entry = entry.trim().to_lowercase();
-        let bare = |text: &str| text.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let with_port = entry.rsplit_once(':').map(|(name, port)| (bare(name), port.to_owned()));
-        bare(&entry) == host || with_port == Some((host.clone(), port.to_string()))
+        let strip_brackets =
+            |text: &str| text.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let with_port =
+            entry.rsplit_once(':').map(|(name, port)| (strip_brackets(name), port.to_owned()));
+        strip_brackets(&entry) == host || with_port == Some((host.clone(), port.to_string()))
     })
 }
 
@@ -130,23 +135,28 @@ pub fn is_allowed(allowed: &[String], url: &Url) -> bool {
 fn is_private(url: &Url) -> bool {
     let host = host(url);
     let is_local = host == "localhost" || host.ends_with(".localhost");
-    is_local || host.parse::<IpAddr>().is_ok_and(|at| address::why_not(at).is_some())
+    is_local
+        || host.parse::<IpAddr>().is_ok_and(|address| address::non_public_reason(address).is_some())
 }
 
 /// Returns host and port.
-fn place(url: &Url) -> String {
+fn host_and_port(url: &Url) -> String {
     let (host, port) = (host(url), url.port_or_known_default().unwrap_or_default());
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-fn question(url: &Url, at: IpAddr, why: &str) -> PermissionQuestion {
+fn build_question(url: &Url, address: IpAddr, why: &str) -> PermissionQuestion {
     let host = host(url);
-    let is = if host == at.to_string() { String::new() } else { format!(" is {at}, which") };
+    let subject =
+        if host == address.to_string() { String::new() } else { format!(" is {address}, which") };
     PermissionQuestion {
         tool: "webfetch".to_owned(),
         what: format!("fetch {url}"),
-        why: format!("`{host}`{is} is {why}, and only the public web is fetched unasked"),
-        rule: format!("[tools.webfetch]\nallow_hosts = [{}]", toml::Value::from(place(url))),
+        why: format!("`{host}`{subject} is {why}, and only the public web is fetched unasked"),
+        rule: format!(
+            "[tools.webfetch]\nallow_hosts = [{}]",
+            toml::Value::from(host_and_port(url))
+        ),
         host: None,
         writes: None,
         details: None,
@@ -178,7 +188,7 @@ mod tests {
             let next = self.0.lock().unwrap().pop();
             let next = next.ok_or_else(|| io::Error::other("asked once too often"));
             Box::pin(std::future::ready(
-                next.map(|all| all.iter().map(|at| at.parse().unwrap()).collect()),
+                next.map(|all| all.iter().map(|address| address.parse().unwrap()).collect()),
             ))
         }
     }
@@ -238,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_host_is_allowed_by_name_or_by_name_and_port() {
-        let allows = |entry: &str, at: &str| is_allowed(&[entry.to_owned()], &url(at));
+        let allows = |entry: &str, address: &str| is_allowed(&[entry.to_owned()], &url(address));
         assert!(allows("Docs.internal", "https://docs.internal/x"));
         assert!(allows("docs.internal", "http://docs.internal.:8080/"));
         assert!(allows("127.0.0.1:80", "http://127.0.0.1/"));

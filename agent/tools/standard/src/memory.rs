@@ -11,8 +11,8 @@ use serde_json::json;
 use gate::permission_mode::PermissionMode;
 use gate::{Access, paths};
 use memory::Memory;
-use memory::note_index::{KEY, NoteNames};
-use memory::notes::{self, MOST, MergedNotes};
+use memory::note_index::{MAX_KEY, NoteNames};
+use memory::notes::{self, MAX_CHARS, MergedNotes};
 use memory::search::text_of;
 use memory::store::{MemoryStore, NewMemory};
 use tools::call::Invocation;
@@ -61,9 +61,9 @@ const INDEXINGS: usize = 3;
 /// Returns the access for writing notes. The file named by the user needs no permission, except in
 /// plan mode.
 fn reaches(call: &Invocation<'_>) -> Vec<Access> {
-    let named =
-        call.at.memory.notes.is_some() && call.at.gate.permission_mode() != PermissionMode::Plan;
-    if named { Vec::new() } else { vec![Access::Write(call.place.clone())] }
+    let named = call.context.memory.notes.is_some()
+        && call.context.gate.permission_mode() != PermissionMode::Plan;
+    if named { Vec::new() } else { vec![Access::Write(call.path.clone())] }
 }
 
 /// The tool that writes notes about the workspace.
@@ -76,7 +76,7 @@ impl Tool for RememberTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope { access: reaches(call), ..CallScope::writing(Vec::new(), &call.place) }
+        CallScope { access: reaches(call), ..CallScope::writing(Vec::new(), &call.path) }
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -90,12 +90,12 @@ async fn remember(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     if notes.trim().is_empty() {
         return Err(ToolError::invalid("remember: `notes` is empty"));
     }
-    let memory = &call.at.memory;
+    let memory = &call.context.memory;
     let merged = {
-        let _lock = lock(&call.place).await?;
+        let _lock = lock(&call.path).await?;
         merge(call, &notes)?
     };
-    memory.learnt.remembered();
+    memory.novelty.notes_taken();
     let indexed = if memory.shared { index(call, &merged).await } else { Ok(()) };
     let mut text = match merged.added {
         0 => "No change: these notes are already in memory.".to_owned(),
@@ -109,10 +109,10 @@ async fn remember(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         text.push_str(&format!("\n[memory_search will not find them: {why}]"));
     }
     let metadata = json!({
-        "path": call.place, "added": merged.added, "dropped": merged.dropped,
+        "path": call.path, "added": merged.added, "dropped": merged.dropped,
         "chars": merged.text.chars().count(),
     });
-    Ok(ToolOutput::done(text).titled(format!("noted {}", merged.added)).with(metadata))
+    Ok(ToolOutput::success(text).titled(format!("noted {}", merged.added)).with(metadata))
 }
 
 /// Locks the notes against other g3 processes: locks their directory, which leaves no file there.
@@ -136,8 +136,8 @@ async fn index(call: &Invocation<'_>, merged: &MergedNotes) -> Result<(), String
     let names = names(call);
     let mut text = merged.text.clone();
     for _ in 0..INDEXINGS {
-        call.at.memory.index(&names, &text, &merged.touched).await?;
-        match open::read(&call.place).map(|content| String::from_utf8(content.bytes)) {
+        call.context.memory.index(&names, &text, &merged.changed_topics).await?;
+        match open::read(&call.path).map(|content| String::from_utf8(content.bytes)) {
             Ok(Ok(now)) if now != text => text = now,
             Ok(_) | Err(_) => break,
         }
@@ -147,13 +147,13 @@ async fn index(call: &Invocation<'_>, merged: &MergedNotes) -> Result<(), String
 
 /// Returns the keys of this workspace's notes among the memories.
 fn names(call: &Invocation<'_>) -> NoteNames {
-    let memory = &call.at.memory;
-    let root = paths::follow(&call.at.root).unwrap_or_else(|_| call.at.root.clone());
-    NoteNames::of(memory.notes.as_deref().unwrap_or(&root))
+    let memory = &call.context.memory;
+    let root = paths::follow(&call.context.root).unwrap_or_else(|_| call.context.root.clone());
+    NoteNames::new(memory.notes.as_deref().unwrap_or(&root))
 }
 
 fn merge(call: &Invocation<'_>, notes: &str) -> Result<MergedNotes, ToolError> {
-    let path = &call.place;
+    let path = &call.path;
     let failed = |why: &std::io::Error| {
         ToolError::io(&format!("cannot write the notes in {}", path.display()), why)
     };
@@ -170,8 +170,8 @@ fn merge(call: &Invocation<'_>, notes: &str) -> Result<MergedNotes, ToolError> {
     if merged.added == 0 {
         return Ok(MergedNotes { text: before, ..merged });
     }
-    let (size, most) = (merged.text.chars().count(), MOST as f64 / 1e3);
-    if size > MOST {
+    let (size, most) = (merged.text.chars().count(), MAX_CHARS as f64 / 1e3);
+    if size > MAX_CHARS {
         return Err(ToolError::failed(format!(
             "nothing was noted: {} would have {}, and {most:.0}k fit, because all of it is in \
              every prompt. Make room first: edit the file, drop what no longer holds or what the \
@@ -185,7 +185,7 @@ fn merge(call: &Invocation<'_>, notes: &str) -> Result<MergedNotes, ToolError> {
     }
     files::step("g3.memory.notes");
     open::replace(path, merged.text.as_bytes()).map_err(|why| failed(&why))?;
-    read_tracker::note(&call.at.session_dir, path, merged.text.as_bytes());
+    read_tracker::record(&call.context.session_dir, path, merged.text.as_bytes());
     Ok(merged)
 }
 
@@ -213,21 +213,21 @@ async fn search(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         return Err(ToolError::invalid("memory_search: `query` is empty"));
     }
     let limit = limit.unwrap_or(LIMIT).min(MOST_HITS);
-    let found = call.at.memory.search(&query, limit).await.map_err(ToolError::failed)?;
+    let found = call.context.memory.search(&query, limit).await.map_err(ToolError::failed)?;
     let mut text = match found.hits.len() {
         0 => "No memories found".to_owned(),
         1 => "Found 1 memory:".to_owned(),
         count => format!("Found {count} memories:"),
     };
     for (at, hit) in found.hits.iter().enumerate() {
-        let image = if hit.memo.image.is_some() { " [image]" } else { "" };
-        let (key, preview) = (&hit.memo.key, preview(&hit.memo.value));
+        let image = if hit.memory.image.is_some() { " [image]" } else { "" };
+        let (key, preview) = (&hit.memory.key, preview(&hit.memory.value));
         text.push_str(&format!("\n{}. [{key}] {:.3}{image}\n   {preview}", at + 1, hit.score));
     }
     found.notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
-    let hits = found.hits.iter().map(|hit| json!({ "key": hit.memo.key, "score": hit.score }));
+    let hits = found.hits.iter().map(|hit| json!({ "key": hit.memory.key, "score": hit.score }));
     let metadata = json!({ "count": found.hits.len(), "hits": hits.collect::<Vec<_>>() });
-    Ok(ToolOutput::done(text).with(metadata))
+    Ok(ToolOutput::success(text).with(metadata))
 }
 
 /// Returns the start of a value on one line.
@@ -260,12 +260,12 @@ impl Tool for MemoryGetTool {
 async fn recall(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Key { key } = call.decode()?;
     let key = known_key(&key)?;
-    let (wanted, renamed) = (key.clone(), names(call).renamed(&key));
+    let (wanted, renamed) = (key.clone(), names(call).current_key(&key));
     let get = move |store: &mut MemoryStore| match (store.get(&wanted)?, &renamed) {
         (None, Some(renamed)) => store.get(renamed),
         (memo, _) => Ok(memo),
     };
-    let got = call.at.memory.with_store(get).await;
+    let got = call.context.memory.with_store(get).await;
     let (memo, notice) = got.map_err(ToolError::failed)?;
     let Some(memo) = memo else {
         let notice = notice.map(|text| format!("\n[note: {text}]")).unwrap_or_default();
@@ -277,7 +277,7 @@ async fn recall(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         "key": memo.key, "category": memo.category,
         "created_at": memo.created_at, "updated_at": memo.updated_at,
     });
-    Ok(ToolOutput::done(format!("[{}]\n{}{image}", memo.key, memo.value)).with(metadata))
+    Ok(ToolOutput::success(format!("[{}]\n{}{image}", memo.key, memo.value)).with(metadata))
 }
 
 /// The tool that stores a memory.
@@ -310,10 +310,11 @@ async fn keep(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         Some(_) => Some(call.blocking(keep_picture).await?.text),
         None => None,
     };
-    let stored = store(&call.at.memory, &key, &value, image).await.map_err(ToolError::failed)?;
+    let stored =
+        store(&call.context.memory, &key, &value, image).await.map_err(ToolError::failed)?;
     let notes: String = stored.notes.iter().map(|note| format!("\n[note: {note}]")).collect();
     let metadata = json!({ "key": key, "new": stored.is_new });
-    Ok(ToolOutput::done(format!("Memory stored: {key}{notes}")).with(metadata))
+    Ok(ToolOutput::success(format!("Memory stored: {key}{notes}")).with(metadata))
 }
 
 /// Returns the access for reading the image of a memory.
@@ -323,7 +324,7 @@ fn reads(call: &Invocation<'_>) -> Vec<Access> {
 
 fn picture(call: &Invocation<'_>) -> Option<PathBuf> {
     let raw = call.text("image").trim();
-    (!raw.is_empty()).then(|| paths::resolve(&call.at.cwd, raw).ok()).flatten()
+    (!raw.is_empty()).then(|| paths::resolve(&call.context.cwd, raw).ok()).flatten()
 }
 
 /// Copies the image to the memory store, so that it outlives the file. Returns its new path.
@@ -334,14 +335,15 @@ fn keep_picture(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let content = open::read_at_most(&file, PICTURE).map_err(|why| wrong(why.to_string()))?;
     let kind = ImageKind::of(&content.bytes).map_err(wrong)?;
     let ending = kind.media_type().trim_start_matches("image/");
-    let kept = call.at.memory.keep_picture(&content.bytes, ending);
+    let kept = call.context.memory.store_image(&content.bytes, ending);
     let kept = kept.map_err(|why| ToolError::io("cannot keep the picture", &why))?;
-    Ok(ToolOutput::done(kept.display().to_string()))
+    Ok(ToolOutput::success(kept.display().to_string()))
 }
 
 fn known_key(key: &str) -> Result<String, ToolError> {
     let key = key.trim();
-    let fits = !key.is_empty() && key.chars().count() <= KEY && !key.chars().any(char::is_control);
+    let fits =
+        !key.is_empty() && key.chars().count() <= MAX_KEY && !key.chars().any(char::is_control);
     let text = "`key` must be one line of 1 to 200 characters";
     fits.then(|| key.to_owned()).ok_or_else(|| ToolError::invalid(text))
 }

@@ -16,7 +16,7 @@ use tools::call::Invocation;
 use tools::context::ToolContext;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolErrorKind, ToolOutput};
-use tools::research_agent::{HOSTS, SCOUT, WEB_TOOLS};
+use tools::research_agent::{HOSTS, RESEARCH_AGENT, WEB_TOOLS};
 use tools::tool::{Tool, ToolFuture, ToolSpec};
 
 #[derive(Deserialize)]
@@ -56,12 +56,12 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             format!("research: `query` must hold a question of at most {QUESTION} characters");
         return Err(ToolError::invalid(text));
     }
-    if std::env::var_os(SCOUT).is_some() {
+    if std::env::var_os(RESEARCH_AGENT).is_some() {
         return Err(ToolError::failed("research agents cannot start other research agents"));
     }
     let reads_all = reads_all(call).await?;
     let cancelled = || ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user");
-    let cancel = &call.at.cancel;
+    let cancel = &call.context.cancel;
     let turn = cancel.run_until_cancelled(AT_ONCE.acquire()).await.ok_or_else(cancelled)?;
     let mut running = start(call, &query, reads_all)
         .map_err(|why| ToolError::io("cannot start a scout", &why))?;
@@ -87,21 +87,21 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             errors.trim()
         )));
     }
-    Ok(ToolOutput::done(report).titled("a report of the scout").with(json!({ "query": query })))
+    Ok(ToolOutput::success(report).titled("a report of the scout").with(json!({ "query": query })))
 }
 
 /// Whether the research agent may read the whole public web. It cannot ask, so the user is asked
 /// before it starts. If the user cannot be asked, it reads as far as the rules allow.
 async fn reads_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
-    let ToolContext { root, session_dir, gate, .. } = call.at;
-    let any = Access::Fetch { host: "host.invalid".to_owned(), free: false };
+    let ToolContext { root, session_dir, gate, .. } = call.context;
+    let any = Access::Fetch { host: "host.invalid".to_owned(), allowed: false };
     let visitor =
         AccessRequest { tool: "webfetch", root, session_dir, access: &any, preview: None };
     if !gate.can_ask() || gate.judge(&visitor).action != GateAction::Ask {
         return Ok(false);
     }
     let question = PermissionQuestion {
-        tool: call.face.name.clone(),
+        tool: call.profile_tool.name.clone(),
         what: "let a research agent read any page of the public web".to_owned(),
         why: "it works in the background and cannot ask about each host".to_owned(),
         rule: format!("[[gate.rules]]\ntool = \"{WEB_TOOLS}\"\nhost = \"*\"\naction = \"allow\""),
@@ -118,17 +118,18 @@ async fn reads_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
 /// Starts the program of the skill with g3's full environment, so that the agent has its keys, and
 /// with the same model.
 fn start(call: &Invocation<'_>, query: &str, reads_all: bool) -> std::io::Result<AsyncRunning> {
-    base::files::keep_out_of_git(&call.at.cwd)?;
+    base::files::keep_out_of_git(&call.context.cwd)?;
     let bundle = embedded::bundle("research");
     let script =
         bundle.and_then(|bundle| bundle.scripts.first()).map_or("exit 1", |(_, text)| text);
-    let job = Command::new("sh", &call.at.cwd).args(["-c", script, "g3-research", "--", query]);
+    let job =
+        Command::new("sh", &call.context.cwd).args(["-c", script, "g3-research", "--", query]);
     let program = match std::env::var_os(PROGRAM) {
         Some(program) => program,
         None => std::env::current_exe()?.into(),
     };
     let mut job = job.env(PROGRAM, program).graceful();
-    if let Some((provider, model)) = &call.at.others.asks {
+    if let Some((provider, model)) = &call.context.services.model {
         job = job.env("G3_RESEARCH_PROVIDER", provider).env("G3_RESEARCH_MODEL", model);
     }
     if reads_all {

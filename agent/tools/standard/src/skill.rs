@@ -6,7 +6,7 @@ use ignore::WalkBuilder;
 use serde::Deserialize;
 use serde_json::json;
 
-use skills::parse::MOST;
+use skills::parse::MAX_SIZE;
 use skills::{Skill, SkillSource, embedded, extract, find};
 use tools::call::Invocation;
 use tools::kind::Effect;
@@ -42,7 +42,7 @@ impl Tool for SkillTool {
 /// Loads a skill, or one of its additional files.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { name, file } = call.decode()?;
-    let shelf = &call.at.skills;
+    let shelf = &call.context.skills;
     let Some(skill) = shelf.find(name.trim()) else {
         let known: Vec<&str> = shelf.skills().iter().map(|skill| skill.name.as_str()).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -52,21 +52,21 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     if let Some(file) = file.filter(|file| !file.trim().is_empty()) {
         let text = beside(skill, file.trim())
             .map_err(|why| ToolError::failed(format!("cannot read {file} of {name}: {why}")))?;
-        return Ok(ToolOutput::done(text));
+        return Ok(ToolOutput::success(text));
     }
-    let text = loaded(skill, &call.at.cwd)?;
+    let text = loaded(skill, &call.context.cwd)?;
     shelf.activate(&skill.name);
     let metadata = json!({ "name": skill.name, "location": skill.location() });
-    Ok(ToolOutput::done(text).titled(format!("loaded the skill {}", skill.name)).with(metadata))
+    Ok(ToolOutput::success(text).titled(format!("loaded the skill {}", skill.name)).with(metadata))
 }
 
 /// Returns the instructions, preceded by the skill's location and files.
 fn loaded(skill: &Skill, cwd: &Path) -> Result<String, ToolError> {
     let mut head = format!("Skill: {}\n", skill.name);
-    match &skill.home {
+    match &skill.source {
         SkillSource::Embedded => {
             let bundle = embedded::bundle(&skill.name);
-            let made = bundle.map_or(Ok(Vec::new()), |bundle| extract::scripts(bundle, cwd));
+            let made = bundle.map_or(Ok(Vec::new()), |bundle| extract::write_scripts(bundle, cwd));
             let made =
                 made.map_err(|why| ToolError::io("cannot put the skill's programs there", &why))?;
             head.push_str("Base directory: none, it is part of g3\n");
@@ -121,19 +121,20 @@ fn files(dir: &Path, main: &Path) -> Vec<String> {
 
 /// Reads an additional file of a skill.
 fn beside(skill: &Skill, file: &str) -> Result<String, String> {
-    match &skill.home {
+    match &skill.source {
         SkillSource::Embedded => {
             let found = embedded::file(&skill.name, file).map(str::to_owned);
             found.ok_or_else(|| "there is none".to_owned())
         }
-        SkillSource::Directory { dir, within, .. } => {
+        SkillSource::Directory { dir, boundary, .. } => {
             let inside =
                 Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
             if !inside {
                 return Err("the path must lie below the base directory".to_owned());
             }
-            let text = find::read(&dir.join(file), within.as_deref().or(Some(dir)), MOST + 1)?;
-            Ok(base::text::head(&text, MOST).to_owned())
+            let text =
+                find::read(&dir.join(file), boundary.as_deref().or(Some(dir)), MAX_SIZE + 1)?;
+            Ok(base::text::head(&text, MAX_SIZE).to_owned())
         }
     }
 }

@@ -50,15 +50,15 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         let text = "task: `prompt` must say what is to be done, with all that must be known for it";
         return Err(ToolError::invalid(text));
     }
-    let Some(subagents) = &call.at.others.subagents else {
+    let Some(subagents) = &call.context.services.subagents else {
         let text = "task: no other agent can be started from here; do it yourself";
         return Err(ToolError::new(ToolErrorKind::Denied, text));
     };
-    let turn = call.at.cancel.run_until_cancelled(AT_ONCE.acquire()).await;
+    let turn = call.context.cancel.run_until_cancelled(AT_ONCE.acquire()).await;
     let Some(_turn) = turn else {
         return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     };
     let agent = agent.filter(|name| !name.trim().is_empty());
-    let hear = call.at.hear.clone();
-    Ok(subagents.work(SubagentRequest { prompt, agent, reads_only, hear }).await)
+    let on_output = call.context.on_output.clone();
+    Ok(subagents.run(SubagentRequest { prompt, agent, reads_only, on_output }).await)
 }

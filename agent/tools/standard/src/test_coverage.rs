@@ -112,18 +112,18 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         let failed = |e| ToolError::failed(format!("cannot run `{line}`: {e}"));
         let order = ProcessSpec {
             line,
-            cwd: &call.place,
+            cwd: &call.path,
             environment: Environment::Quiet,
             time: Some(Duration::from_millis(timeout_ms)),
             show: REPORT,
-            hold: call.at.hold(call.pass).map_err(failed)?,
+            hold: call.context.containment(call.permit).map_err(failed)?,
             attended: false,
         };
-        process::run(&order, call.at).await.map_err(failed)
+        process::run(&order, call.context).await.map_err(failed)
     };
     let mut ran = run(&command).await?;
     let mut tools = String::new();
-    if ran.code != 0 && output::shown(&ran.stderr).contains(NO_TOOLS) {
+    if ran.code != 0 && output::render(&ran.stderr).contains(NO_TOOLS) {
         let version = run("rustc -vV").await?;
         if let Some(own) = system_tools(&version.stdout.head) {
             tools = own + " ";
@@ -146,7 +146,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         }
     }
     match report(&ran.stdout) {
-        Some(data) => Ok(outcome(data, &call.place, &tools)),
+        Some(data) => Ok(outcome(data, &call.path, &tools)),
         None => Err(ToolError::failed(format!(
             "`{command}` succeeded but its report cannot be read:\n{}",
             end_of(&ran.stdout)
@@ -170,7 +170,7 @@ fn system_tools(rustc: &str) -> Option<String> {
 fn report(output: &CapturedStream) -> Option<Data> {
     let lines = output.head.lines().rev().filter(|line| line.starts_with('{'));
     let read = |line: &str| serde_json::from_str::<Export>(line).ok()?.data.pop();
-    lines.take(10).find_map(read).filter(|_| output.left_out == 0)
+    lines.take(10).find_map(read).filter(|_| output.omitted == 0)
 }
 
 fn failed(code: i32, stdout: &CapturedStream, stderr: &CapturedStream) -> ToolError {
@@ -186,7 +186,7 @@ fn failed(code: i32, stdout: &CapturedStream, stderr: &CapturedStream) -> ToolEr
 
 /// Returns the end of a stream, which contains the error.
 fn end_of(stream: &CapturedStream) -> String {
-    let text = output::shown(stream);
+    let text = output::render(stream);
     let shown = base::text::tail(&text, SHOWN);
     let cut = text.len() - shown.len();
     match cut {
@@ -231,7 +231,7 @@ fn outcome(data: Data, root: &Path, tools: &str) -> ToolOutput {
         "files": files.iter().take(FILES).map(told).collect::<Vec<_>>(),
     });
     let title = format!("{:.1} % of lines covered", totals.lines.percent());
-    ToolOutput::done(text).titled(title).with(metadata)
+    ToolOutput::success(text).titled(title).with(metadata)
 }
 
 impl Lines {

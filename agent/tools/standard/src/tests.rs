@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use gate::Gate;
 use tools::context::ToolContext;
-use tools::dispatch::{run, touches};
+use tools::dispatch::{resource_keys, run};
 use tools::output::ToolErrorKind;
 use tools::profile::Profile;
 use tools::registry::Registry;
@@ -23,8 +23,8 @@ fn place(dir: &tempfile::TempDir) -> ToolContext {
 async fn a_cancelled_command_is_killed_with_its_group() {
     let dir = tempfile::tempdir().unwrap();
     let (told, heard) = tokio::sync::mpsc::unbounded_channel();
-    let hear = Arc::new(move |text: &str| told.send(text.to_owned()).unwrap_or_default());
-    let at = ToolContext { hear, ..place(&dir) };
+    let on_output = Arc::new(move |text: &str| told.send(text.to_owned()).unwrap_or_default());
+    let at = ToolContext { on_output, ..place(&dir) };
     let cancel = at.cancel.clone();
     let mut heard = heard;
     let args = json!({ "command": "sleep 300 & echo $!; wait" });
@@ -52,8 +52,8 @@ async fn output_is_streamed_and_excessive_output_is_truncated() {
     let dir = tempfile::tempdir().unwrap();
     let heard = Arc::new(Mutex::new(String::new()));
     let listener = heard.clone();
-    let hear = Arc::new(move |text: &str| listener.lock().unwrap().push_str(text));
-    let at = ToolContext { hear, ..place(&dir) };
+    let on_output = Arc::new(move |text: &str| listener.lock().unwrap().push_str(text));
+    let at = ToolContext { on_output, ..place(&dir) };
     let args = json!({ "command": "echo é; seq 1 100000; sleep 1.2; echo still here" });
     assert!(run(Profile::G3, "shell", &args, &at).await.ok);
     let heard = heard.lock().unwrap();
@@ -66,7 +66,7 @@ async fn output_is_streamed_and_excessive_output_is_truncated() {
 #[tokio::test]
 async fn a_panicking_tool_is_a_failed_outcome() {
     let dir = tempfile::tempdir().unwrap();
-    let at = ToolContext { hear: Arc::new(|_| panic!("nobody listens")), ..place(&dir) };
+    let at = ToolContext { on_output: Arc::new(|_| panic!("nobody listens")), ..place(&dir) };
     let outcome = run(Profile::G3, "shell", &json!({ "command": "echo x" }), &at).await;
     assert_eq!(outcome.error_kind, Some(ToolErrorKind::Failed));
     assert!(
@@ -89,7 +89,7 @@ async fn a_call_after_cancellation_does_nothing() {
 fn calls_that_touch_the_same_file_share_a_key() {
     let dir = tempfile::tempdir().unwrap();
     let at = place(&dir);
-    let key = |name: &str, args: Value| touches(Profile::G3, name, &args, &at);
+    let key = |name: &str, args: Value| resource_keys(Profile::G3, name, &args, &at);
     let write = key("write_file", json!({ "file_path": "src/../a.py", "content": "" }));
     assert_eq!(write, [at.root.join("a.py").to_string_lossy()]);
     assert_eq!(key("read_file", json!({ "path": at.root.join("a.py") })), write);

@@ -33,9 +33,9 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { seconds } = call.decode()?;
     let seconds = seconds.clamp(0.5, 10.0);
     let sleep = tokio::time::sleep(Duration::from_secs_f64(seconds));
-    if call.at.cancel.run_until_cancelled(sleep).await.is_none() {
+    if call.context.cancel.run_until_cancelled(sleep).await.is_none() {
         return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     }
     let metadata = json!({ "status": "success", "waited_seconds": seconds });
-    Ok(ToolOutput::done(format!("waited {seconds} s")).with(metadata))
+    Ok(ToolOutput::success(format!("waited {seconds} s")).with(metadata))
 }

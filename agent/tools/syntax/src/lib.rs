@@ -39,7 +39,7 @@ impl Tool for SyntaxSearchTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::reaching(reaches(call))
+        CallScope::with_access(reaches(call))
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -53,14 +53,14 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     if wish.searches.iter().all(|search| search.error.is_some()) {
         return Err(ToolError::invalid(output::errors(&wish.searches)));
     }
-    let cancel = call.at.cancel.clone();
+    let cancel = call.context.cancel.clone();
     let searched = tokio::task::spawn_blocking(move || {
         let tally = search(&wish, &cancel);
         (wish, tally)
     });
     let (wish, tally) =
         searched.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
-    if call.at.cancel.is_cancelled() {
+    if call.context.cancel.is_cancelled() {
         return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     }
     Ok(output::outcome(call, &wish, &tally))

@@ -34,7 +34,7 @@ pub(crate) fn outcome(
     wish: &SyntaxSearchRequest,
     tally: &SearchCollector,
 ) -> ToolOutput {
-    let mut left = if call.at.plain { PLAIN } else { BYTES };
+    let mut left = if call.context.plain { PLAIN } else { BYTES };
     let mut parts = Vec::new();
     for (at, (search, sum)) in wish.searches.iter().zip(&tally.sums).enumerate() {
         // Space that an earlier search did not use is shared by the later ones.
@@ -43,7 +43,7 @@ pub(crate) fn outcome(
         parts.push(part);
     }
     let mut notes = wish.notes.clone();
-    notes.extend(tally.notes(|path| call.shown(path)));
+    notes.extend(tally.notes(|path| call.display_path(path)));
     let total: usize = tally.sums.iter().map(|sum| sum.matches.len()).sum();
     let metadata = json!({
         "searches": parts.iter().map(|part| &part.json).collect::<Vec<_>>(),
@@ -59,7 +59,7 @@ pub(crate) fn outcome(
         text.push(format!("{found} of {searches} searches in {files}"));
     }
     text.extend(notes.iter().map(|note| format!("[note: {note}]")));
-    ToolOutput::done(text.join("\n")).titled(format!("{total} matches")).with(metadata)
+    ToolOutput::success(text.join("\n")).titled(format!("{total} matches")).with(metadata)
 }
 
 fn part(call: &Invocation<'_>, search: &SyntaxSearch, sum: &SearchTotals, room: usize) -> Part {
@@ -78,7 +78,7 @@ fn part(call: &Invocation<'_>, search: &SyntaxSearch, sum: &SearchTotals, room: 
     let mut text = format!("{head}: {more}{found}, {files} searched");
     let mut shown = Vec::new();
     for (path, found) in &sum.matches {
-        let file = call.shown(path);
+        let file = call.display_path(path);
         let lines = lines(&file, found);
         if text.len() + lines.len() > room && !shown.is_empty() {
             break;

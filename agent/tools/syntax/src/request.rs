@@ -184,8 +184,8 @@ fn roots(call: &Invocation<'_>, asked: Option<Paths>) -> Result<Vec<PathBuf>, St
         None => Vec::new(),
     };
     if asked.is_empty() {
-        return Ok(vec![call.place.clone()]);
+        return Ok(vec![call.path.clone()]);
     }
-    let resolved = asked.iter().map(|path| paths::resolve(&call.at.cwd, path));
+    let resolved = asked.iter().map(|path| paths::resolve(&call.context.cwd, path));
     resolved.collect::<std::io::Result<_>>().map_err(|why| format!("`paths`: {why}"))
 }

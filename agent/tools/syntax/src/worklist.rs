@@ -35,7 +35,7 @@ pub(crate) fn list(searches: &[SyntaxSearch], cancel: &CancellationToken) -> Vec
             (!tasks.is_empty()).then_some(tasks)
         };
         for file in walk::files(root, Skip::IgnoredAndHidden, cancel, || tasks) {
-            jobs.entry(file.path).or_default().extend(file.what);
+            jobs.entry(file.path).or_default().extend(file.result);
         }
     }
     let job = |(path, tasks): (PathBuf, BTreeSet<_>)| FileJob {

@@ -55,7 +55,7 @@ impl FetchedPage {
 /// Returns the access to the host of a call; nothing for an invalid URL, which [`run`] reports.
 fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let Ok(url) = target(call) else { return Vec::new() };
-    vec![guarded_client::access(&call.at.others.web.webfetch.allow_hosts, &url)]
+    vec![guarded_client::access(&call.context.services.web.webfetch.allow_hosts, &url)]
 }
 
 /// The `webfetch` tool.
@@ -67,7 +67,7 @@ impl Tool for FetchTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::reaching(reaches(call))
+        CallScope::with_access(reaches(call))
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -79,14 +79,14 @@ impl Tool for FetchTool {
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { format, timeout } = call.decode()?;
     let url = target(call)?;
-    let form = format.unwrap_or(match call.face.style {
+    let form = format.unwrap_or(match call.profile_tool.style {
         OutputStyle::ToolsApi => PageFormat::Text,
         OutputStyle::G3 | OutputStyle::Egirl | OutputStyle::Core => PageFormat::Markdown,
     });
     let seconds =
         timeout.filter(|time| time.is_finite()).unwrap_or(SECONDS).clamp(1.0, MOST_SECONDS);
     let work = tokio::time::timeout(Duration::from_secs_f64(seconds), fetch(call, &url, form));
-    match call.at.cancel.run_until_cancelled(work).await {
+    match call.context.cancel.run_until_cancelled(work).await {
         Some(Ok(done)) => done,
         Some(Err(_)) => Err(ToolError::new(
             ToolErrorKind::Timeout,
@@ -111,12 +111,12 @@ fn target(call: &Invocation<'_>) -> Result<Url, ToolError> {
     let host = guarded_client::host(&url);
     let is_name = host.parse::<std::net::IpAddr>().is_err() && host.contains('.');
     let is_local = host == "localhost" || host.ends_with(".localhost");
-    if call.face.style == OutputStyle::ToolsApi
+    if call.profile_tool.style == OutputStyle::ToolsApi
         && url.scheme() == "http"
         && url.port().is_none()
         && is_name
         && !is_local
-        && !guarded_client::is_allowed(&call.at.others.web.webfetch.allow_hosts, &url)
+        && !guarded_client::is_allowed(&call.context.services.web.webfetch.allow_hosts, &url)
     {
         let _ = url.set_scheme("https");
     }
@@ -128,8 +128,8 @@ async fn fetch(
     url: &Url,
     form: PageFormat,
 ) -> Result<ToolOutput, ToolError> {
-    let allowed = &call.at.others.web.webfetch.allow_hosts;
-    let client = GuardedClient::new(allowed, &SystemResolver, &call.at.gate);
+    let allowed = &call.context.services.web.webfetch.allow_hosts;
+    let client = GuardedClient::new(allowed, &SystemResolver, &call.context.gate);
     let mut fetched = follow(&client, url.clone(), form, LIKE_BROWSERS).await?;
     if fetched.is_challenge() {
         fetched = follow(&client, url.clone(), form, PLAINLY).await?;
@@ -143,7 +143,7 @@ async fn fetch(
                  that address if it is what you look for."
             );
             let metadata = json!({ "url": from.as_str(), "redirect": to.as_str() });
-            return Ok(ToolOutput::done(text).titled(format!("sent on to {to}")).with(metadata));
+            return Ok(ToolOutput::success(text).titled(format!("sent on to {to}")).with(metadata));
         }
     };
     let status = response.status();
@@ -169,7 +169,7 @@ async fn fetch(
     let made = made.map_err(|why| ToolError::failed(format!("{url} {why}")))?;
     let text = truncate::shown(call, &made.text, truncate::MOST, "page");
     let title = if made.title.is_empty() { url.to_string() } else { made.title };
-    Ok(ToolOutput { images: made.images, ..ToolOutput::done(text) }.titled(title).with(metadata))
+    Ok(ToolOutput { images: made.images, ..ToolOutput::success(text) }.titled(title).with(metadata))
 }
 
 /// Sends a request, and follows redirects on the same host. Each URL is checked again.

@@ -76,10 +76,12 @@ const CHARACTERS_OF_TOKEN: usize = 5;
 /// Returns the access to the service's host; it needs no question if the user configured the
 /// service.
 fn reaches(call: &Invocation<'_>) -> Vec<Access> {
-    let config = &call.at.others.web.codesearch;
+    let config = &call.context.services.web.codesearch;
     let free = config.endpoint.is_some() || config.api_key.is_some();
     let url = Url::parse(address(call));
-    url.map(|url| Access::Fetch { host: guarded_client::host(&url), free }).into_iter().collect()
+    url.map(|url| Access::Fetch { host: guarded_client::host(&url), allowed: free })
+        .into_iter()
+        .collect()
 }
 
 /// The `codesearch` tool: searches the web for code and documentation.
@@ -91,7 +93,7 @@ impl Tool for CodeSearchTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::reaching(reaches(call))
+        CallScope::with_access(reaches(call))
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -117,7 +119,7 @@ impl Tool for WebSearchTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::reaching(reaches(call))
+        CallScope::with_access(reaches(call))
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -144,13 +146,13 @@ fn within(given: Option<i64>, (usual, least, most): (i64, i64, i64)) -> i64 {
 
 fn asked<'a>(call: &Invocation<'_>, query: &'a str) -> Result<&'a str, ToolError> {
     match query.trim() {
-        "" => Err(ToolError::invalid(format!("{}: `query` is empty", call.face.name))),
+        "" => Err(ToolError::invalid(format!("{}: `query` is empty", call.profile_tool.name))),
         query => Ok(query),
     }
 }
 
 fn address<'a>(call: &'a Invocation<'_>) -> &'a str {
-    call.at.others.web.codesearch.endpoint.as_deref().unwrap_or(SERVICE)
+    call.context.services.web.codesearch.endpoint.as_deref().unwrap_or(SERVICE)
 }
 
 async fn ask(
@@ -167,7 +169,7 @@ async fn ask(
         "params": { "name": tool, "arguments": args },
     });
     let work = tokio::time::timeout(TIME, exchange(&endpoint, &body));
-    let done = match call.at.cancel.run_until_cancelled(work).await {
+    let done = match call.context.cancel.run_until_cancelled(work).await {
         Some(Ok(done)) => done?,
         Some(Err(_)) => {
             let text = format!("{} has no answer after {} s", endpoint.host(), TIME.as_secs());
@@ -180,14 +182,14 @@ async fn ask(
         "No results found. Other words, or the name of the library, may help.".to_owned()
     });
     let text = truncate::shown(call, &text, most, "search");
-    Ok(ToolOutput::done(text).with(json!({ "query": query, "service": endpoint.host() })))
+    Ok(ToolOutput::success(text).with(json!({ "query": query, "service": endpoint.host() })))
 }
 
 /// Returns the service as configured.
 fn endpoint(call: &Invocation<'_>) -> Result<Endpoint, ToolError> {
-    let config = &call.at.others.web.codesearch;
+    let config = &call.context.services.web.codesearch;
     let wrong = |failure: base::failure::Failure| {
-        let why = format!("{}: {}", call.face.name, failure.sentence());
+        let why = format!("{}: {}", call.profile_tool.name, failure.sentence());
         ToolError::failed(format!("{why}. `endpoint` in [tools.codesearch] names the service"))
     };
     // A key in the environment is meant for the default service.

@@ -21,7 +21,7 @@ pub(crate) fn shown(call: &Invocation<'_>, text: &str, most: usize, name: &str) 
 }
 
 fn keep(call: &Invocation<'_>, text: &str, name: &str) -> std::io::Result<String> {
-    let dir = call.at.session_dir.join("tools");
+    let dir = call.context.session_dir.join("tools");
     std::fs::create_dir_all(&dir)?;
     let prefix = format!("{name}-");
     let file = tempfile::Builder::new().prefix(&prefix).suffix(".txt").tempfile_in(&dir)?;

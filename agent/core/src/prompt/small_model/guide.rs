@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard};
 use super::relevant;
 use super::task::{TaskFacts, is_data, is_prose, is_test};
 use gate::{paths, shell_parse};
-use inspect::{WorkspaceFiles, tree};
+use inspect::{WorkspaceFiles, list_files};
 use provider::message::ToolCall;
 use tools::kind::{Effect, ToolKind};
 use tools::output::ToolOutput;
@@ -20,15 +20,15 @@ use tools::tool::ToolSpec;
 /// The start of a message that tells the model that it is not done.
 const REMINDER: &str = "[Not done]";
 /// Maximum number of reminders that the task is not done.
-const REMINDERS: usize = 5;
+const MAX_REMINDERS: usize = 5;
 /// Number of consecutive writes without effect after which no further progress is expected.
-const IDLE_WRITES: usize = 2;
+const MAX_IDLE_WRITES: usize = 2;
 /// Maximum size in bytes of a file that is shown again.
-const SHOWN: usize = 4_000;
+const MAX_SHOWN: usize = 4_000;
 /// Maximum number of bytes of the task that are repeated.
-const REPEATED: usize = 600;
+const MAX_REPEATED: usize = 600;
 /// Maximum number of bytes shown of a file that a command wrote.
-const WRITTEN: usize = 600;
+const MAX_WRITTEN: usize = 600;
 
 /// Guides one user turn.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ struct State {
     failed: Option<Failure>,
     /// Command lines that ran since the last file change, and the files at that time.
     ran: Vec<String>,
-    ran_on: WorkspaceFiles,
+    files_at_run: WorkspaceFiles,
     /// The last call, if it was a command.
     last: Option<String>,
     /// Number of consecutive writes that would have changed nothing.
@@ -66,7 +66,7 @@ struct State {
     /// Files that calls referred to.
     touched: HashSet<String>,
     /// Messages that are given only once.
-    said: HashSet<String>,
+    given_messages: HashSet<String>,
     reminders: usize,
 }
 
@@ -74,7 +74,7 @@ struct State {
 #[derive(Clone, Debug)]
 struct Failure {
     line: String,
-    said: String,
+    output: String,
     files: WorkspaceFiles,
 }
 
@@ -82,19 +82,19 @@ impl TurnGuide {
     /// Creates a guide for a task in a directory.
     pub(crate) fn new(words: &str, cwd: &Path) -> TurnGuide {
         let task = TaskFacts::read(words);
-        let text = |name: &String| Some((name.clone(), relevant::text(&cwd.join(name))?));
+        let text = |name: &String| Some((name.clone(), relevant::read_text(&cwd.join(name))?));
         TurnGuide {
             texts: task.files.iter().filter_map(text).collect(),
             task,
             words: words.trim().to_owned(),
             cwd: cwd.to_owned(),
-            before: tree(cwd),
+            before: list_files(cwd),
             state: Mutex::default(),
         }
     }
 
     /// Inspects the result of a call and adds the next step.
-    pub(crate) fn lead(
+    pub(crate) fn add_next_step(
         &self,
         spec: Option<ToolSpec>,
         call: &ToolCall,
@@ -109,7 +109,7 @@ impl TurnGuide {
         } else if spec.is_some_and(|spec| spec.effect == Effect::Writes) {
             self.after_write(&mut state, call, &outcome)
         } else if outcome.ok {
-            self.go_on(&state)
+            self.next_step(&state)
         } else {
             "That failed. Find out why and do it differently.".to_owned()
         };
@@ -120,36 +120,38 @@ impl TurnGuide {
     fn after_run(&self, state: &mut State, call: &ToolCall, outcome: &ToolOutput) -> String {
         let line = command(call);
         state.last = Some(line.clone());
-        self.forget_what_ran_before(state);
+        self.forget_outdated_runs(state);
         state.ran.push(line.clone());
-        state.ran_on = tree(&self.cwd);
+        state.files_at_run = list_files(&self.cwd);
         if outcome.ok && outcome.metadata["exit_code"].as_i64().unwrap_or(0) == 0 {
             state.failed = state.failed.take().filter(|failed| failed.line != line);
-            return format!("{}{}", self.redirected(&line), self.go_on(state));
+            return format!("{}{}", self.redirected_content(&line), self.next_step(state));
         }
-        let (said, files) = (outcome.text.clone(), tree(&self.cwd));
-        state.failed = Some(Failure { line, said, files });
-        format!("The command failed. {}", self.correct(&outcome.text))
+        let (output, files) = (outcome.text.clone(), list_files(&self.cwd));
+        state.failed = Some(Failure { line, output, files });
+        format!("The command failed. {}", self.advice(&outcome.text))
     }
 
     /// Forgets commands that ran on other file contents, since they prove nothing about the current
     /// ones.
-    fn forget_what_ran_before(&self, state: &mut State) {
-        if state.ran_on != tree(&self.cwd) {
+    fn forget_outdated_runs(&self, state: &mut State) {
+        if state.files_at_run != list_files(&self.cwd) {
             state.ran.clear();
         }
     }
 
     /// Returns the content of files that a command wrote, which its output does not show.
-    fn redirected(&self, line: &str) -> String {
+    fn redirected_content(&self, line: &str) -> String {
         let shown = |name: String| {
             let path = paths::resolve(&self.cwd, &name).ok()?;
-            let text = relevant::text(&path).filter(|_| paths::is_inside(&path, &self.cwd))?;
-            let text = base::text::head(text.trim_end(), WRITTEN);
+            let text = relevant::read_text(&path).filter(|_| paths::is_inside(&path, &self.cwd))?;
+            let text = base::text::head(text.trim_end(), MAX_WRITTEN);
             Some(format!("{name} now holds:\n```\n{text}\n```\n"))
         };
-        let written =
-            shell_parse::parse(line).into_iter().flat_map(|piece| piece.written).next_back();
+        let written = shell_parse::parse(line)
+            .into_iter()
+            .flat_map(|command| command.redirect_targets)
+            .next_back();
         written.and_then(shown).unwrap_or_default()
     }
 
@@ -164,7 +166,7 @@ impl TurnGuide {
         if let Some((old, new)) = replacement(call) {
             state.replaced.insert((name.clone(), old.to_owned(), new.to_owned()));
         }
-        if let Some(fault) = self.fault(state, &name) {
+        if let Some(fault) = self.syntax_error(state, &name) {
             return format!(
                 "{name} is written, but {fault}\nCall write_file again with the whole {name}, \
                  this time without that mistake."
@@ -173,20 +175,20 @@ impl TurnGuide {
         if let Some(Failure { line: failed, .. }) = &state.failed {
             return format!("Now run this with shell, to see whether it works:\n{failed}");
         }
-        self.go_on(state)
+        self.next_step(state)
     }
 
     /// Returns the advice for a failure with this output.
-    fn correct(&self, said: &str) -> String {
-        let missing = self.missing().find(|name| said.contains(name.as_str()));
+    fn advice(&self, output: &str) -> String {
+        let missing = self.missing().find(|name| output.contains(name.as_str()));
         if let Some(name) = missing {
             return format!("{name} does not exist. Create it now with write_file.");
         }
-        match self.culprit(said) {
+        match self.faulty_file(output) {
             Some(name) => format!(
                 "{}Say in `thought` what {name} has to do and does not. Then call write_file with \
                  the whole corrected {name}.",
-                self.made(&name)
+                self.current_content(&name)
             ),
             None => "Find the cause and correct it; do not repeat the same call.".to_owned(),
         }
@@ -194,11 +196,11 @@ impl TurnGuide {
 
     /// Returns the file most likely at fault: one that the task names, preferably one that the
     /// failure mentions too, and not a test.
-    fn culprit(&self, said: &str) -> Option<String> {
-        let here = |name: &&String| !is_test(name) && self.cwd.join(name.as_str()).is_file();
-        let named: Vec<&String> = self.task.files.iter().filter(here).collect();
-        let blamed = named.iter().find(|name| said.contains(name.as_str()));
-        if let Some(name) = blamed.or(named.first()) {
+    fn faulty_file(&self, output: &str) -> Option<String> {
+        let is_present = |name: &&String| !is_test(name) && self.cwd.join(name.as_str()).is_file();
+        let candidates: Vec<&String> = self.task.files.iter().filter(is_present).collect();
+        let mentioned = candidates.iter().find(|name| output.contains(name.as_str()));
+        if let Some(name) = mentioned.or(candidates.first()) {
             return Some((*name).clone());
         }
         // `test_a.py` tests `a.py`.
@@ -211,16 +213,16 @@ impl TurnGuide {
 
     /// Returns the current content of a file that the first message did not show. A small model
     /// copies what it sees last, including its own mistakes.
-    fn made(&self, name: &str) -> String {
-        if self.was_there(name) { String::new() } else { self.shown(name) }
+    fn current_content(&self, name: &str) -> String {
+        if self.existed(name) { String::new() } else { self.shown(name) }
     }
 
     fn shown(&self, name: &str) -> String {
-        let shown = relevant::show(&self.cwd, Path::new(name)).filter(|it| it.len() <= SHOWN);
-        shown.map_or_else(String::new, |shown| format!("\n{}\n", shown.trim()))
+        let text = relevant::show(&self.cwd, Path::new(name)).filter(|it| it.len() <= MAX_SHOWN);
+        text.map_or_else(String::new, |text| format!("\n{}\n", text.trim()))
     }
 
-    fn go_on(&self, state: &State) -> String {
+    fn next_step(&self, state: &State) -> String {
         self.open_step(state).unwrap_or_else(|| self.finish())
     }
 
@@ -233,17 +235,17 @@ impl TurnGuide {
         }
         if let Some(name) = missing.first() {
             let source = self.task.files.iter().find_map(|name| Some((self.runner(name)?, name)));
-            return Some(match source.filter(|_| self.task.outputs()) {
+            return Some(match source.filter(|_| self.task.mentions_output()) {
                 Some((runner, source)) => {
                     format!("Now run this with shell:\n{runner} {source} > {name}")
                 }
                 None => format!("Now create {name}."),
             });
         }
-        if let Some(line) = self.unproved(state) {
+        if let Some(line) = self.unverified_command(state) {
             return Some(format!("Now run this with shell, to see whether it works:\n{line}"));
         }
-        if self.task.options() && state.ran.is_empty() && self.changed(state) {
+        if self.task.mentions_options() && state.ran.is_empty() && self.changed(state) {
             let program = self.task.files.iter().find_map(|name| Some((self.runner(name)?, name)));
             if let Some((runner, name)) = program {
                 return Some(format!(
@@ -252,14 +254,14 @@ impl TurnGuide {
                 ));
             }
         }
-        if let Some((name, file)) = self.left_behind() {
+        if let Some((name, file)) = self.leftover_reference() {
             return Some(format!(
                 "{file} still uses `{name}`, which is gone. Change it in {file}, too, so that it \
                  uses what the task says instead."
             ));
         }
         // To create a file, the model may only need to read the others.
-        if self.task.files.iter().any(|name| !self.was_there(name)) {
+        if self.task.files.iter().any(|name| !self.existed(name)) {
             return None;
         }
         let touched = |name: &&String| state.touched.iter().any(|args| args.contains(*name));
@@ -273,7 +275,7 @@ impl TurnGuide {
 
     /// Returns a command that would show whether the task is done and that has not run since the
     /// last write.
-    fn unproved(&self, state: &State) -> Option<String> {
+    fn unverified_command(&self, state: &State) -> Option<String> {
         if !self.changed(state) {
             return None;
         }
@@ -289,7 +291,7 @@ impl TurnGuide {
     }
 
     fn finish(&self) -> String {
-        let task = base::text::head(&self.words, REPEATED);
+        let task = base::text::head(&self.words, MAX_REPEATED);
         format!(
             "The task is:\n{task}\n\nIf all of that is done exactly so, call answer. Otherwise do \
              what is missing or wrong."
@@ -300,7 +302,7 @@ impl TurnGuide {
     /// content. Small models do this instead of saying that they are done.
     pub(crate) fn is_done(&self) -> bool {
         let state = self.state();
-        state.idle_writes >= IDLE_WRITES
+        state.idle_writes >= MAX_IDLE_WRITES
             && state.failed.is_none()
             && self.changed(&state)
             && self.open_step(&state).is_none()
@@ -308,9 +310,9 @@ impl TurnGuide {
 
     /// Returns why the model should continue although it says that it is done. Each reason is given
     /// only once or twice.
-    pub(crate) fn still_open(&self) -> Option<String> {
+    pub(crate) fn open_work(&self) -> Option<String> {
         let mut state = self.state();
-        if state.reminders >= REMINDERS || !self.task.changes() {
+        if state.reminders >= MAX_REMINDERS || !self.task.asks_for_change() {
             return None;
         }
         let reason = self.reason(&mut state)?;
@@ -320,35 +322,35 @@ impl TurnGuide {
 
     fn reason(&self, state: &mut State) -> Option<String> {
         if !self.changed(state) {
-            let again =
-                state.said.insert("nothing".into()) || state.said.insert("nothing again".into());
-            let next = match self.culprit("") {
+            let is_first = state.given_messages.insert("nothing".into())
+                || state.given_messages.insert("nothing again".into());
+            let next = match self.faulty_file("") {
                 Some(name) => {
                     format!("{}Call write_file with the whole changed {name}.", self.shown(&name))
                 }
                 None => "Call write_file or shell now.".to_owned(),
             };
-            return again.then(|| {
+            return is_first.then(|| {
                 format!("{REMINDER} No file has changed. The task is:\n{}\n\n{next}", self.words)
             });
         }
         let faults =
-            self.task.files.iter().filter_map(|name| Some((name, self.fault(state, name)?)));
+            self.task.files.iter().filter_map(|name| Some((name, self.syntax_error(state, name)?)));
         for (name, fault) in faults.collect::<Vec<_>>() {
-            if state.said.insert(format!("fault {name} {fault}")) {
+            if state.given_messages.insert(format!("fault {name} {fault}")) {
                 return Some(format!(
                     "{REMINDER} {name} is wrong: {fault}\nCall write_file with the whole \
                      corrected {name}."
                 ));
             }
         }
-        if let Some(Failure { line, said, .. }) = &state.failed {
-            let said = base::text::tail(said, REPEATED);
-            let next = self.correct(said);
-            return Some(format!("{REMINDER} This command fails:\n{line}\n{said}\n{next}"));
+        if let Some(Failure { line, output, .. }) = &state.failed {
+            let output = base::text::tail(output, MAX_REPEATED);
+            let next = self.advice(output);
+            return Some(format!("{REMINDER} This command fails:\n{line}\n{output}\n{next}"));
         }
         let step = self.open_step(state)?;
-        state.said.insert(step.clone()).then(|| format!("{REMINDER} {step}"))
+        state.given_messages.insert(step.clone()).then(|| format!("{REMINDER} {step}"))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -10,27 +10,27 @@ use ignore::WalkBuilder;
 use super::task::{TaskFacts, file_name, runner};
 
 /// Maximum number of files in a tree that is listed.
-const LISTED: usize = 40;
+const MAX_LISTED: usize = 40;
 /// Maximum number of files that are walked.
-const WALKED: usize = 4_000;
+const MAX_WALKED: usize = 4_000;
 /// Maximum size in bytes of a file that is shown. Longer files are not shown at all.
-const LONGEST: u64 = 24_000;
+const MAX_FILE: u64 = 24_000;
 
-/// Returns the task with information about its files, in at most `room` additional bytes.
-pub(crate) fn with_files(task: &str, cwd: &Path, room: usize) -> String {
+/// Returns the task with information about its files, in at most `max_bytes` additional bytes.
+pub(crate) fn with_files(task: &str, cwd: &Path, max_bytes: usize) -> String {
     let files = walk(cwd);
     let missing = missing(task, cwd);
     if files.is_empty() {
         return with_tips(task, &format!("{task}\n\nThe directory is empty.{missing}"));
     }
     let mut text = task.to_owned();
-    if files.len() <= LISTED {
+    if files.len() <= MAX_LISTED {
         text.push_str("\n\nFiles in the directory:\n");
         for file in &files {
             text.push_str(&format!("{}\n", file.display()));
         }
     }
-    let end = text.len() + room;
+    let end = text.len() + max_bytes;
     for file in by_relevance(task, &files) {
         let shown = show(cwd, &file).filter(|shown| text.len() + shown.len() <= end);
         text.push_str(&shown.unwrap_or_default());
@@ -48,8 +48,8 @@ fn with_tips(task: &str, text: &str) -> String {
 /// Lists files that the task names and that do not exist. Small models run such files before they
 /// write them.
 fn missing(task: &str, cwd: &Path) -> String {
-    let named = task.split_whitespace().filter_map(file_name);
-    let missing: Vec<&str> = named.filter(|name| !cwd.join(name).exists()).collect();
+    let names = task.split_whitespace().filter_map(file_name);
+    let missing: Vec<&str> = names.filter(|name| !cwd.join(name).exists()).collect();
     let program = missing.iter().find(|name| runner(name).is_some());
     match program.or(missing.first()) {
         Some(name) => format!("\n\n{name} does not exist yet: first create it with write_file."),
@@ -63,10 +63,12 @@ fn walk(cwd: &Path) -> Vec<PathBuf> {
 }
 
 fn files_of(walker: &WalkBuilder, cwd: &Path) -> Vec<PathBuf> {
-    let files =
-        walker.build().flatten().filter(|entry| entry.file_type().is_some_and(|it| it.is_file()));
+    let files = walker
+        .build()
+        .flatten()
+        .filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file()));
     let mut files: Vec<PathBuf> = files
-        .take(WALKED)
+        .take(MAX_WALKED)
         .filter_map(|entry| entry.path().strip_prefix(cwd).ok().map(Path::to_owned))
         .collect();
     files.sort_by_key(|path| (path.components().count(), path.clone()));
@@ -75,15 +77,15 @@ fn files_of(walker: &WalkBuilder, cwd: &Path) -> Vec<PathBuf> {
 
 /// Returns the files that a task may change, including hidden ones, but without the internal files
 /// of git and test runners.
-pub(crate) fn changing(cwd: &Path) -> Vec<PathBuf> {
-    let own = |name: &std::ffi::OsStr| {
+pub(crate) fn changeable_files(cwd: &Path) -> Vec<PathBuf> {
+    let is_internal = |name: &std::ffi::OsStr| {
         [".git", "__pycache__", ".pytest_cache", ".mypy_cache", "node_modules"]
             .iter()
-            .any(|it| name == *it)
+            .any(|internal| name == *internal)
     };
     let mut walker = WalkBuilder::new(cwd);
     walker.require_git(false).follow_links(false).hidden(false);
-    files_of(walker.filter_entry(move |entry| !own(entry.file_name())), cwd)
+    files_of(walker.filter_entry(move |entry| !is_internal(entry.file_name())), cwd)
 }
 
 /// Sorts files by relevance: those that the task names, then those that the named ones mention,
@@ -95,15 +97,17 @@ fn by_relevance(task: &str, files: &[PathBuf]) -> Vec<PathBuf> {
         has_word(text, &full) || has_word(text, &base)
     };
     let named: Vec<&PathBuf> = files.iter().filter(|path| names(task, path)).collect();
-    let rest: Vec<&PathBuf> = if files.len() <= LISTED {
+    let rest: Vec<&PathBuf> = if files.len() <= MAX_LISTED {
         files.iter().collect()
     } else {
         let stems: BTreeSet<_> = named.iter().filter_map(|path| path.file_stem()).collect();
-        let is_kin = |path: &Path| {
+        let is_related = |path: &Path| {
             let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-            stem.is_some_and(|stem| stems.iter().any(|of| stem.contains(&*of.to_string_lossy())))
+            stem.is_some_and(|stem| {
+                stems.iter().any(|known| stem.contains(&*known.to_string_lossy()))
+            })
         };
-        files.iter().filter(|path| is_kin(path)).collect()
+        files.iter().filter(|path| is_related(path)).collect()
     };
     let mut chosen: Vec<PathBuf> = Vec::new();
     for path in named.into_iter().chain(rest) {
@@ -116,25 +120,25 @@ fn by_relevance(task: &str, files: &[PathBuf]) -> Vec<PathBuf> {
 
 /// Whether a text contains a name as a whole word.
 pub(crate) fn has_word(text: &str, name: &str) -> bool {
-    let part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
-    text.match_indices(name).any(|(at, _)| {
-        let before = text[..at].chars().next_back().is_some_and(part);
-        let after = text[at + name.len()..].chars().next().is_some_and(part);
+    let is_word_char = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
+    text.match_indices(name).any(|(index, _)| {
+        let before = text[..index].chars().next_back().is_some_and(is_word_char);
+        let after = text[index + name.len()..].chars().next().is_some_and(is_word_char);
         !before && !after
     })
 }
 
 /// Formats a file as a code block. Returns `None` for a long or binary file.
 pub(crate) fn show(cwd: &Path, file: &Path) -> Option<String> {
-    let text = text(&cwd.join(file))?;
+    let text = read_text(&cwd.join(file))?;
     let end = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
     Some(format!("\n{}:\n```\n{text}{end}```\n", file.display()))
 }
 
 /// Reads a file that is short enough to be shown. Returns `None` for other file types.
-pub(crate) fn text(path: &Path) -> Option<String> {
-    let facts = fs::metadata(path).ok()?;
-    if !facts.is_file() || facts.len() > LONGEST {
+pub(crate) fn read_text(path: &Path) -> Option<String> {
+    let metadata = fs::metadata(path).ok()?;
+    if !metadata.is_file() || metadata.len() > MAX_FILE {
         return None;
     }
     let text = String::from_utf8(fs::read(path).ok()?).ok()?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use base::process::{Command, OutputLimits};
 
 /// Timeout of a parser in seconds.
-const PATIENCE: u64 = 10;
+const TIMEOUT_SECONDS: u64 = 10;
 /// Maximum number of bytes read of a first line.
 const FIRST_LINE: u64 = 200;
 
@@ -19,11 +19,11 @@ except SyntaxError as e:
     print(f'line {e.lineno}: {e.msg}: {(e.text or \"\").strip()}', file=sys.stderr)
     sys.exit(3)";
 /// The exit codes with which the parsers reject a file; other codes are inconclusive.
-const PYTHON_REFUSES: &[i32] = &[3];
-const SHELL_REFUSES: &[i32] = &[1, 2];
+const PYTHON_REJECT_CODES: &[i32] = &[3];
+const SHELL_REJECT_CODES: &[i32] = &[1, 2];
 
 /// Returns the syntax error of a file, or `None` if there is none or it cannot be determined.
-pub(crate) fn fault(path: &Path) -> Option<String> {
+pub(crate) fn syntax_error(path: &Path) -> Option<String> {
     if !path.is_file() {
         return None;
     }
@@ -40,8 +40,10 @@ pub(crate) fn fault(path: &Path) -> Option<String> {
         }
         // Isolated mode; otherwise a file `ast.py` in the same directory would be imported, and so
         // run.
-        "py" => refusal("python3", &["-I", "-c", PYTHON], PYTHON_REFUSES, path),
-        "sh" => refusal(if is_bash(path) { "bash" } else { "sh" }, &["-n"], SHELL_REFUSES, path),
+        "py" => run_parser("python3", &["-I", "-c", PYTHON], PYTHON_REJECT_CODES, path),
+        "sh" => {
+            run_parser(if is_bash(path) { "bash" } else { "sh" }, &["-n"], SHELL_REJECT_CODES, path)
+        }
         _ => None,
     }
 }
@@ -56,15 +58,15 @@ pub(crate) fn is_bash(path: &Path) -> bool {
 }
 
 /// Runs a parser and returns its error message.
-fn refusal(program: &str, args: &[&str], refused: &[i32], path: &Path) -> Option<String> {
-    let job = Command::new(program, path.parent()?).args(args).arg(path);
-    let job = job.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-    let output = job.output(OutputLimits::seconds(PATIENCE)).ok()?;
-    if output.timed_out || !refused.contains(&output.code()) {
+fn run_parser(program: &str, args: &[&str], reject_codes: &[i32], path: &Path) -> Option<String> {
+    let command = Command::new(program, path.parent()?).args(args).arg(path);
+    let command = command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    let output = command.output(OutputLimits::seconds(TIMEOUT_SECONDS)).ok()?;
+    if output.timed_out || !reject_codes.contains(&output.code()) {
         return None;
     }
-    let said = output.error_text();
-    Some(if said.is_empty() { "it cannot be parsed".to_owned() } else { said })
+    let output_text = output.error_text();
+    Some(if output_text.is_empty() { "it cannot be parsed".to_owned() } else { output_text })
 }
 
 #[cfg(test)]
@@ -77,7 +79,7 @@ mod tests {
         let says = |name: &str, text: &str| {
             let path = dir.path().join(name);
             std::fs::write(&path, text).unwrap();
-            fault(&path)
+            syntax_error(&path)
         };
         assert_eq!(says("a.json", "{\"a\": 1}"), None);
         assert!(says("a.json", "a: 1").unwrap().contains("JSON"));
@@ -88,9 +90,9 @@ mod tests {
         assert_eq!(says("a.sh", "#!/usr/bin/env bash\na=(1 2)\necho <(ls)\n"), None);
         assert!(says("a.sh", "#!/bin/bash\na=(1\n").is_some());
         assert_eq!(says("a.txt", "((("), None);
-        assert_eq!(fault(&dir.path().join("gone.py")), None);
+        assert_eq!(syntax_error(&dir.path().join("gone.py")), None);
         std::fs::write(dir.path().join("latin.py"), b"# \xe9\nx = 1\n").unwrap();
-        assert_eq!(fault(&dir.path().join("latin.py")), None);
+        assert_eq!(syntax_error(&dir.path().join("latin.py")), None);
         assert!(!dir.path().join("__pycache__").exists());
         says("ast.py", "open('ran', 'w')\n");
         assert_eq!(says("a.py", "x = 1\n"), None);

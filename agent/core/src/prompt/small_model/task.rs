@@ -2,7 +2,7 @@
 //! it asks for a change.
 
 /// Words that ask for a change.
-const CHANGES: &[&str] = &[
+const CHANGE_WORDS: &[&str] = &[
     "add",
     "change",
     "convert",
@@ -31,24 +31,25 @@ const CHANGES: &[&str] = &[
     "write",
 ];
 /// Words that refer to something broken.
-const REPAIRS: &[&str] =
+const REPAIR_WORDS: &[&str] =
     &["bug", "correct", "fail", "fails", "failing", "fix", "mend", "mistake", "pass", "repair"];
 /// Words that refer to a program's output.
-const OUTPUTS: &[&str] = &["output", "outputs", "print", "prints", "result", "run"];
+const OUTPUT_WORDS: &[&str] = &["output", "outputs", "print", "prints", "result", "run"];
 /// Words that ask for a number to be determined.
-const COUNTS: &[&str] =
+const COUNT_WORDS: &[&str] =
     &["average", "count", "largest", "longest", "many", "number", "smallest", "sum", "total"];
 /// Words that refer to command-line arguments.
-const OPTIONS: &[&str] = &["argument", "arguments", "flag", "flags", "option", "options"];
+const OPTION_WORDS: &[&str] = &["argument", "arguments", "flag", "flags", "option", "options"];
 /// Words that ask for a rename.
-const RENAMES: &[&str] = &["called", "rename", "renamed"];
+const RENAME_WORDS: &[&str] = &["called", "rename", "renamed"];
 /// Words that ask for an addition.
-const ADDS: &[&str] = &["add", "append", "extend", "implement", "insert", "introduce", "write"];
+const ADD_WORDS: &[&str] =
+    &["add", "append", "extend", "implement", "insert", "introduce", "write"];
 /// Words that ask for a replacement.
-const EXCHANGES: &[&str] =
+const REPLACE_WORDS: &[&str] =
     &["convert", "exchange", "port", "replace", "rewrite", "translate", "turn"];
 /// File extensions. `sys.argv` and `example.com` are not files.
-const ENDINGS: &[&str] = &[
+const EXTENSIONS: &[&str] = &[
     "bash", "bat", "c", "cc", "cfg", "clj", "cmake", "conf", "cpp", "cs", "css", "csv", "dart",
     "dat", "diff", "env", "erl", "ex", "exs", "go", "gradle", "graphql", "h", "hpp", "hs", "html",
     "ini", "ipynb", "java", "jl", "js", "json", "jsonl", "jsx", "kt", "less", "lisp", "lock",
@@ -105,69 +106,70 @@ impl TaskFacts {
         TaskFacts { files, commands: quoted.filter(is_command).map(str::to_owned).collect(), words }
     }
 
-    fn has(&self, list: &[&str]) -> bool {
+    fn has_word(&self, list: &[&str]) -> bool {
         self.words.iter().any(|word| list.contains(&word.as_str()))
     }
 
     /// Whether the task asks for a change.
-    pub(crate) fn changes(&self) -> bool {
-        self.has(CHANGES)
+    pub(crate) fn asks_for_change(&self) -> bool {
+        self.has_word(CHANGE_WORDS)
     }
 
     /// Whether the task says that something is broken.
-    pub(crate) fn repairs(&self) -> bool {
-        self.has(REPAIRS)
+    pub(crate) fn asks_for_repair(&self) -> bool {
+        self.has_word(REPAIR_WORDS)
     }
 
     /// Whether the task asks for an addition and not for a replacement.
-    pub(crate) fn adds(&self) -> bool {
-        self.has(ADDS) && !self.has(EXCHANGES)
+    pub(crate) fn asks_for_addition(&self) -> bool {
+        self.has_word(ADD_WORDS) && !self.has_word(REPLACE_WORDS)
     }
 
     /// Whether the task refers to a program's output.
-    pub(crate) fn outputs(&self) -> bool {
-        self.has(OUTPUTS)
+    pub(crate) fn mentions_output(&self) -> bool {
+        self.has_word(OUTPUT_WORDS)
     }
 
     /// Whether the task refers to command-line arguments.
-    pub(crate) fn options(&self) -> bool {
-        self.has(OPTIONS)
+    pub(crate) fn mentions_options(&self) -> bool {
+        self.has_word(OPTION_WORDS)
     }
 
     /// Whether something must be counted or calculated.
-    pub(crate) fn counts(&self) -> bool {
-        self.has(COUNTS)
+    pub(crate) fn asks_for_count(&self) -> bool {
+        self.has_word(COUNT_WORDS)
     }
 
     /// Returns the tips for this task.
     pub(crate) fn tips(&self) -> Vec<&'static str> {
-        let named = |ending: &str| self.files.iter().any(|name| name.ends_with(ending));
+        let names_extension =
+            |extension: &str| self.files.iter().any(|name| name.ends_with(extension));
         let all = [
-            (named(".sh"), "A shell script gets its arguments as $1, $2 and so on."),
+            (names_extension(".sh"), "A shell script gets its arguments as $1, $2 and so on."),
             (
-                named(".py") && self.options(),
+                names_extension(".py") && self.mentions_options(),
                 "In Python, let argparse read options: parser.add_argument('--size', default=...) \
                  takes a value, action='store_true' takes none.",
             ),
             (
-                named(".json"),
+                names_extension(".json"),
                 "A .json file holds only JSON: keys and texts in quotes; 5, true and false without.",
             ),
             (
-                self.has(RENAMES),
+                self.has_word(RENAME_WORDS),
                 "To rename something everywhere, let shell do it: sed -i 's/old/new/g' a.py b.py",
             ),
             (
-                self.counts(),
+                self.asks_for_count(),
                 "Do not count or calculate yourself: let shell do it (grep -c, wc -l, awk) and \
                  write its result with >.",
             ),
             (
-                self.outputs() && !self.repairs(),
+                self.mentions_output() && !self.asks_for_repair(),
                 "To keep what a program prints, run it with shell and write > and the file behind it.",
             ),
         ];
-        all.into_iter().filter_map(|(fits, tip)| fits.then_some(tip)).collect()
+        all.into_iter().filter_map(|(applies, tip)| applies.then_some(tip)).collect()
     }
 }
 
@@ -177,12 +179,12 @@ pub(crate) fn file_name(word: &str) -> Option<&str> {
     let name = word.trim_matches(|c: char| !c.is_alphanumeric() && !"./~_-".contains(c));
     let name = name.trim_end_matches(|c: char| !c.is_alphanumeric());
     let name = name.strip_prefix("./").unwrap_or(name);
-    let (stem, ending) = name.rsplit_once('.')?;
-    let fits = |c: char| c.is_alphanumeric() || "._-/".contains(c);
-    let ours = stem.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.')
+    let (stem, extension) = name.rsplit_once('.')?;
+    let is_allowed = |c: char| c.is_alphanumeric() || "._-/".contains(c);
+    let is_relative = stem.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.')
         && !name.split('/').any(|part| part == "..");
-    let is_ending = ENDINGS.contains(&ending.to_ascii_lowercase().as_str());
-    let is_name = is_ending && ours && stem.chars().all(fits);
+    let has_extension = EXTENSIONS.contains(&extension.to_ascii_lowercase().as_str());
+    let is_name = has_extension && is_relative && stem.chars().all(is_allowed);
     (is_name && !PRODUCTS.contains(&name.to_ascii_lowercase().as_str())).then_some(name)
 }
 
@@ -194,14 +196,14 @@ pub(crate) fn is_test(name: &str) -> bool {
 
 /// Whether the name is that of a data file, which is usually read rather than written.
 pub(crate) fn is_data(name: &str) -> bool {
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending).unwrap_or_default();
-    ["csv", "dat", "json", "log", "tsv", "txt", "xml", "yaml", "yml"].contains(&ending)
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension).unwrap_or_default();
+    ["csv", "dat", "json", "log", "tsv", "txt", "xml", "yaml", "yml"].contains(&extension)
 }
 
 /// Whether the name is that of a document for people.
 pub(crate) fn is_prose(name: &str) -> bool {
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending).unwrap_or_default();
-    ["html", "md", "rst", "tex", "txt"].contains(&ending)
+    let extension = name.rsplit_once('.').map(|(_, extension)| extension).unwrap_or_default();
+    ["html", "md", "rst", "tex", "txt"].contains(&extension)
 }
 
 /// Returns the program that runs a file, by its extension.
@@ -235,11 +237,16 @@ mod tests {
             TaskFacts::read("test_ab.py fails (`python3 test_ab.py`, with `None`): mend ab.py.");
         assert_eq!(task.files, ["test_ab.py", "ab.py"]);
         assert_eq!(task.commands, ["python3 test_ab.py"]);
-        assert!(task.changes() && task.repairs() && !task.outputs() && !task.adds());
-        assert!(TaskFacts::read("Add f to a.py.").adds());
-        assert!(!TaskFacts::read("Rewrite a.py: add a server.").adds());
+        assert!(
+            task.asks_for_change()
+                && task.asks_for_repair()
+                && !task.mentions_output()
+                && !task.asks_for_addition()
+        );
+        assert!(TaskFacts::read("Add f to a.py.").asks_for_addition());
+        assert!(!TaskFacts::read("Rewrite a.py: add a server.").asks_for_addition());
         let question = TaskFacts::read("What does a.py do?");
-        assert!(!question.changes() && !question.repairs());
+        assert!(!question.asks_for_change() && !question.asks_for_repair());
         assert!(is_test("src/test_a.py") && is_test("a.test.js") && !is_test("latest.py"));
     }
 }

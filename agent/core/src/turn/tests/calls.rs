@@ -96,7 +96,7 @@ async fn a_text_truncated_by_the_output_limit_is_continued() {
     let model = Script::new([half, says("two")]);
     let run = run(&model).await;
     assert_eq!(run.finish.unwrap(), TurnEnd::Done);
-    assert!(model.asked()[1].last().unwrap().words().contains("Go on exactly"));
+    assert!(model.requests()[1].last().unwrap().words().contains("Go on exactly"));
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn empty_replies_do_not_end_the_turn_silently() {
     let model = Script::new((0..9).map(|_| says("")));
     let run = run(&model).await;
     assert!(run.finish.unwrap_err().failure.what.contains("does not get to an end"));
-    assert_eq!(model.asked().len(), 4);
+    assert_eq!(model.requests().len(), 4);
 }
 
 #[tokio::test]
@@ -160,8 +160,8 @@ async fn a_run_continues_while_the_toolbox_has_open_work() {
     let model = Script::new([says("done"), says("now really")]);
     let run = run_with(&model, &tools, UsageLimits::default(), CancellationToken::new()).await;
     assert_eq!(run.finish.unwrap(), TurnEnd::Done);
-    let asked = model.asked();
-    let last = asked[1].last().unwrap();
+    let requests = model.requests();
+    let last = requests[1].last().unwrap();
     assert!(last.is_reminder());
     assert_eq!(last.words(), "[Not done] Look again.");
 }
@@ -184,7 +184,7 @@ async fn excess_calls_of_a_reply_are_reported_and_answered_but_not_run() {
         let begun = tools.order.lock().unwrap().iter().filter(|it| it.starts_with("begin")).count();
         assert_eq!(begun, made.min(128));
         let results = run.results();
-        assert_eq!((results.len(), run.talk.messages()[1].calls().count()), (kept, kept));
+        assert_eq!((results.len(), run.conversation.messages()[1].calls().count()), (kept, kept));
         for (at, result) in results.iter().enumerate() {
             assert_eq!(result.call_id, format!("c{at}"));
             assert_eq!(result.ok, at < 128);

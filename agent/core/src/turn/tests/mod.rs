@@ -22,7 +22,7 @@ use tools::output::ToolOutput;
 struct Script {
     facts: ProviderFacts,
     replies: Mutex<VecDeque<std::result::Result<Reply, ProviderError>>>,
-    asked: Mutex<Vec<Vec<Message>>>,
+    requests: Mutex<Vec<Vec<Message>>>,
 }
 
 impl Script {
@@ -42,11 +42,11 @@ impl Script {
             priced: false,
         };
         let replies = Mutex::new(replies.into_iter().collect());
-        Script { facts, replies, asked: Mutex::new(Vec::new()) }
+        Script { facts, replies, requests: Mutex::new(Vec::new()) }
     }
 
-    fn asked(&self) -> Vec<Vec<Message>> {
-        self.asked.lock().unwrap().clone()
+    fn requests(&self) -> Vec<Vec<Message>> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
@@ -54,13 +54,13 @@ impl Provider for Script {
     fn ask<'a>(
         &'a self,
         request: &'a ChatRequest<'a>,
-        hear: &'a mut OnDelta<'_>,
+        on_delta: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, std::result::Result<Reply, ProviderError>> {
-        self.asked.lock().unwrap().push(request.messages.to_vec());
+        self.requests.lock().unwrap().push(request.messages.to_vec());
         let reply = self.replies.lock().unwrap().pop_front();
         Box::pin(async move {
             let reply = reply.expect("the script has no more replies")?;
-            hear(Delta::Text(&reply.message.words()));
+            on_delta(Delta::Text(&reply.message.words()));
             Ok(reply)
         })
     }
@@ -85,7 +85,7 @@ impl Toolbox for Tools {
         &[]
     }
 
-    fn touches(&self, _: &str, args: &Value) -> Vec<String> {
+    fn resource_keys(&self, _: &str, args: &Value) -> Vec<String> {
         args["file"].as_str().map(str::to_owned).into_iter().collect()
     }
 
@@ -95,11 +95,11 @@ impl Toolbox for Tools {
             let outcome = match job.call.name.as_str() {
                 "wait" => {
                     self.woken.cancelled().await;
-                    ToolOutput::done("woken")
+                    ToolOutput::success("woken")
                 }
                 "wake" => {
                     self.woken.cancel();
-                    ToolOutput::done("woke it")
+                    ToolOutput::success("woke it")
                 }
                 "slow" => {
                     self.woken.cancel();
@@ -109,7 +109,7 @@ impl Toolbox for Tools {
                     tokio::task::yield_now().await;
                     let next = job.call.args["next"].as_str().map(str::to_owned);
                     let said = job.call.args["text"].as_str().unwrap_or("said");
-                    ToolOutput { next, ..ToolOutput::done(said) }
+                    ToolOutput { next, ..ToolOutput::success(said) }
                 }
             };
             self.order.lock().unwrap().push(format!("end {}", job.call.id));
@@ -117,7 +117,7 @@ impl Toolbox for Tools {
         })
     }
 
-    fn still_open(&self) -> BoxFuture<'_, Option<String>> {
+    fn open_work(&self) -> BoxFuture<'_, Option<String>> {
         Box::pin(std::future::ready(self.open.lock().unwrap().pop()))
     }
 }
@@ -126,11 +126,11 @@ impl Toolbox for Tools {
 struct Nobody;
 
 impl Inbox for Nobody {
-    fn waiting(&self) -> Vec<(String, String)> {
+    fn queued(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    fn heard(&self, _: &str) {}
+    fn remove(&self, _: &str) {}
 }
 
 /// Records the log entries.
@@ -138,14 +138,14 @@ impl Inbox for Nobody {
 struct Notes(Arc<Mutex<Vec<ConversationEntry>>>);
 
 impl ConversationLog for Notes {
-    fn note(&mut self, entry: &ConversationEntry) -> std::io::Result<()> {
+    fn append(&mut self, entry: &ConversationEntry) -> std::io::Result<()> {
         self.0.lock().unwrap().push(entry.clone());
         Ok(())
     }
     fn sync(&mut self) -> std::io::Result<()> {
         Ok(())
     }
-    fn set_aside(&mut self, folder: &str, name: &str, _: &str) -> std::io::Result<PathBuf> {
+    fn write_file(&mut self, folder: &str, name: &str, _: &str) -> std::io::Result<PathBuf> {
         Ok(PathBuf::from(format!("{folder}/{name}")))
     }
 }
@@ -169,14 +169,14 @@ fn calls(parts: Vec<ContentPart>) -> Reply {
 
 struct Run {
     finish: TurnResult<TurnEnd>,
-    talk: Conversation,
+    conversation: Conversation,
     events: Vec<EventKind>,
     notes: Notes,
 }
 
 impl Run {
     fn results(&self) -> Vec<ToolResult> {
-        let parts = self.talk.messages().iter().flat_map(|message| message.parts.clone());
+        let parts = self.conversation.messages().iter().flat_map(|message| message.parts.clone());
         let results = parts.filter_map(|part| match part {
             ContentPart::Result(result) => Some(result),
             ContentPart::Text { .. }
@@ -207,7 +207,7 @@ async fn run_after(
     cancel: CancellationToken,
 ) -> Run {
     let events: Arc<Mutex<Vec<EventKind>>> = Arc::default();
-    let heard = events.clone();
+    let received = events.clone();
     let agent = Agent {
         provider: model,
         toolbox: tools,
@@ -215,18 +215,18 @@ async fn run_after(
         session: "s",
         limits,
         inbox: &Nobody,
-        keep: &|| Some("- [ ] the rest".to_owned()),
-        on_event: Arc::new(move |what| heard.lock().unwrap().push(what)),
+        verbatim_texts: &|| Some("- [ ] the rest".to_owned()),
+        on_event: Arc::new(move |what| received.lock().unwrap().push(what)),
         cancel,
     };
     let notes = Notes::default();
     let window = ContextWindow::new(model.facts.context, 10);
-    let mut talk = Conversation::new(window, Box::new(notes.clone()));
-    talk.replay(before).unwrap();
-    talk.ask(Message::text(MessageRole::User, "go")).unwrap();
-    let finish = run_turn(&mut talk, &agent, &mut UsageMeter::default()).await;
+    let mut conversation = Conversation::new(window, Box::new(notes.clone()));
+    conversation.replay(before).unwrap();
+    conversation.add_request(Message::text(MessageRole::User, "go")).unwrap();
+    let finish = run_turn(&mut conversation, &agent, &mut UsageMeter::default()).await;
     let events = events.lock().unwrap().clone();
-    Run { finish, talk, events, notes }
+    Run { finish, conversation, events, notes }
 }
 
 async fn run(model: &Script) -> Run {

@@ -12,7 +12,7 @@ async fn a_too_long_request_is_summarized_and_sent_again() {
     ]);
     let run = run(&model).await;
     assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Done);
-    let last = model.asked().pop().unwrap();
+    let last = model.requests().pop().unwrap();
     assert_eq!(last.len(), 1);
     for kept in ["we did half", "go", "the rest"] {
         assert!(last[0].words().contains(kept), "{kept} is lost");
@@ -42,12 +42,12 @@ fn more_than_fits() -> Vec<ConversationEntry> {
     let usage = Usage::default();
     let turn = |n: usize| {
         let long = if n == 7 { 60_000 } else { 4_000 };
-        let asked = format!("mark-{n:02} {}", "x".repeat(long));
+        let requests = format!("mark-{n:02} {}", "x".repeat(long));
         let (call_id, name, text) = (n.to_string(), "say".into(), "said".into());
         let result =
             ToolResult { call_id, name, ok: true, text, images: Vec::new(), not_run: false };
         let message = calls(vec![call(&n.to_string(), "say", json!({}))]).message;
-        let request = Message::text(MessageRole::User, asked);
+        let request = Message::text(MessageRole::User, requests);
         [
             ConversationEntry::Request { message: request },
             ConversationEntry::Reply { message, usage, stop: StopReason::Calls },
@@ -73,8 +73,8 @@ async fn a_conversation_too_long_for_one_request_is_summarized_in_parts() {
     let (tools, cancel) = (Tools::default(), CancellationToken::new());
     let run = run_after(more_than_fits(), &model, &tools, UsageLimits::default(), cancel).await;
     assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Done);
-    let asked = model.asked();
-    let (last, parts) = asked.split_last().unwrap();
+    let requests = model.requests();
+    let (last, parts) = requests.split_last().unwrap();
     assert!(parts.len() > 2, "{} parts", parts.len());
     let read: String = serde_json::to_string(parts).unwrap();
     for n in 0..20 {
@@ -107,10 +107,10 @@ async fn a_too_long_summary_request_is_split_into_smaller_parts() {
     let (tools, cancel) = (Tools::default(), CancellationToken::new());
     let run = run_after(before, &model, &tools, UsageLimits::default(), cancel).await;
     assert_eq!(run.finish.as_ref().unwrap(), &TurnEnd::Done);
-    let asked = model.asked();
-    let all = serde_json::to_string(&asked[0]).unwrap();
+    let requests = model.requests();
+    let all = serde_json::to_string(&requests[0]).unwrap();
     assert!((0..7).all(|n| all.contains(&format!("mark-{n:02} "))), "the first asks for all");
-    let (last, parts) = asked[1..].split_last().unwrap();
+    let (last, parts) = requests[1..].split_last().unwrap();
     for part in parts {
         let size: u64 = part.iter().map(crate::context::window::estimate).sum();
         assert!(size < 4_500, "{size} tokens");
@@ -148,8 +148,8 @@ async fn replaying_a_journal_restores_the_conversation() {
         }
         assert_eq!(calls, results, "cut behind entry {upto}");
         if upto == entries.len() {
-            assert_eq!(again.messages(), run.talk.messages());
-            assert_eq!(again.usage(), run.talk.usage());
+            assert_eq!(again.messages(), run.conversation.messages());
+            assert_eq!(again.usage(), run.conversation.usage());
         }
     }
 }
@@ -186,7 +186,7 @@ async fn large_arguments_of_old_calls_are_thinned_like_results() {
     });
     let thinned = thinned.expect("what old calls wrote is moved away");
     assert!(thinned["after"].as_u64() < thinned["before"].as_u64(), "{thinned}");
-    let after = model.asked().into_iter().find(|sent| {
+    let after = model.requests().into_iter().find(|sent| {
         serde_json::to_string(sent)
             .unwrap()
             .contains("bytes of this argument were moved to thinned/")
@@ -217,7 +217,7 @@ async fn the_users_last_images_survive_a_summary() {
     assert!(once.finish.is_err(), "what is still too long after a summary is an error");
     let entries = once.notes.0.lock().unwrap().clone();
     run_after(entries, &model, &tools, UsageLimits::default(), cancel).await.finish.unwrap();
-    for sent in [&model.asked()[2], model.asked().last().unwrap()] {
+    for sent in [&model.requests()[2], model.requests().last().unwrap()] {
         let sent = serde_json::to_string(sent).unwrap();
         assert!(sent.contains("second") && !sent.contains("first"), "{sent}");
     }
@@ -232,7 +232,7 @@ async fn summaries_include_calls_and_results() {
         Ok(says("done")),
     ]);
     run(&model).await;
-    let question = serde_json::to_string(&model.asked()[2]).unwrap();
+    let question = serde_json::to_string(&model.requests()[2]).unwrap();
     assert!(question.contains("args-plum") && question.contains("result-plum"), "{question}");
 }
 
@@ -244,8 +244,8 @@ async fn every_request_starts_with_the_previous_one() {
         says("done"),
     ]);
     run(&model).await;
-    let asked = model.asked();
-    for pair in asked.windows(2) {
+    let requests = model.requests();
+    for pair in requests.windows(2) {
         assert_eq!(pair[1][..pair[0].len()], pair[0][..]);
     }
 }

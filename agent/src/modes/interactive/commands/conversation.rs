@@ -16,7 +16,7 @@ use provider::message::{ContentPart, MessageRole};
 /// `/stats`.
 pub(crate) fn stats(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let work = chat.at_work()?;
-    let (usage, window) = (work.talk.usage(), &work.talk.window);
+    let (usage, window) = (work.conversation.usage(), &work.conversation.window);
     let cost = usage.cost_text().unwrap_or_else(|| "unknown".to_owned());
     let text = format!(
         "session  {}\nmodel    {} on {}\nturns    {}\ntokens   {} in, {} from cache, {} out\n\
@@ -24,7 +24,7 @@ pub(crate) fn stats(chat: &mut InteractiveSession, _: Option<String>) -> Result<
         work.session.id,
         work.facts().model,
         work.facts().provider,
-        work.talk.turns(),
+        work.conversation.turns(),
         tokens(usage.input.saturating_add(usage.cache_write)),
         tokens(usage.cache_read),
         tokens(usage.output),
@@ -42,7 +42,7 @@ pub(crate) fn cost(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
     let entries = base::files::read_journal(&session.journal_path());
     let entries: Vec<_> = entries.or_fail(|| "cannot read the session's journal")?;
     let mut seen = SessionSnapshot::new(session.id.as_str());
-    entries.iter().for_each(|entry| seen.take(entry, None));
+    entries.iter().for_each(|entry| seen.apply(entry, None));
     for (model, line) in &seen.by_model {
         chat.say(&format!("{model}: {}", bill(line.calls, line.usage)));
     }
@@ -63,7 +63,7 @@ pub(crate) async fn compact(chat: &mut InteractiveSession, _: Option<String>) ->
 /// `/clear`.
 pub(crate) fn clear(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     if let Some(work) = &mut chat.work {
-        work.talk.clear()?;
+        work.conversation.clear()?;
     }
     chat.is_unfinished = false;
     chat.say("the conversation was cleared");
@@ -81,7 +81,7 @@ pub(crate) fn skin(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
 }
 
 fn thin_to(chat: &mut InteractiveSession, part: usize) -> Result<()> {
-    let talk = &mut chat.at_work()?.talk;
+    let talk = &mut chat.at_work()?.conversation;
     let before = talk.window.percent();
     let moved = talk.thin_now(part)?;
     let after = talk.window.percent();
@@ -96,7 +96,7 @@ fn thin_to(chat: &mut InteractiveSession, part: usize) -> Result<()> {
 /// `/copy`.
 pub(crate) fn copy(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     let cwd = chat.settings.cwd.clone();
-    let messages = chat.at_work()?.talk.messages().iter().rev();
+    let messages = chat.at_work()?.conversation.messages().iter().rev();
     let mut answers = messages.filter(|message| message.role == MessageRole::Assistant);
     let words = answers.find_map(|message| {
         Some(message.words().trim().to_owned()).filter(|words| !words.is_empty())
@@ -131,7 +131,7 @@ pub(crate) fn rehydrate(chat: &mut InteractiveSession, id: Option<String>) -> Re
         Failure::usage(format!("cannot restore `{id}`")).because(why).hint("/fragments")
     })?;
     let count = fragment.message_count;
-    work.talk.rehydrate(fragment)?;
+    work.conversation.rehydrate(fragment)?;
     chat.say(&format!("restored {count} messages"));
     Ok(())
 }
@@ -142,7 +142,7 @@ pub(crate) fn dump(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
     let stamp = Clock::from_env().stamp().replace(':', "-");
     let file = work.session.dir.join(format!("dump-{stamp}.txt"));
     let mut text = String::new();
-    for (n, message) in work.talk.messages().iter().enumerate() {
+    for (n, message) in work.conversation.messages().iter().enumerate() {
         let role = match message.role {
             MessageRole::User => "user",
             MessageRole::Assistant => "assistant",

@@ -25,7 +25,7 @@ pub(crate) fn undo(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
     let names = named(&paths);
     chat.say(&format!("turn {}: restored {names}", last.turn));
     let note = format!("[I took back what turn {} did to these files: {names}]", last.turn);
-    chat.at_work()?.tell_with_next(note);
+    chat.at_work()?.queue_note(note);
     Ok(())
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn diff(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
         chat.say("no turn of this session changed a tracked or untracked file");
         return Ok(());
     };
-    let (_, patch) = checkpoints.difference(&first.before, &checkpoints.take()?)?;
+    let (_, patch) = checkpoints.difference(&first.before, &checkpoints.take_snapshot()?)?;
     let colours = std::io::stderr().is_terminal() && terminal::has_colours();
     let lines = draw(&patch, DiffView { colours, width: None, most: usize::MAX });
     chat.say(&match lines.is_empty() {
@@ -54,7 +54,7 @@ pub(crate) fn rewind(chat: &mut InteractiveSession, turn: Option<String>) -> Res
     let all = turns::list(&turns::effective(entries).entries);
     let Some(turn) = turn else {
         for (n, turn) in all.iter().enumerate() {
-            chat.say(&format!("{:3}  {}", n + 1, cut_columns(&turn.words.replace('\n', " "), 90)));
+            chat.say(&format!("{:3}  {}", n + 1, cut_columns(&turn.text.replace('\n', " "), 90)));
         }
         chat.say("/rewind TURN    goes back to before that turn");
         return Ok(());
@@ -65,7 +65,7 @@ pub(crate) fn rewind(chat: &mut InteractiveSession, turn: Option<String>) -> Res
             .because(format!("the session has {}", all.len())));
     }
     let paths = checkpoints(chat)?.undo(turn)?;
-    chat.at_work()?.talk.rewind(turn)?;
+    chat.at_work()?.conversation.rewind(turn)?;
     chat.leave();
     chat.open("")?;
     let files = if paths.is_empty() { String::new() } else { format!("; {}", named(&paths)) };
@@ -120,7 +120,7 @@ pub(crate) fn project(chat: &mut InteractiveSession, dir: Option<String>) -> Res
     let work = chat.at_work()?;
     base::files::replace(&work.project_file(), text.as_bytes())
         .or_fail(|| "cannot keep the project's text")?;
-    work.talk.prompt(text)?;
+    work.conversation.prompt(text)?;
     let files = count(found.len(), "file");
     chat.say(&format!("loaded {files} of the project"));
     Ok(())
@@ -134,7 +134,7 @@ pub(crate) fn unproject(chat: &mut InteractiveSession, _: Option<String>) -> Res
         return Err(Failure::failed("no project is loaded").hint("/project DIRECTORY"));
     }
     std::fs::remove_file(&file).or_fail(|| "cannot let the project go")?;
-    work.talk.prompt("Ignore the project from now on.")?;
+    work.conversation.prompt("Ignore the project from now on.")?;
     chat.say("unloaded the project");
     Ok(())
 }

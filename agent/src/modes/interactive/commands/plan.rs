@@ -45,7 +45,7 @@ pub(crate) fn mode(chat: &mut InteractiveSession, words: Option<String>) -> Resu
         let now = chat.work.as_ref().map_or(PermissionMode::Auto, |work| work.permission_mode());
         for mode in PermissionMode::ALL {
             let mark = if mode == now { "*" } else { " " };
-            chat.say(&format!("{mark} {:5} {}", mode.id(), mode.means()));
+            chat.say(&format!("{mark} {:5} {}", mode.id(), mode.description()));
         }
         return Ok(());
     };

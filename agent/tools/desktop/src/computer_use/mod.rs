@@ -69,11 +69,11 @@ impl Tool for ComputerUseTool {
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { instruction } = call.decode()?;
     if instruction.trim().is_empty() {
-        let text = format!("{}: `instruction` must say what is to be done", call.face.name);
+        let text = format!("{}: `instruction` must say what is to be done", call.profile_tool.name);
         return Err(ToolError::invalid(text));
     }
-    let desk = &call.at.others.screen;
-    let mut planner = Planner::open(desk, &call.at.cancel).await?;
+    let desk = &call.context.services.screen;
+    let mut planner = Planner::open(desk, &call.context.cancel).await?;
     let mut run = Run {
         call,
         since: Instant::now(),
@@ -149,7 +149,7 @@ impl Run<'_, '_> {
             Err(text) => ("not_done", text),
         };
         record[key] = json!(text);
-        (self.call.at.hear)(&format!("{}: {text}\n", call.name));
+        (self.call.context.on_output)(&format!("{}: {text}\n", call.name));
         self.steps.push(record);
         Ok(done)
     }
@@ -163,7 +163,7 @@ impl Run<'_, '_> {
         let mut said = Vec::new();
         for deed in deeds {
             let (profile, name, args) = deed.call();
-            let outcome = dispatch::run(profile, name, &args, self.call.at).await;
+            let outcome = dispatch::run(profile, name, &args, self.call.context).await;
             let words = outcome.metadata["description"].as_str().unwrap_or(&outcome.text);
             let words = base::text::head(words, 300).to_owned();
             match outcome.error_kind {
@@ -192,8 +192,8 @@ impl Run<'_, '_> {
     async fn look(&mut self) -> Result<Image, ToolError> {
         let wish =
             CaptureTarget { fit: Some(FIT), jpeg: Some(QUALITY), ..CaptureTarget::default() };
-        let picture = host::capture(self.call.at, wish).await?;
-        shown_screen::ShownScreen::of(&picture).keep(self.call.at);
+        let picture = host::capture(self.call.context, wish).await?;
+        shown_screen::ShownScreen::of(&picture).keep(self.call.context);
         self.size = (picture.width, picture.height);
         Ok(Image { media_type: picture.mime, data: picture.data })
     }
@@ -208,10 +208,10 @@ impl Run<'_, '_> {
         let steps = self.steps.len();
         let text = format!("{status} after {steps} steps: {words}\n{}", self.lines());
         let outcome = match ok {
-            true => ToolOutput::done(text),
+            true => ToolOutput::success(text),
             false => ToolOutput::failed(ToolErrorKind::Failed, text),
         };
-        ToolOutput { bill: self.bill.clone(), ..outcome.with(metadata) }
+        ToolOutput { side_usage: self.bill.clone(), ..outcome.with(metadata) }
     }
 
     /// Adds the completed steps to an error.

@@ -86,7 +86,8 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     };
     let (fit, jpeg) = (Some((WIDEST, HIGHEST)), Some(QUALITY));
     let picture =
-        host::capture(call.at, CaptureTarget { fit, jpeg, ..CaptureTarget::default() }).await?;
+        host::capture(call.context, CaptureTarget { fit, jpeg, ..CaptureTarget::default() })
+            .await?;
     let mut notes = Vec::new();
     let said = ask_all(call, mode, &intent, &picture, &mut notes).await?;
     let mut seen = ShownScreen::of(&picture);
@@ -99,7 +100,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         Some((ScreenReport::Words(words), backend, bill)) => (words, backend, bill),
         None => (describe::bare(&picture, &notes), "llm_vision", None),
     };
-    seen.keep(call.at);
+    seen.keep(call.context);
     let shown = marks::marked(&picture, &seen.elements).unwrap_or_else(|| picture.data.clone());
     let metadata = json!({
         "status": "success", "stdout": text, "ui_elements": text, "elements": seen.elements,
@@ -109,8 +110,8 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     });
     let image = || Image { media_type: picture.mime.clone(), data: picture.data.clone() };
     let images = if needs_eyes { vec![image()] } else { Vec::new() };
-    let outcome = ToolOutput::done(text).with(metadata).titled(format!("looked ({backend})"));
-    Ok(ToolOutput { images, bill, ..outcome })
+    let outcome = ToolOutput::success(text).with(metadata).titled(format!("looked ({backend})"));
+    Ok(ToolOutput { images, side_usage: bill, ..outcome })
 }
 
 /// Asks the observers in order. Returns `None` if none of them has a report.
@@ -121,16 +122,16 @@ async fn ask_all(
     picture: &Picture,
     notes: &mut Vec<String>,
 ) -> Result<Option<Observation>, ToolError> {
-    for observer in &call.at.others.screen.control().observe {
+    for observer in &call.context.services.screen.control().observe {
         // Only a model can describe the screen; the others would only list elements.
         if mode == ObserveMode::Understanding && *observer != Observer::Vision {
             continue;
         }
         let asked = match observer {
-            Observer::Vision => vision::ask(call.at, mode, intent, picture).await,
-            Observer::Omniparser => omniparser::ask(call.at, picture).await,
-            Observer::Accessibility => local::accessibility(call.at, picture).await,
-            Observer::Ocr => local::ocr(call.at).await,
+            Observer::Vision => vision::ask(call.context, mode, intent, picture).await,
+            Observer::Omniparser => omniparser::ask(call.context, picture).await,
+            Observer::Accessibility => local::accessibility(call.context, picture).await,
+            Observer::Ocr => local::ocr(call.context).await,
         };
         match asked {
             Ok(Some(said)) => return Ok(Some(said)),
@@ -138,7 +139,7 @@ async fn ask_all(
             Err(why) if why.kind == ToolErrorKind::Cancelled => return Err(why),
             Err(why) => {
                 let note = format!("{}: {}", name(*observer), why.text);
-                (call.at.hear)(&format!("[{note}]\n"));
+                (call.context.on_output)(&format!("[{note}]\n"));
                 notes.push(note);
             }
         }

@@ -21,7 +21,7 @@ pub(crate) async fn ask(
     at: &ToolContext,
     picture: &Picture,
 ) -> Result<Option<Observation>, ToolError> {
-    let Some(url) = &at.others.screen.control().omniparser_url else { return Ok(None) };
+    let Some(url) = &at.services.screen.control().omniparser_url else { return Ok(None) };
     let endpoint = Endpoint::new(url, "/parse/", false);
     let endpoint = endpoint.map_err(|why| ToolError::failed(why.sentence()))?.idle(TIME);
     let body = json!({ "base64_image": picture.data }).to_string();

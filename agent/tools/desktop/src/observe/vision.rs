@@ -24,7 +24,7 @@ pub(crate) async fn ask(
     intent: &str,
     picture: &Picture,
 ) -> Result<Option<Observation>, ToolError> {
-    let desk = &at.others.screen;
+    let desk = &at.services.screen;
     let Some(reference) = desk.control().vision_provider.clone() else { return Ok(None) };
     let choice = ProviderChoice { reference: Some(reference), ..ProviderChoice::default() };
     let config = desk.config().clone();

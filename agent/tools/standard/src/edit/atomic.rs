@@ -72,11 +72,11 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
             None => match fs::symlink_metadata(path) {
                 Ok(facts) if facts.is_dir() => {
                     let why = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
-                    Err(ToolError::io(&self.call.shown(path), &why))
+                    Err(ToolError::io(&self.call.display_path(path), &why))
                 }
                 Ok(_) => Ok(true),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-                Err(e) => Err(ToolError::io(&self.call.shown(path), &e)),
+                Err(e) => Err(ToolError::io(&self.call.display_path(path), &e)),
             },
         }
     }
@@ -99,18 +99,18 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         let mut note = None;
         if let Some(before) = &state.before {
             let before = (before.bytes.as_slice(), state.changed.as_ref());
-            note = read_tracker::check_edit(&call.at.session_dir, path, before, fit)?;
+            note = read_tracker::check_edit(&call.context.session_dir, path, before, fit)?;
             // The change is reported only once.
             state.changed = None;
         }
         state.after = Some(text);
-        self.notes.extend(note.map(|note| format!("{}: {note}", call.shown(path))));
+        self.notes.extend(note.map(|note| format!("{}: {note}", call.display_path(path))));
         Ok(())
     }
 
     /// Explains why an edit did not match this file, with the change that may be the reason.
     pub(crate) fn explain(&self, path: &Path, why: String) -> String {
-        let session_dir = &self.call.at.session_dir;
+        let session_dir = &self.call.context.session_dir;
         let Some(State { before: Some(before), changed: Some(change), .. }) = self.files.get(path)
         else {
             return why;
@@ -144,7 +144,7 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         if self.files.contains_key(path) || !self.exists(path)? {
             return Ok(());
         }
-        let shown = self.call.shown(path);
+        let shown = self.call.display_path(path);
         let state = self.state(path)?;
         let bytes = state.before.as_ref().map(|content| content.bytes.clone());
         state.after = bytes.map(|bytes| text::text_of(&shown, bytes)).transpose()?;
@@ -156,7 +156,7 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         let call = self.call;
         let state = self.state(path)?;
         if let (Some(before), Some(change)) = (&state.before, &state.changed) {
-            read_tracker::note(&call.at.session_dir, path, &before.bytes);
+            read_tracker::record(&call.context.session_dir, path, &before.bytes);
             return Err(change.refusal(path));
         }
         Ok(state)
@@ -167,10 +167,13 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
             let mut changed = None;
             let before = match self.exists(path)? {
                 true => {
-                    let failed = |e| ToolError::io(&self.call.shown(path), &e);
+                    let failed = |e| ToolError::io(&self.call.display_path(path), &e);
                     let content = self.call.load(path).map_err(failed)?;
-                    changed =
-                        read_tracker::changed(&self.call.at.session_dir, path, &content.bytes)?;
+                    changed = read_tracker::changed(
+                        &self.call.context.session_dir,
+                        path,
+                        &content.bytes,
+                    )?;
                     Some(content)
                 }
                 false => None,
@@ -190,7 +193,7 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         let files: Vec<(PathBuf, State)> =
             self.files.into_iter().filter(|(_, state)| differs(state)).collect();
         let wishes: Vec<PlannedWrite<'_>> = files.iter().map(wish).collect();
-        call.keep(&wishes).map_err(|e| ToolError::io("nothing was written", &e))?;
+        call.record(&wishes).map_err(|e| ToolError::io("nothing was written", &e))?;
         for (at, (path, state)) in files.iter().enumerate() {
             base::files::step("g3.write.file");
             let Err(why) = write(call, path, state) else { continue };
@@ -200,9 +203,9 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
                 false => format!("These could not be put back: {}", lost.join(", ")),
             };
             if lost.is_empty() {
-                call.forget_kept();
+                call.discard_record();
             }
-            let text = format!("{}: {}. {told}", call.shown(path), why.text);
+            let text = format!("{}: {}. {told}", call.display_path(path), why.text);
             return Err(ToolError::new(why.kind, text));
         }
         Ok(files.into_iter().map(|(path, state)| changed(path, &state)).collect())
@@ -216,13 +219,13 @@ fn wish((path, state): &(PathBuf, State)) -> PlannedWrite<'_> {
 fn write(call: &Invocation<'_>, path: &Path, state: &State) -> Result<(), ToolError> {
     let failed = |e: io::Error| ToolError::io("cannot be written", &e);
     let Some(text) = &state.after else { return fs::remove_file(path).map_err(failed) };
-    call.make_room(path).map_err(failed)?;
+    call.create_parents(path).map_err(failed)?;
     call.store(path, text).map_err(failed)?;
     if let Some(mode) = state.mode {
         // If the file is open in an editor, it is written later.
         let _ = fs::set_permissions(path, fs::Permissions::from_mode(mode));
     }
-    read_tracker::note(&call.at.session_dir, path, text.as_bytes());
+    read_tracker::record(&call.context.session_dir, path, text.as_bytes());
     Ok(())
 }
 
@@ -231,15 +234,15 @@ fn put_back(call: &Invocation<'_>, files: &[(PathBuf, State)]) -> Vec<String> {
     let mut lost = Vec::new();
     for (path, state) in files {
         let back = match &state.before {
-            Some(content) => call.put_back(path, &content.bytes).inspect(|()| {
-                read_tracker::note(&call.at.session_dir, path, &content.bytes);
+            Some(content) => call.restore(path, &content.bytes).inspect(|()| {
+                read_tracker::record(&call.context.session_dir, path, &content.bytes);
                 let mode = fs::Permissions::from_mode(content.mode);
                 let _ = fs::set_permissions(path, mode);
             }),
             None => fs::remove_file(path),
         };
         if let Err(why) = back {
-            lost.push(format!("{} ({why})", call.shown(path)));
+            lost.push(format!("{} ({why})", call.display_path(path)));
         }
     }
     lost

@@ -55,7 +55,7 @@ impl Tool for DiffTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::writing(vec![call.place.clone()], &call.place)
+        CallScope::writing(vec![call.path.clone()], &call.path)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -66,31 +66,31 @@ impl Tool for DiffTool {
 /// Applies the diff.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
-    let diff = hunks::read(&args.diff, &call.place);
+    let diff = hunks::read(&args.diff, &call.path);
     if !diff.hunks.iter().any(Hunk::changes) {
         return Err(ToolError::invalid(
             "the diff has no line that starts with `+` or `-`, so it changes nothing",
         ));
     }
-    let shown = call.shown_place();
-    let new_file = diff.creates && !call.place.exists();
+    let shown = call.display_own_path();
+    let new_file = diff.creates && !call.path.exists();
     let empty = LoadedText { text: String::new(), changed: None };
-    let before = if new_file { empty } else { load(call, &call.place)? };
+    let before = if new_file { empty } else { load(call, &call.path)? };
     let mut applied = apply(&before.text, &diff, args.start, args.end).map_err(|trouble| {
-        let why = before.explain(call, &call.place, trouble.text);
+        let why = before.explain(call, &call.path, trouble.text);
         ToolError::new(trouble.kind, format!("{shown}: {why}"))
     })?;
     let fit = if applied.notes.is_empty() { EditFit::Exact } else { EditFit::Loose };
-    applied.notes.extend(before.check(call, &call.place, fit)?);
+    applied.notes.extend(before.check(call, &call.path, fit)?);
     if diff.deletes && applied.text.is_empty() {
-        call.remove(&call.place)
+        call.remove(&call.path)
             .map_err(|e| ToolError::io(&format!("cannot remove {shown}"), &e))?;
     } else {
         if new_file {
-            call.make_room(&call.place)
+            call.create_parents(&call.path)
                 .map_err(|e| ToolError::io(&format!("cannot write {shown}"), &e))?;
         }
-        store(call, &call.place, &applied.text)?;
+        store(call, &call.path, &applied.text)?;
     }
     let AppliedDiff { insertions, deletions, notes, .. } = &applied;
     let mut text =
@@ -99,9 +99,9 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         text.push_str(&format!("\n[note: {note}]"));
     }
     let metadata = json!({
-        "path": call.place, "insertions": insertions, "deletions": deletions, "notes": notes,
+        "path": call.path, "insertions": insertions, "deletions": deletions, "notes": notes,
     });
-    Ok(ToolOutput::done(text).titled(format!("edited {shown}")).with(metadata))
+    Ok(ToolOutput::success(text).titled(format!("edited {shown}")).with(metadata))
 }
 
 /// Applies a diff to a text. `start` and `end` (characters, end exclusive) limit the positions of

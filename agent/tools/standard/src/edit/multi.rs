@@ -71,8 +71,8 @@ fn edits(call: &Invocation<'_>) -> Result<Vec<(PathBuf, Replacement)>, ToolError
 
 /// Resolves a path relative to the working directory, otherwise to the root of the work tree.
 fn resolved(call: &Invocation<'_>, raw: &str) -> std::io::Result<PathBuf> {
-    let path = paths::resolve(&call.at.cwd, raw)?;
-    let from_root = || paths::resolve(&call.at.root, raw).ok().filter(|path| path.exists());
+    let path = paths::resolve(&call.context.cwd, raw)?;
+    let from_root = || paths::resolve(&call.context.root, raw).ok().filter(|path| path.exists());
     Ok(if path.exists() { path } else { from_root().unwrap_or(path) })
 }
 
@@ -85,7 +85,7 @@ impl Tool for MultiEditTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::writing(files(call), &call.place)
+        CallScope::writing(files(call), &call.path)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -100,7 +100,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let mut draft = AtomicEdit::new(call);
     let mut notes = Vec::new();
     for (at, (path, wish)) in edits.iter().enumerate() {
-        let shown = call.shown(path);
+        let shown = call.display_path(path);
         let failed = |trouble: ToolError| {
             let text = unwritten(&format!("Edit {} of {total}: {}", at + 1, trouble.text));
             ToolError::new(trouble.kind, text)
@@ -137,7 +137,7 @@ fn told(
     let mut text = title.clone();
     notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
     for file in changed {
-        text.push_str(&format!("\n{}\n{}", call.shown(&file.path), file.difference.unified));
+        text.push_str(&format!("\n{}\n{}", call.display_path(&file.path), file.difference.unified));
     }
     let sum = |of: fn(&EditedFile) -> usize| changed.iter().map(of).sum::<usize>();
     let metadata = json!({
@@ -148,5 +148,5 @@ fn told(
         "paths": changed.iter().map(|file| &file.path).collect::<Vec<_>>(),
         "notes": notes,
     });
-    ToolOutput::done(text).titled(title).with(metadata)
+    ToolOutput::success(text).titled(title).with(metadata)
 }

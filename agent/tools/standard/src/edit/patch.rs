@@ -56,7 +56,7 @@ fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
 
 fn order(call: &Invocation<'_>) -> Result<PatchRequest, ToolError> {
     let Args { patch, mode, skip_missing } = call.decode()?;
-    Ok(PatchRequest { patch, from: call.place.clone(), mode, skip_missing })
+    Ok(PatchRequest { patch, from: call.path.clone(), mode, skip_missing })
 }
 
 impl PatchRequest {
@@ -81,7 +81,7 @@ impl Tool for PatchTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::writing(files(call), &call.place)
+        CallScope::writing(files(call), &call.path)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -178,7 +178,7 @@ fn told(call: &Invocation<'_>, changed: &[EditedFile], notes: &[String]) -> Tool
     let title = format!("Updated {} file(s) (+{additions} -{deletions})", changed.len());
     let mut text = format!("Success. {title}");
     for file in changed {
-        text.push_str(&format!("\n{} {}", letter(file.status), call.shown(&file.path)));
+        text.push_str(&format!("\n{} {}", letter(file.status), call.display_path(&file.path)));
     }
     notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
     let count = |status| changed.iter().filter(|file| file.status == status).count();
@@ -197,7 +197,7 @@ fn told(call: &Invocation<'_>, changed: &[EditedFile], notes: &[String]) -> Tool
         "files": changed.iter().map(row).collect::<Vec<_>>(),
         "notes": notes,
     });
-    ToolOutput::done(text).titled(title).with(metadata)
+    ToolOutput::success(text).titled(title).with(metadata)
 }
 
 fn letter(status: FileStatus) -> &'static str {

@@ -47,7 +47,7 @@ impl Tool for ReplaceTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::writing(vec![call.place.clone()], &call.place)
+        CallScope::writing(vec![call.path.clone()], &call.path)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -66,20 +66,21 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     if wish.old.is_empty() {
         return create(call, &wish.new);
     }
-    let loaded = load(call, &call.place)?;
+    let loaded = load(call, &call.path)?;
     match apply(loaded.text.clone(), &wish) {
         Ok((text, hit)) => {
-            let note = loaded.check(call, &call.place, hit.fit())?;
-            store(call, &call.place, &text)?;
+            let note = loaded.check(call, &call.path, hit.fit())?;
+            store(call, &call.path, &text)?;
             let mut outcome = told(call, &hit, &loaded.text, &text);
             outcome.text.extend(note.map(|note| format!("\n[note: {note}]")));
             Ok(outcome)
         }
         Err(missed) => {
-            let shown = call.shown_place();
-            let why = loaded.explain(call, &call.place, missed.told(call, &shown));
+            let shown = call.display_own_path();
+            let why = loaded.explain(call, &call.path, missed.told(call, &shown));
             let mut outcome = ToolOutput::failed(ToolErrorKind::Failed, why);
-            let lost = call.face.style == OutputStyle::Egirl && missed.miss == FuzzyMiss::Nowhere;
+            let lost =
+                call.profile_tool.style == OutputStyle::Egirl && missed.miss == FuzzyMiss::Nowhere;
             outcome.escalate =
                 lost.then(|| format!("text not found in {shown}: the context may be incorrect"));
             Ok(outcome)
@@ -113,10 +114,10 @@ fn is_made(text: &str, new: &str) -> bool {
 /// Returns the parameter names that the caller used.
 fn names<'c>(call: &'c Invocation<'_>) -> (&'c str, &'c str) {
     // These are parameters of each edit, not of the call.
-    if call.face.engine == ToolKind::MULTI_EDIT {
+    if call.profile_tool.kind == ToolKind::MULTI_EDIT {
         return ("oldString", "newString");
     }
-    (call.face.shown_key("old"), call.face.shown_key("new"))
+    (call.profile_tool.parameter_name("old"), call.profile_tool.parameter_name("new"))
 }
 
 /// Returns the new text with the indentation of the match.
@@ -138,17 +139,18 @@ fn replacement(hit: &FuzzyMatch, new: &str) -> String {
 /// Creates a file: without an old text, a missing or empty file gets the new text.
 fn create(call: &Invocation<'_>, new: &str) -> Result<ToolOutput, ToolError> {
     let (old_key, _) = names(call);
-    let shown = call.shown_place();
-    let filled = std::fs::metadata(&call.place).is_ok_and(|facts| facts.len() > 0);
-    if call.face.style == OutputStyle::Egirl || filled {
+    let shown = call.display_own_path();
+    let filled = std::fs::metadata(&call.path).is_ok_and(|facts| facts.len() > 0);
+    if call.profile_tool.style == OutputStyle::Egirl || filled {
         return Err(ToolError::invalid(format!(
             "`{old_key}` is empty; to replace all of {shown}, write the file"
         )));
     }
-    call.make_room(&call.place).map_err(|e| ToolError::io(&format!("cannot write {shown}"), &e))?;
-    store(call, &call.place, new)?;
-    Ok(ToolOutput::done(format!("created {shown}"))
-        .with(json!({ "path": call.place, "replaced": 0 })))
+    call.create_parents(&call.path)
+        .map_err(|e| ToolError::io(&format!("cannot write {shown}"), &e))?;
+    store(call, &call.path, new)?;
+    Ok(ToolOutput::success(format!("created {shown}"))
+        .with(json!({ "path": call.path, "replaced": 0 })))
 }
 
 impl ReplaceError {
@@ -167,20 +169,24 @@ impl ReplaceError {
             FuzzyMiss::Several(count) => format!(
                 "`{old_key}` is found {count} times in {shown} (multiple matches). Add more \
                  context lines so that it fits one place only{}",
-                if call.face.style == OutputStyle::Egirl { "" } else { ", or set `replaceAll`" }
+                if call.profile_tool.style == OutputStyle::Egirl {
+                    ""
+                } else {
+                    ", or set `replaceAll`"
+                }
             ),
         }
     }
 }
 
 fn told(call: &Invocation<'_>, hit: &FuzzyMatch, before: &str, after: &str) -> ToolOutput {
-    let shown = call.shown_place();
+    let shown = call.display_own_path();
     let Difference { unified, additions, deletions } = difference(before, after);
     let times = hit.spans.len();
     let strategy = hit.strategy.name();
-    let text = match call.face.style {
+    let text = match call.profile_tool.style {
         OutputStyle::Egirl => format!("Successfully edited {shown}"),
-        OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core if call.at.plain => {
+        OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core if call.context.plain => {
             format!("edited {shown}")
         }
         OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core => {
@@ -193,11 +199,11 @@ fn told(call: &Invocation<'_>, hit: &FuzzyMatch, before: &str, after: &str) -> T
         }
     };
     let metadata = json!({
-        "path": call.place,
+        "path": call.path,
         "additions": additions,
         "deletions": deletions,
         "replaced": times,
         "strategy": strategy,
     });
-    ToolOutput::done(text).titled(format!("edited {shown}")).with(metadata)
+    ToolOutput::success(text).titled(format!("edited {shown}")).with(metadata)
 }

@@ -133,35 +133,37 @@ impl LoadedText {
         fit: EditFit,
     ) -> Result<Option<String>, ToolError> {
         let before = (self.text.as_bytes(), self.changed.as_ref());
-        read_tracker::check_edit(&call.at.session_dir, path, before, fit)
+        read_tracker::check_edit(&call.context.session_dir, path, before, fit)
     }
 
     /// Explains why an edit did not match, with the change that may be the reason.
     pub(crate) fn explain(&self, call: &Invocation<'_>, path: &Path, why: String) -> String {
         match &self.changed {
             None => why,
-            Some(change) => change.explain(&call.at.session_dir, path, self.text.as_bytes(), &why),
+            Some(change) => {
+                change.explain(&call.context.session_dir, path, self.text.as_bytes(), &why)
+            }
         }
     }
 }
 
 /// Reads a file of a call in order to change it. Fails for binary files.
 pub(crate) fn load(call: &Invocation<'_>, path: &Path) -> Result<LoadedText, ToolError> {
-    let shown = call.shown(path);
+    let shown = call.display_path(path);
     let content = call.load(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
-            let tried = call.tried_places(path);
+            let tried = call.tried_paths(path);
             ToolError::io(&format!("Failed to edit file {shown} (tried: {tried})"), &e)
         }
         _ => ToolError::io(&format!("Failed to edit file {shown}"), &e),
     })?;
-    let changed = read_tracker::changed(&call.at.session_dir, path, &content.bytes)?;
+    let changed = read_tracker::changed(&call.context.session_dir, path, &content.bytes)?;
     Ok(LoadedText { text: text_of(&shown, content.bytes)?, changed })
 }
 
 /// Converts the bytes of a file to text.
 pub(crate) fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> {
-    if let Some(kind) = open::binary(&bytes) {
+    if let Some(kind) = open::describe_binary(&bytes) {
         return Err(ToolError::failed(format!("Failed to edit file {shown}: it is {kind}")));
     }
     String::from_utf8(bytes).map_err(|_| {
@@ -174,9 +176,10 @@ pub(crate) fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> 
 
 /// Writes a text that was read by [`load`].
 pub(crate) fn store(call: &Invocation<'_>, path: &Path, text: &str) -> Result<(), ToolError> {
-    call.store(path, text)
-        .map_err(|e| ToolError::io(&format!("Failed to edit file {}", call.shown(path)), &e))?;
-    read_tracker::note(&call.at.session_dir, path, text.as_bytes());
+    call.store(path, text).map_err(|e| {
+        ToolError::io(&format!("Failed to edit file {}", call.display_path(path)), &e)
+    })?;
+    read_tracker::record(&call.context.session_dir, path, text.as_bytes());
     Ok(())
 }
 

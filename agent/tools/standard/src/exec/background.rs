@@ -69,15 +69,15 @@ pub(crate) async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> 
     if args.command.trim().is_empty() {
         return Err(ToolError::invalid("`command` is empty"));
     }
-    if !call.place.is_dir() {
-        let text = format!("the directory {} does not exist", call.place.display());
+    if !call.path.is_dir() {
+        let text = format!("the directory {} does not exist", call.path.display());
         return Err(ToolError::invalid(text));
     }
-    if call.pass == Permit::ScratchSandbox {
+    if call.permit == Permit::ScratchSandbox {
         let why = "denied: what must run in the sandbox cannot run in the background";
         return Err(ToolError::new(ToolErrorKind::Denied, why));
     }
-    let directory = directory(call.at);
+    let directory = directory(call.context);
     let broken = |e: std::io::Error| ToolError::io("cannot start a background process", &e);
     fs::create_dir_all(&directory).map_err(broken)?;
     let name = match &args.name {
@@ -100,7 +100,7 @@ pub(crate) async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> 
         log_file,
         "name: {name}\ncommand: {}\ndirectory: {}\nstarted: {started}\n",
         args.command,
-        call.place.display()
+        call.path.display()
     )
     .map_err(broken)?;
     let pid = start(call, &args, &log_file).map_err(broken)?;
@@ -110,16 +110,16 @@ pub(crate) async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> 
 }
 
 fn start(call: &Invocation<'_>, args: &Args, log: &File) -> std::io::Result<u32> {
-    let hold = call.at.hold(call.pass)?;
+    let hold = call.context.containment(call.permit)?;
     let job = |shell: &str| -> std::io::Result<Command> {
-        let job = Command::new(shell, &call.place).arg("-c").arg(&args.command);
+        let job = Command::new(shell, &call.path).arg("-c").arg(&args.command);
         let job = environment::apply(job, args.environment);
         let (out, err) = (Stream::File(log.try_clone()?), Stream::File(log.try_clone()?));
         Ok(job.stdout(out).stderr(err).detached())
     };
-    let mut running = match confinement::spawn_lasting(job("bash")?, hold.clone()) {
+    let mut running = match confinement::spawn_detached(job("bash")?, hold.clone()) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            confinement::spawn_lasting(job("sh")?, hold)?
+            confinement::spawn_detached(job("sh")?, hold)?
         }
         other => other?,
     };
@@ -136,7 +136,7 @@ fn told(call: &Invocation<'_>, record: &BackgroundProcess) -> ToolOutput {
     let text = format!(
         "started `{name}` in the background\npid: {pid}\nlog: {log}\ndirectory: {}\nread the log: \
          tail -n 100 '{log}'\nis it running: ps -p {pid}\nend it with all it started: kill -- -{pid}",
-        call.place.display()
+        call.path.display()
     );
     let metadata = json!({
         "background": true,
@@ -145,9 +145,9 @@ fn told(call: &Invocation<'_>, record: &BackgroundProcess) -> ToolOutput {
         "pid": pid,
         "log": record.log,
         "handle": name,
-        "workdir": call.place,
+        "workdir": call.path,
     });
-    ToolOutput::done(text).titled(format!("{name}: pid {pid}")).with(metadata)
+    ToolOutput::success(text).titled(format!("{name}: pid {pid}")).with(metadata)
 }
 
 /// Validates a name as a file name; it must not contain a path.

@@ -76,7 +76,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 fn all(call: &Invocation<'_>) -> Vec<BackgroundProcess> {
-    let entries = fs::read_dir(directory(call.at)).into_iter().flatten().flatten();
+    let entries = fs::read_dir(directory(call.context)).into_iter().flatten().flatten();
     let mut all: Vec<BackgroundProcess> = entries.filter_map(|entry| load(&entry.path())).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
@@ -90,7 +90,7 @@ fn named(call: &Invocation<'_>, name: Option<&str>) -> Result<BackgroundProcess,
     let Some(name) = name else {
         return Err(ToolError::invalid(format!("`name` is missing: {}", known())));
     };
-    let file = directory(call.at).join(format!("{}.json", slug(name)?));
+    let file = directory(call.context).join(format!("{}.json", slug(name)?));
     load(&file).ok_or_else(|| {
         let text = format!("no process `{name}` was started in the background: {}", known());
         ToolError::new(ToolErrorKind::NotFound, text)
@@ -111,7 +111,7 @@ fn list(call: &Invocation<'_>) -> ToolOutput {
         false => all.iter().map(row).collect::<Vec<_>>().join("\n"),
     };
     let rows: Vec<Value> = all.iter().map(|it| facts(it, state(it))).collect();
-    ToolOutput::done(text).with(json!({ "processes": rows }))
+    ToolOutput::success(text).with(json!({ "processes": rows }))
 }
 
 fn facts(record: &BackgroundProcess, state: &str) -> Value {
@@ -129,7 +129,7 @@ fn told(record: &BackgroundProcess, state: &str) -> ToolOutput {
         record.pid,
         record.log.display()
     );
-    ToolOutput::done(text).with(facts(record, state))
+    ToolOutput::success(text).with(facts(record, state))
 }
 
 fn log(record: &BackgroundProcess, lines: usize) -> Result<ToolOutput, ToolError> {
@@ -141,7 +141,7 @@ fn log(record: &BackgroundProcess, lines: usize) -> Result<ToolOutput, ToolError
     };
     let state = state(record);
     let text = format!("{note}{}", base::text::printable_output(&text));
-    Ok(ToolOutput::done(text)
+    Ok(ToolOutput::success(text)
         .titled(format!("{}: {state}", record.name))
         .with(facts(record, state)))
 }

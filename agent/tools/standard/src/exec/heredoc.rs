@@ -50,8 +50,8 @@ fn find(line: &str) -> Option<FoundPatch> {
 pub(crate) fn order(call: &Invocation<'_>) -> Option<PatchRequest> {
     let found = find(call.text("command"))?;
     let from = match found.directory {
-        Some(directory) => paths::resolve(&call.place, &directory).ok()?,
-        None => call.place.clone(),
+        Some(directory) => paths::resolve(&call.path, &directory).ok()?,
+        None => call.path.clone(),
     };
     Some(PatchRequest { patch: found.patch, from, mode: PatchMode::Atomic, skip_missing: false })
 }
@@ -64,8 +64,8 @@ pub(crate) fn run(
 ) -> ProcessResult {
     let started = std::time::Instant::now();
     let gather = |name: &str, text: &str| {
-        let mut stream = StreamCapture::new(show, &call.at.session_dir.join("tools"), name);
-        stream.take(text.as_bytes());
+        let mut stream = StreamCapture::new(show, &call.context.session_dir.join("tools"), name);
+        stream.push(text.as_bytes());
         stream.finish()
     };
     let done = match order.from.is_dir() {

@@ -32,8 +32,8 @@ fn reaches(call: &Invocation<'_>) -> Vec<Access> {
     let line = call.text("command");
     let run = Access::Run {
         line: line.to_owned(),
-        cwd: call.place.clone(),
-        careful: call.face.style == OutputStyle::Core,
+        cwd: call.path.clone(),
+        confirm_destructive: call.profile_tool.style == OutputStyle::Core,
     };
     let hosts = if is_allowed_by_rule(call, &run) { Vec::new() } else { hosts(call, line) };
     std::iter::once(run).chain(hosts).collect()
@@ -41,15 +41,15 @@ fn reaches(call: &Invocation<'_>) -> Vec<Access> {
 
 /// Returns the accesses and keys of a command line.
 pub(crate) fn scope(call: &Invocation<'_>) -> CallScope {
-    let keys = named_files(call.text("command"), &call.place);
+    let keys = named_files(call.text("command"), &call.path);
     CallScope { access: reaches(call), keys, files: Vec::new() }
 }
 
 /// Whether a rule of the user allows a command to run.
 fn is_allowed_by_rule(call: &Invocation<'_>, run: &Access) -> bool {
-    let ToolContext { root, session_dir, gate, .. } = call.at;
+    let ToolContext { root, session_dir, gate, .. } = call.context;
     let verdict = gate.judge(&AccessRequest {
-        tool: &call.face.name,
+        tool: &call.profile_tool.name,
         root,
         session_dir,
         access: run,
@@ -61,8 +61,8 @@ fn is_allowed_by_rule(call: &Invocation<'_>, run: &Access) -> bool {
 /// Returns the hosts that a command line fetches from, to which the policy of the web tools
 /// applies. Local and private hosts are not included.
 fn hosts(call: &Invocation<'_>, line: &str) -> Vec<Access> {
-    let allowed = &call.at.others.web.webfetch.allow_hosts;
-    let urls = hosts::fetched(line);
+    let allowed = &call.context.services.web.webfetch.allow_hosts;
+    let urls = hosts::fetched_urls(line);
     let mut hosts: Vec<Access> = Vec::new();
     for url in urls.iter().filter_map(|text| Url::parse(text).ok()) {
         let access = guarded_client::access(allowed, &url);
@@ -76,12 +76,12 @@ fn hosts(call: &Invocation<'_>, line: &str) -> Vec<Access> {
 /// Returns the keys of a foreground command, including the shell itself if the directory is kept.
 pub(crate) fn touches(call: &Invocation<'_>) -> Vec<String> {
     let patched = heredoc::order(call).map(|patch| patch.files()).unwrap_or_default();
-    match directory::is_kept(call.face) {
+    match directory::is_persistent(call.profile_tool) {
         true => vec!["shell".to_owned()],
         false if !patched.is_empty() => {
             patched.iter().map(|file| file.to_string_lossy().into_owned()).collect()
         }
-        false => named_files(call.text("command"), &call.place),
+        false => named_files(call.text("command"), &call.path),
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn touches(call: &Invocation<'_>) -> Vec<String> {
 /// them.
 fn named_files(line: &str, cwd: &Path) -> Vec<String> {
     let pieces = shell_parse::parse(line);
-    let words = pieces.iter().flat_map(|piece| piece.words.iter().chain(&piece.written));
+    let words = pieces.iter().flat_map(|piece| piece.words.iter().chain(&piece.redirect_targets));
     let mut files: Vec<String> = words
         .filter(|word| word.contains(['.', '/']) && !word.contains(['$', '*']))
         .filter_map(|word| paths::resolve(cwd, word).ok())

@@ -118,7 +118,7 @@ pub(crate) fn is_windowed(line: &str) -> bool {
     let prints = piece.words.iter().any(|word| {
         PRINTING.iter().any(|flag| word == flag || word.starts_with(&format!("{flag}=")))
     });
-    let composed = piece.written.is_empty() && !line.contains(['|', '&', ';', '<', '>']);
+    let composed = piece.redirect_targets.is_empty() && !line.contains(['|', '&', ';', '<', '>']);
     PROGRAMS.contains(&program) && !prints && composed
 }
 
@@ -127,7 +127,7 @@ pub(crate) async fn launch(call: &Invocation<'_>) -> Result<ToolOutput, ToolErro
     let started = background::run(call).await?;
     tokio::time::sleep(START).await;
     let fact = |key: &str| started.metadata[key].as_str().unwrap_or_default().to_owned();
-    let record = background::directory(call.at).join(format!("{}.json", fact("name")));
+    let record = background::directory(call.context).join(format!("{}.json", fact("name")));
     let runs = background::load(&record).is_some_and(|record| background::is_running(&record));
     let log = fact("log");
     let told = match runs {
@@ -148,7 +148,7 @@ pub(crate) async fn launch(call: &Invocation<'_>) -> Result<ToolOutput, ToolErro
             all.entry(key).or_insert(value);
         }
     }
-    Ok(ToolOutput::done(told).with(metadata).titled("launched"))
+    Ok(ToolOutput::success(told).with(metadata).titled("launched"))
 }
 
 #[cfg(test)]

@@ -252,7 +252,7 @@ impl<'a> Pump<'a> {
             return;
         }
         let capture = if stream == 0 { &mut self.stdout } else { &mut self.stderr };
-        let text = capture.take(bytes);
+        let text = capture.push(bytes);
         self.tell(&text);
         (self.heard, self.looked, self.last) = (Instant::now(), false, stream);
     }
@@ -265,16 +265,18 @@ impl<'a> Pump<'a> {
         }
         if self.told < HEARD {
             self.told += text.len();
-            (self.at.hear)(text);
+            (self.at.on_output)(text);
             if self.told >= HEARD {
-                (self.at.hear)("\n[more output follows, of which only some lines are shown]\n");
+                (self.at.on_output)(
+                    "\n[more output follows, of which only some lines are shown]\n",
+                );
                 self.told_at = Instant::now();
             }
         } else if self.told_at.elapsed() >= PAUSE {
             self.told_at = Instant::now();
             let end = base::text::tail(text, SAMPLE);
             let lines = end.split_once('\n').filter(|_| end.len() < text.len());
-            (self.at.hear)(lines.map_or(end, |(_, lines)| lines));
+            (self.at.on_output)(lines.map_or(end, |(_, lines)| lines));
         }
     }
 

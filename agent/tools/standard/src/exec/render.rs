@@ -8,7 +8,7 @@ use super::process::{ProcessEnd, ProcessResult};
 use tools::call::Invocation;
 use tools::exec::confinement;
 use tools::exec::output::CapturedStream;
-use tools::exec::output::shown;
+use tools::exec::output::render;
 use tools::output::{ToolErrorKind, ToolOutput};
 use tools::profile::OutputStyle;
 
@@ -22,7 +22,7 @@ pub(crate) fn outcome(
     time: Option<Duration>,
     ran: &ProcessResult,
 ) -> ToolOutput {
-    let style = call.face.style;
+    let style = call.profile_tool.style;
     let ok = ran.end == ProcessEnd::Exited && (ran.code == 0 || forgives(style, line, ran.code));
     let error_kind = match ran.end {
         _ if ok => None,
@@ -83,10 +83,10 @@ fn forgives(style: OutputStyle, line: &str, code: i32) -> bool {
 fn facts(call: &Invocation<'_>, ran: &ProcessResult) -> Value {
     json!({
         "exit_code": ran.code,
-        "workdir": call.place,
+        "workdir": call.path,
         "timed_out": ran.end == ProcessEnd::TimedOut,
         "duration_ms": millis(ran.took),
-        "truncated": ran.stdout.left_out + ran.stderr.left_out > 0,
+        "truncated": ran.stdout.omitted + ran.stderr.omitted > 0,
         "stdout_bytes": ran.stdout.total,
         "stderr_bytes": ran.stderr.total,
         "stdout_log": ran.stdout.log,
@@ -112,10 +112,10 @@ fn why_ended(ran: &ProcessResult, time: Option<Duration>) -> Option<String> {
 }
 
 fn g3(ran: &ProcessResult, time: Option<Duration>) -> String {
-    let mut text = with_newline(shown(&ran.stdout));
+    let mut text = with_newline(render(&ran.stdout));
     if ran.stderr.total > 0 {
         text.push_str("[stderr]\n");
-        text.push_str(&with_newline(shown(&ran.stderr)));
+        text.push_str(&with_newline(render(&ran.stderr)));
     }
     if ran.stdout.total + ran.stderr.total == 0 {
         text.push_str("[no output]\n");
@@ -141,9 +141,9 @@ fn with_newline(mut text: String) -> String {
 }
 
 fn egirl(ran: &ProcessResult, time: Option<Duration>) -> String {
-    let mut text = shown(&ran.stdout);
+    let mut text = render(&ran.stdout);
     if ran.stderr.total > 0 {
-        text.push_str(&format!("\n\nstderr:\n{}", shown(&ran.stderr)));
+        text.push_str(&format!("\n\nstderr:\n{}", render(&ran.stderr)));
     }
     if let Some(why) = why_ended(ran, time) {
         return format!("Command {why}\n{text}");
@@ -155,10 +155,10 @@ fn egirl(ran: &ProcessResult, time: Option<Duration>) -> String {
 }
 
 fn tools_api(ran: &ProcessResult, time: Option<Duration>) -> String {
-    let mut text = shown(&ran.stdout);
+    let mut text = render(&ran.stdout);
     if ran.stderr.total > 0 {
         text = with_newline(text);
-        text.push_str(&format!("--- stderr ---\n{}", shown(&ran.stderr)));
+        text.push_str(&format!("--- stderr ---\n{}", render(&ran.stderr)));
     }
     if let Some(why) = why_ended(ran, time) {
         text = with_newline(text);
@@ -183,7 +183,7 @@ fn core(ran: &ProcessResult, ok: bool, time: Option<Duration>) -> Value {
     };
     let cut = |stream: &CapturedStream| {
         let mut text = stream.head.clone();
-        if stream.left_out > 0 {
+        if stream.omitted > 0 {
             text = format!("{}[truncated]", with_newline(text));
         }
         text

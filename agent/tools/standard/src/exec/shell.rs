@@ -13,7 +13,7 @@ use tools::client_io::TerminalCommand;
 use tools::exec::directory;
 use tools::exec::environment::Environment;
 use tools::exec::output::{OutputBudget, StreamCapture};
-use tools::exec::sandbox::TIME;
+use tools::exec::sandbox::TIMEOUT;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolErrorKind, ToolOutput};
 use tools::profile::OutputStyle;
@@ -58,19 +58,19 @@ impl Tool for ShellTool {
 
 /// Runs a command line.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let pass = call.pass;
+    let pass = call.permit;
     let args: Args = call.decode()?;
     if args.command.trim().is_empty() {
-        return Err(ToolError::invalid(format!("{}: `command` is empty", call.face.name)));
+        return Err(ToolError::invalid(format!("{}: `command` is empty", call.profile_tool.name)));
     }
-    if !call.place.is_dir() {
-        let kind = match call.face.style {
+    if !call.path.is_dir() {
+        let kind = match call.profile_tool.style {
             OutputStyle::ToolsApi => ToolErrorKind::Validation,
             OutputStyle::G3 | OutputStyle::Egirl | OutputStyle::Core => ToolErrorKind::NotFound,
         };
         let text = format!(
             "Failed to execute command: the directory {} does not exist",
-            call.place.display()
+            call.path.display()
         );
         return Err(ToolError::new(kind, text));
     }
@@ -86,27 +86,31 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let failed = |e: io::Error| ToolError::failed(format!("Failed to execute command: {e}"));
     let order = ProcessSpec {
         line: &args.command,
-        cwd: &call.place,
+        cwd: &call.path,
         environment: args.environment,
-        time: if sandboxed { Some(time.unwrap_or(TIME).min(TIME)) } else { time },
-        show: if call.at.plain { PLAIN } else { args.show.within(call.at.result_limit / 2) },
-        hold: call.at.hold(pass).map_err(failed)?,
+        time: if sandboxed { Some(time.unwrap_or(TIMEOUT).min(TIMEOUT)) } else { time },
+        show: if call.context.plain {
+            PLAIN
+        } else {
+            args.show.within(call.context.result_limit / 2)
+        },
+        hold: call.context.containment(pass).map_err(failed)?,
         attended: args.keep_directory && !sandboxed,
     };
     let ran = match heredoc::order(call) {
         Some(patch) => Ok(heredoc::run(call, &patch, order.show)),
         None => match in_terminal(&order, call).await {
             Some(ran) => ran,
-            None => run_process(&order, call.at).await,
+            None => run_process(&order, call.context).await,
         },
     };
     let ran = ran.map_err(failed)?;
     if let Some(directory) = &ran.directory
         && args.keep_directory
         && directory.is_dir()
-        && paths::is_inside(directory, &call.at.root)
+        && paths::is_inside(directory, &call.context.root)
     {
-        directory::keep(&call.at.session_dir, directory);
+        directory::store(&call.context.session_dir, directory);
     }
     let mut outcome = render::outcome(call, &args.command, order.time, &ran);
     if sandboxed && let Some(facts) = outcome.metadata.as_object_mut() {
@@ -121,18 +125,22 @@ async fn in_terminal(
     order: &ProcessSpec<'_>,
     call: &Invocation<'_>,
 ) -> Option<io::Result<ProcessResult>> {
-    let outside =
-        call.at.outside.as_ref().filter(|_| call.pass == Permit::Unconfined && !order.attended)?;
+    let outside = call
+        .context
+        .client_io
+        .as_ref()
+        .filter(|_| call.permit == Permit::Unconfined && !order.attended)?;
     let started = Instant::now();
     let (line, cwd, time) = (order.line, order.cwd, order.time);
-    let command = TerminalCommand { line, cwd, time, cancel: call.at.cancel.clone() };
+    let command = TerminalCommand { line, cwd, timeout: time, cancel: call.context.cancel.clone() };
     let ended = match outside.run(command).await? {
         Ok(ended) => ended,
         Err(why) => return Some(Err(why)),
     };
-    let gather = |name| StreamCapture::new(order.show, &call.at.session_dir.join("tools"), name);
+    let gather =
+        |name| StreamCapture::new(order.show, &call.context.session_dir.join("tools"), name);
     let mut stdout = gather("stdout");
-    stdout.take(ended.output.as_bytes());
+    stdout.push(ended.output.as_bytes());
     let end = match (ended.cancelled, ended.timed_out) {
         (true, _) => ProcessEnd::Cancelled,
         (false, true) => ProcessEnd::TimedOut,

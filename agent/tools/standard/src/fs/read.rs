@@ -58,7 +58,7 @@ impl Tool for ReadFileTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::reading(vec![call.place.clone()])
+        CallScope::reading(vec![call.path.clone()])
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -69,10 +69,10 @@ impl Tool for ReadFileTool {
 /// Reads the file.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let part = part(call.decode()?)?;
-    let shown = call.shown_place();
+    let shown = call.display_own_path();
     let file = load(call, &shown)?;
-    let metadata = json!({ "path": call.place, "bytes": file.bytes, "lines": file.lines });
-    let text = match (call.face.style, part) {
+    let metadata = json!({ "path": call.path, "bytes": file.bytes, "lines": file.lines });
+    let text = match (call.profile_tool.style, part) {
         (OutputStyle::Egirl, ReadRange::All) => {
             cut(&file.text, limit(call), Further::Lines(&file, 1))
         }
@@ -92,7 +92,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         }
         (_, ReadRange::Chars(start, end)) => chars(&file, &shown, (start, end), call)?,
     };
-    Ok(ToolOutput::done(text).titled(format!("read {shown}")).with(metadata))
+    Ok(ToolOutput::success(text).titled(format!("read {shown}")).with(metadata))
 }
 
 fn part(args: Args) -> Result<ReadRange, ToolError> {
@@ -124,24 +124,24 @@ fn part(args: Args) -> Result<ReadRange, ToolError> {
 }
 
 fn load(call: &Invocation<'_>, shown: &str) -> Result<Text, ToolError> {
-    let what = match call.face.style {
+    let what = match call.profile_tool.style {
         OutputStyle::Egirl => format!("Failed to read file {shown}"),
         OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core => {
             format!("cannot read {shown}")
         }
     };
-    let embedded = || embedded::at_location(call.text("path")).map(open::FileContent::of);
+    let embedded = || embedded::text_at(call.text("path")).map(open::FileContent::of);
     let content =
-        call.load(&call.place).or_else(|e| embedded().ok_or(e)).map_err(|e| match e.kind() {
+        call.load(&call.path).or_else(|e| embedded().ok_or(e)).map_err(|e| match e.kind() {
             io::ErrorKind::IsADirectory => ToolError::failed(format!(
                 "{what}: it is a directory; list it with the shell (`ls`)"
             )),
             _ => ToolError::io(&what, &e),
         })?;
-    if let Some(kind) = open::binary(&content.bytes) {
+    if let Some(kind) = open::describe_binary(&content.bytes) {
         return Err(ToolError::failed(format!("{what}: it is {kind}")));
     }
-    read_tracker::note(&call.at.session_dir, &call.place, &content.bytes);
+    read_tracker::record(&call.context.session_dir, &call.path, &content.bytes);
     let bytes = content.bytes.len();
     let mut notes = Vec::new();
     let text = String::from_utf8(content.bytes).unwrap_or_else(|error| {
@@ -155,7 +155,7 @@ fn load(call: &Invocation<'_>, shown: &str) -> Result<Text, ToolError> {
 
 fn cap(call: &Invocation<'_>) -> Cap {
     let most = limit(call).bytes;
-    if call.at.plain {
+    if call.context.plain {
         Cap { bytes: most.min(8 << 10), lines: 300 }
     } else {
         Cap { bytes: most.min(50 << 10), lines: 2000 }
@@ -164,7 +164,7 @@ fn cap(call: &Invocation<'_>) -> Cap {
 
 /// Returns the limit that fits the model's context window, with space for a header.
 fn limit(call: &Invocation<'_>) -> Cap {
-    Cap { bytes: call.at.result_limit - call.at.result_limit / 16, lines: usize::MAX }
+    Cap { bytes: call.context.result_limit - call.context.result_limit / 16, lines: usize::MAX }
 }
 
 fn header(file: &Text, shown: &str, range: Option<&str>) -> String {

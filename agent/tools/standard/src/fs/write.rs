@@ -30,7 +30,7 @@ impl Tool for WriteFileTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::writing(vec![call.place.clone()], &call.place)
+        CallScope::writing(vec![call.path.clone()], &call.path)
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -41,8 +41,8 @@ impl Tool for WriteFileTool {
 /// Writes the file, creating parent directories unless disabled.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { content, create_directories } = call.decode()?;
-    let path = &call.place;
-    let shown = call.shown_place();
+    let path = &call.path;
+    let shown = call.display_own_path();
     let failed = |error: &io::Error| ToolError::io(&format!("Failed to write file {shown}"), error);
     let before = match call.load(path) {
         Ok(before) => Some(before),
@@ -50,25 +50,26 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         Err(e) => return Err(failed(&e)),
     };
     if let Some(before) = &before {
-        read_tracker::check(&call.at.session_dir, path, &before.bytes)?;
+        read_tracker::check(&call.context.session_dir, path, &before.bytes)?;
     }
-    if let Some(before) = before.as_ref().filter(|_| call.at.plain) {
+    if let Some(before) = before.as_ref().filter(|_| call.context.plain) {
         let text = String::from_utf8_lossy(&before.bytes);
-        if let Some(told) = overwrite_guard::hold_back(&call.at.session_dir, path, &text, &content)
+        if let Some(told) =
+            overwrite_guard::check_write(&call.context.session_dir, path, &text, &content)
         {
             return Ok(ToolOutput::not_run(ToolErrorKind::Failed, told));
         }
     }
     if create_directories {
-        call.make_room(path).map_err(|e| failed(&e))?;
+        call.create_parents(path).map_err(|e| failed(&e))?;
     }
     call.store(path, &content).map_err(|e| failed(&e))?;
-    read_tracker::note(&call.at.session_dir, path, content.as_bytes());
+    read_tracker::record(&call.context.session_dir, path, content.as_bytes());
 
     let (bytes, lines) = (content.len(), content.lines().count());
-    let text = match call.face.style {
+    let text = match call.profile_tool.style {
         // Small models copy numbers in a result into the next call.
-        _ if call.at.plain => "ok".to_owned(),
+        _ if call.context.plain => "ok".to_owned(),
         OutputStyle::Egirl => {
             format!("Successfully wrote {} characters to {shown}", content.chars().count())
         }
@@ -85,5 +86,5 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         "existed": before.is_some(),
         "preview": preview.join("\n"),
     });
-    Ok(ToolOutput::done(text).titled(format!("wrote {shown}")).with(metadata))
+    Ok(ToolOutput::success(text).titled(format!("wrote {shown}")).with(metadata))
 }

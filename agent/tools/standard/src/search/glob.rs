@@ -45,7 +45,7 @@ impl Tool for GlobTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::reaching(vec![Access::Read(call.place.clone())])
+        CallScope::with_access(vec![Access::Read(call.path.clone())])
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -56,7 +56,7 @@ impl Tool for GlobTool {
 /// Finds files.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
-    let place = call.place.clone();
+    let place = call.path.clone();
     if !place.is_dir() {
         let text = format!("the directory {} does not exist", place.display());
         return Err(ToolError::invalid(text));
@@ -70,7 +70,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         (true, false) => Skip::Hidden,
         (false, false) => Skip::IgnoredAndHidden,
     };
-    let cancel = call.at.cancel.clone();
+    let cancel = call.context.cancel.clone();
     let root = place.clone();
     let walked = tokio::task::spawn_blocking(move || {
         let fits = |path: &Path| {
@@ -81,10 +81,10 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     });
     let mut found =
         walked.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
-    if call.at.cancel.is_cancelled() {
+    if call.context.cancel.is_cancelled() {
         return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     }
-    match call.face.style {
+    match call.profile_tool.style {
         OutputStyle::Egirl => found.sort_by(|a, b| a.path.cmp(&b.path)),
         OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core => {
             walk::newest_first(&mut found)
@@ -100,11 +100,11 @@ fn within<'a>(pattern: &'a str, place: &Path) -> &'a str {
 }
 
 fn told(call: &Invocation<'_>, found: &[WalkedFile<()>]) -> ToolOutput {
-    let most = if call.at.plain { PLAIN } else { MOST };
-    let cwd = gate::paths::follow(&call.at.cwd).unwrap_or_default();
+    let most = if call.context.plain { PLAIN } else { MOST };
+    let cwd = gate::paths::follow(&call.context.cwd).unwrap_or_default();
     let shown = |file: &WalkedFile<()>| {
-        let below = match call.face.style {
-            OutputStyle::Egirl => file.path.strip_prefix(&call.place),
+        let below = match call.profile_tool.style {
+            OutputStyle::Egirl => file.path.strip_prefix(&call.path),
             OutputStyle::G3 => file.path.strip_prefix(&cwd),
             OutputStyle::ToolsApi | OutputStyle::Core => Ok(file.path.as_path()),
         };
@@ -122,5 +122,5 @@ fn told(call: &Invocation<'_>, found: &[WalkedFile<()>]) -> ToolOutput {
         lines.push("No files found".to_owned());
     }
     let metadata = json!({ "count": count, "truncated": found.len() > most });
-    ToolOutput::done(lines.join("\n")).titled(format!("{count} files")).with(metadata)
+    ToolOutput::success(lines.join("\n")).titled(format!("{count} files")).with(metadata)
 }

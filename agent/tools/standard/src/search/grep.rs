@@ -77,7 +77,7 @@ impl Tool for GrepTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::reaching(vec![Access::Read(call.place.clone())])
+        CallScope::with_access(vec![Access::Read(call.path.clone())])
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -97,13 +97,10 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             ToolError::invalid(format!("`{}` is not a regular expression: {e}", args.pattern))
         })?;
     let include = args.include.as_deref().map(Include::new).transpose()?;
-    if !call.place.exists() {
-        return Err(ToolError::invalid(format!(
-            "the path {} does not exist",
-            call.place.display()
-        )));
+    if !call.path.exists() {
+        return Err(ToolError::invalid(format!("the path {} does not exist", call.path.display())));
     }
-    let (root, cancel) = (call.place.clone(), call.at.cancel.clone());
+    let (root, cancel) = (call.path.clone(), call.context.cancel.clone());
     let searched = tokio::task::spawn_blocking(move || {
         let gathered = AtomicUsize::new(0);
         let wanted = |path: &Path| include.as_ref().is_none_or(|include| include.fits(path, &root));
@@ -120,11 +117,11 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     });
     let (found, given_up) =
         searched.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
-    if call.at.cancel.is_cancelled() {
+    if call.context.cancel.is_cancelled() {
         return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     }
     for file in &found {
-        read_tracker::refresh(&call.at.session_dir, &file.path);
+        read_tracker::refresh(&call.context.session_dir, &file.path);
     }
     Ok(told(call, &found, given_up))
 }
@@ -171,18 +168,18 @@ fn shortened(line: &str) -> String {
 }
 
 fn told(call: &Invocation<'_>, found: &[WalkedFile<Matches>], given_up: bool) -> ToolOutput {
-    let most = if call.at.plain { PLAIN } else { IN_ALL };
-    let total: usize = found.iter().map(|file| file.what.lines.len()).sum();
-    let cwd = gate::paths::follow(&call.at.cwd).unwrap_or_else(|_| PathBuf::new());
+    let most = if call.context.plain { PLAIN } else { IN_ALL };
+    let total: usize = found.iter().map(|file| file.result.lines.len()).sum();
+    let cwd = gate::paths::follow(&call.context.cwd).unwrap_or_else(|_| PathBuf::new());
     // Shown in a form that the model can use in later calls.
     let shown = |path: &Path| path.strip_prefix(&cwd).unwrap_or(path).display().to_string();
     let all = found.iter().flat_map(|file| {
         let path = shown(&file.path);
-        file.what.lines.iter().map(move |(number, line)| format!("{path}:{number}:{line}\n"))
+        file.result.lines.iter().map(move |(number, line)| format!("{path}:{number}:{line}\n"))
     });
     let mut text: String = all.take(most).collect();
     let cut_files: Vec<String> =
-        found.iter().filter(|file| file.what.more).map(|file| shown(&file.path)).collect();
+        found.iter().filter(|file| file.result.more).map(|file| shown(&file.path)).collect();
     if total > most || given_up {
         let more = if given_up { "more than " } else { "" };
         text.push_str(&format!(
@@ -198,12 +195,12 @@ fn told(call: &Invocation<'_>, found: &[WalkedFile<Matches>], given_up: bool) ->
             cut_files.len()
         ));
     }
-    if total == 0 && call.face.style != OutputStyle::ToolsApi {
+    if total == 0 && call.profile_tool.style != OutputStyle::ToolsApi {
         text = "no matches".to_owned();
     }
     let truncated = total > most || given_up || !cut_files.is_empty();
     let count = total.min(most);
     let metadata = json!({ "count": count, "files": found.len(), "truncated": truncated });
     let text = text.trim_end_matches('\n');
-    ToolOutput::done(text).titled(format!("{count} matches")).with(metadata)
+    ToolOutput::success(text).titled(format!("{count} matches")).with(metadata)
 }

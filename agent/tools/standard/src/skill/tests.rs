@@ -31,7 +31,7 @@ fn place(dir: &Path) -> ToolContext {
         skill("nothing", Some("\"\"")),
         skill("editor", Some("Edit")),
     ];
-    let shelf = Arc::new(SkillSet::of(skills, Vec::new()));
+    let shelf = Arc::new(SkillSet::new(skills, Vec::new()));
     ToolContext { skills: shelf, ..ToolContext::quiet(&REGISTRY, dir, dir.join("s")) }
 }
 

@@ -49,15 +49,15 @@ impl Tool for TodoReadTool {
 
 /// Returns the list.
 fn run_read(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let list = store::load(&call.at.session_dir)
+    let list = store::load(&call.context.session_dir)
         .map_err(|e| ToolError::io("cannot read the todo list", &e))?;
     let metadata = counts(&list.phases);
-    let text = match call.face.style {
+    let text = match call.profile_tool.style {
         OutputStyle::ToolsApi => list::shown(&list.phases),
         OutputStyle::G3 | OutputStyle::Egirl | OutputStyle::Core => list.text,
     };
     let text = if text.trim().is_empty() { EMPTY.to_owned() } else { text };
-    Ok(ToolOutput::done(text).with(metadata))
+    Ok(ToolOutput::success(text).with(metadata))
 }
 
 /// The tool that replaces the todo list by text.
@@ -92,7 +92,7 @@ fn run_write(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     save(call, &phases, &content)?;
     let (open, total) = open_and_total(&phases);
     let text = format!("TODO list updated: {open} of {total} items are open");
-    Ok(ToolOutput::done(text).with(counts(&phases)))
+    Ok(ToolOutput::success(text).with(counts(&phases)))
 }
 
 /// The tool that replaces the todo list by items.
@@ -115,7 +115,7 @@ impl Tool for TodoItemsTool {
 /// Replaces the list by items.
 fn run_items(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Items { todos, phases } = call.decode()?;
-    let before = store::load(&call.at.session_dir).map(|list| list.phases).unwrap_or_default();
+    let before = store::load(&call.context.session_dir).map(|list| list.phases).unwrap_or_default();
     let phases = match (phases, todos) {
         (Some(phases), _) => list::phases(&phases),
         (None, Some(todos)) => list::flat(&todos),
@@ -133,11 +133,11 @@ fn run_items(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         text.push_str(&format!("\n[note: {active} items are in progress; work on one at a time]"));
     }
     let (open, _) = open_and_total(&phases);
-    Ok(ToolOutput::done(text).titled(format!("{open} todos")).with(counts(&phases)))
+    Ok(ToolOutput::success(text).titled(format!("{open} todos")).with(counts(&phases)))
 }
 
 fn save(call: &Invocation<'_>, phases: &[TodoPhase], text: &str) -> Result<(), ToolError> {
-    store::save(&call.at.session_dir, phases, text)
+    store::save(&call.context.session_dir, phases, text)
         .map_err(|e| ToolError::io("cannot write the todo list", &e))
 }
 

@@ -55,7 +55,7 @@ pub(crate) async fn run(hub: &BrowserManager, call: &Invocation<'_>) -> ToolOutp
             if !notes.is_empty() {
                 report["notes"] = json!(notes);
             }
-            ToolOutput::done(voice).with(report)
+            ToolOutput::success(voice).with(report)
         }
         Err(trouble) => {
             let status = match trouble.kind {
@@ -137,7 +137,7 @@ async fn act(hub: &BrowserManager, call: &Invocation<'_>) -> Result<ActionResult
     if opens(call) {
         return go(hub, call, (action, &params)).await;
     }
-    let session = hub.find(call.at).await?;
+    let session = hub.find(call.context).await?;
     let none = || {
         ToolError::new(
             ToolErrorKind::NotFound,
@@ -171,7 +171,7 @@ async fn go(
         None if action == Action::OpenTab => None,
         None => return Err(ToolError::invalid("navigate needs `url`")),
     };
-    let started = hub.start(call.at, params.flag("visible"), call.pass).await;
+    let started = hub.start(call.context, params.flag("visible"), call.permit).await;
     let (session, is_new) = started.map_err(|trouble| {
         let text = format!(
             "{}. Without it, execute_gui works with a browser that is on the screen",

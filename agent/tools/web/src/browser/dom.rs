@@ -151,10 +151,10 @@ fn refusal(facts: &Value) -> Option<String> {
 
 /// Returns the files of an upload, one per line.
 fn files(call: &Invocation<'_>, text: &str) -> Result<String, ToolError> {
-    let root = &call.at.root;
+    let root = &call.context.root;
     let mut found = Vec::new();
     for name in text.lines().filter(|line| !line.trim().is_empty()) {
-        let path = paths::resolve(&call.at.cwd, name)
+        let path = paths::resolve(&call.context.cwd, name)
             .map_err(|why| ToolError::io(&format!("cannot upload {name}"), &why))?;
         if !paths::is_inside(&path, root) {
             let text = format!(

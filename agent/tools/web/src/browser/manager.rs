@@ -156,12 +156,12 @@ impl BrowserManager {
             // The profile is in the session's directory, which studio's sandbox protects from
             // commands.
             Permit::Unconfined if confinement::in_studio() => {
-                at.command_sandbox().writing(place.path()).hold()
+                at.command_sandbox().with_write_access(place.path()).containment()
             }
-            pass => at.hold(pass),
+            pass => at.containment(pass),
         };
         let held = held.map_err(|why| broken(&why))?;
-        let mut daemon = confinement::spawn_lasting(job, held).map_err(|why| broken(&why))?;
+        let mut daemon = confinement::spawn_detached(job, held).map_err(|why| broken(&why))?;
         let record = read_report(&mut daemon).await?;
         // The daemon outlives this call.
         daemon.forget();

@@ -40,7 +40,7 @@ impl Tool for BrowserTool {
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
-        match &call.at.others.browser {
+        match &call.context.services.browser {
             Some(browser) => browser.run(call),
             None => {
                 Box::pin(async { Err(ToolError::failed("no browser can be used in this session")) })
@@ -61,8 +61,8 @@ fn reaches(verb: BrowserVerb, call: &Invocation<'_>) -> Vec<Access> {
         }
         BrowserVerb::Act if actions::acts(call) => acts(),
         BrowserVerb::Click | BrowserVerb::Type | BrowserVerb::Script => acts(),
-        BrowserVerb::Screenshot => vec![Access::Write(call.place.clone())],
-        BrowserVerb::Source if names_file => vec![Access::Write(call.place.clone())],
+        BrowserVerb::Screenshot => vec![Access::Write(call.path.clone())],
+        BrowserVerb::Source if names_file => vec![Access::Write(call.path.clone())],
         BrowserVerb::Start
         | BrowserVerb::Url
         | BrowserVerb::Title
@@ -81,9 +81,9 @@ fn reaches(verb: BrowserVerb, call: &Invocation<'_>) -> Vec<Access> {
 /// reports. The local machine needs no question.
 fn opened(call: &Invocation<'_>, url: &str) -> Vec<Access> {
     let Ok(url) = url_policy::parse(url) else { return Vec::new() };
-    let allowed = &call.at.others.web.webfetch.allow_hosts;
+    let allowed = &call.context.services.web.webfetch.allow_hosts;
     let free = url_policy::is_local(&url) || guarded_client::is_allowed(allowed, &url);
-    vec![Access::Fetch { host: guarded_client::host(&url), free }]
+    vec![Access::Fetch { host: guarded_client::host(&url), allowed: free }]
 }
 
 impl BrowserService for BrowserManager {
@@ -98,8 +98,8 @@ impl BrowserService for BrowserManager {
             }
         };
         let cancelled = || ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user");
-        Box::pin(
-            async move { call.at.cancel.run_until_cancelled(work).await.ok_or_else(cancelled)? },
-        )
+        Box::pin(async move {
+            call.context.cancel.run_until_cancelled(work).await.ok_or_else(cancelled)?
+        })
     }
 }

@@ -34,7 +34,7 @@ pub(crate) async fn run(
     verb: BrowserVerb,
 ) -> Result<ToolOutput, ToolError> {
     if verb == BrowserVerb::Start {
-        let (session, is_new) = hub.start(call.at, false, call.pass).await?;
+        let (session, is_new) = hub.start(call.context, false, call.permit).await?;
         let (name, how) =
             (&session.record.name, if session.record.visible { "visible" } else { "headless" });
         let text = match is_new {
@@ -42,14 +42,14 @@ pub(crate) async fn run(
             false => format!("the browser runs already: {name}, {how}"),
         };
         let metadata = json!({ "browser": name, "visible": session.record.visible, "new": is_new });
-        return Ok(ToolOutput::done(text).with(metadata));
+        return Ok(ToolOutput::success(text).with(metadata));
     }
     // An invalid URL is rejected before anything else.
     let url = (verb == BrowserVerb::Navigate).then(|| url_policy::parse(call.text("url")));
     let url = url.transpose().map_err(ToolError::invalid)?;
-    let Some(session) = hub.find(call.at).await? else {
+    let Some(session) = hub.find(call.context).await? else {
         if verb == BrowserVerb::Quit {
-            return Ok(ToolOutput::done("no browser is running"));
+            return Ok(ToolOutput::success("no browser is running"));
         }
         let text = "no browser is running: call webdriver_start first";
         return Err(ToolError::new(ToolErrorKind::NotFound, text));
@@ -57,7 +57,7 @@ pub(crate) async fn run(
     let outcome = match (verb, url) {
         (BrowserVerb::Quit, _) => {
             super::manager::end(&session.place, &session.record).await?;
-            Ok(ToolOutput::done("the browser is closed"))
+            Ok(ToolOutput::success("the browser is closed"))
         }
         (BrowserVerb::Navigate, Some(url)) => {
             open(call, &session, &url).await.map(|here| shown_page(&here))
@@ -78,7 +78,7 @@ pub(crate) async fn open(
     session: &BrowserSession,
     url: &reqwest::Url,
 ) -> Result<CurrentPage, ToolError> {
-    url_policy::guard(url, &call.at.others.web.webfetch.allow_hosts).await?;
+    url_policy::guard(url, &call.context.services.web.webfetch.allow_hosts).await?;
     let opened = async {
         let before = session.here().await?;
         session.open(url).await?;
@@ -108,7 +108,7 @@ fn shown_page(here: &CurrentPage) -> ToolOutput {
     let CurrentPage { url, title, .. } = here;
     let failed = here.error.as_ref().map(|why| format!("\nit cannot be opened: {why}"));
     let text = format!("url: {url}\ntitle: {title}{}", failed.unwrap_or_default());
-    ToolOutput::done(base::text::printable(&text)).with(json!({ "url": url, "title": title }))
+    ToolOutput::success(base::text::printable(&text)).with(json!({ "url": url, "title": title }))
 }
 
 async fn with_page(
@@ -144,7 +144,7 @@ async fn with_page(
             let value = session.script(call.text("script"), &[]).await.map(dom::plain);
             value.map(|value| {
                 let text = truncate::shown(call, &format!("{value:#}"), truncate::MOST, "script");
-                ToolOutput::done(text).with(json!({ "value": value }))
+                ToolOutput::success(text).with(json!({ "value": value }))
             })
         }
         BrowserVerb::Source => match session.source().await {
@@ -169,7 +169,7 @@ async fn with_page(
 }
 
 fn output(text: String) -> ToolOutput {
-    ToolOutput::done(base::text::printable(&text))
+    ToolOutput::success(base::text::printable(&text))
 }
 
 async fn went(
@@ -221,30 +221,33 @@ fn source_output(
 ) -> Result<ToolOutput, ToolError> {
     let count = source.chars().count();
     if !call.text("path").is_empty() {
-        write(&call.place, source.as_bytes())
-            .map_err(|why| ToolError::io(&format!("cannot write {}", call.shown_place()), &why))?;
-        let text = format!("wrote {count} characters to {}", call.shown_place());
-        return Ok(ToolOutput::done(text).with(json!({ "path": call.place, "characters": count })));
+        write(&call.path, source.as_bytes()).map_err(|why| {
+            ToolError::io(&format!("cannot write {}", call.display_own_path()), &why)
+        })?;
+        let text = format!("wrote {count} characters to {}", call.display_own_path());
+        return Ok(
+            ToolOutput::success(text).with(json!({ "path": call.path, "characters": count }))
+        );
     }
     let most = match args.max_length.unwrap_or(10_000) {
         0 => usize::MAX,
         most => usize::try_from(most).unwrap_or(usize::MAX),
     };
     let text = truncate::shown(call, source, most, "source");
-    Ok(ToolOutput::done(text).with(json!({ "characters": count })))
+    Ok(ToolOutput::success(text).with(json!({ "characters": count })))
 }
 
 /// Writes a screenshot, and returns it to the model.
 async fn screenshot_output(call: &Invocation<'_>, bytes: Vec<u8>) -> Result<ToolOutput, ToolError> {
-    let shown = call.shown_place();
-    write(&call.place, &bytes)
+    let shown = call.display_own_path();
+    write(&call.path, &bytes)
         .map_err(|why| ToolError::io(&format!("cannot write {shown}"), &why))?;
-    let ready = tokio::task::spawn_blocking(move || image::of_png(bytes)).await;
+    let ready = tokio::task::spawn_blocking(move || image::prepare_png(bytes)).await;
     let ready = ready.map_err(|why| ToolError::failed(format!("the picture is damaged: {why}")))?;
     let (picture, about) = ready.map_err(ToolError::failed)?;
     let text = format!("wrote {shown}: {about}");
-    let outcome = ToolOutput::done(text).titled(format!("took {shown}"));
-    Ok(ToolOutput { images: vec![picture], ..outcome.with(json!({ "path": call.place })) })
+    let outcome = ToolOutput::success(text).titled(format!("took {shown}"));
+    Ok(ToolOutput { images: vec![picture], ..outcome.with(json!({ "path": call.path })) })
 }
 
 /// Writes a file, and creates its parent directories.

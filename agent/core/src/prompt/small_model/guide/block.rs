@@ -1,6 +1,6 @@
 //! Blocks calls that cannot make progress or that change parts that the task does not mention.
 
-use super::{State, TurnGuide, command, file, replacement, tree};
+use super::{State, TurnGuide, command, file, list_files, replacement};
 use crate::prompt::small_model::relevant::has_word;
 use crate::prompt::small_model::syntax;
 use crate::prompt::small_model::task::{is_data, is_test};
@@ -13,7 +13,7 @@ use tools::tool::ToolSpec;
 /// A blocked call.
 struct BlockedCall {
     why: String,
-    then: Remedy,
+    remedy: Remedy,
 }
 
 /// What to do instead.
@@ -26,56 +26,62 @@ enum Remedy {
     Correct,
 }
 
-fn held(then: Remedy, why: impl Into<String>) -> BlockedCall {
-    BlockedCall { why: why.into(), then }
+fn blocked(remedy: Remedy, why: impl Into<String>) -> BlockedCall {
+    BlockedCall { why: why.into(), remedy }
 }
 
 impl TurnGuide {
     /// Returns why a call is not run: it would have no effect, or it would modify a test.
-    pub(crate) fn hold(&self, spec: ToolSpec, call: &ToolCall) -> Option<ToolOutput> {
+    pub(crate) fn block(&self, spec: ToolSpec, call: &ToolCall) -> Option<ToolOutput> {
         let mut state = self.state();
-        let BlockedCall { why, then } = if spec.kind == ToolKind::RUN {
-            self.idle(&mut state, &command(call))?
+        let BlockedCall { why, remedy } = if spec.kind == ToolKind::RUN {
+            self.blocked_command(&mut state, &command(call))?
         } else if spec.effect == Effect::Writes {
             let name = file(call)?;
-            let again = self.replaced_again(&mut state, &name, call);
-            match again {
-                Some(held) => held,
-                None => self.misdirected(&mut state, &name, call.args["content"].as_str())?,
+            let blocked = self.blocked_replacement(&mut state, &name, call);
+            match blocked {
+                Some(blocked) => blocked,
+                None => self.blocked_write(&mut state, &name, call.args["content"].as_str())?,
             }
         } else {
             return None;
         };
-        let next = match then {
+        let next = match remedy {
             Remedy::Finish => self.finish(),
-            Remedy::GoOn if state.failed.is_none() => self.go_on(&state),
-            Remedy::GoOn | Remedy::Correct => self.correct(&why),
+            Remedy::GoOn if state.failed.is_none() => self.next_step(&state),
+            Remedy::GoOn | Remedy::Correct => self.advice(&why),
         };
         Some(ToolOutput { next: Some(next), ..ToolOutput::not_run(ToolErrorKind::Failed, why) })
     }
 
     /// Returns why a command is blocked: its output is known, and nothing has changed since.
-    fn idle(&self, state: &mut State, line: &str) -> Option<BlockedCall> {
-        let now = tree(&self.cwd);
-        let again = state.last.as_deref() == Some(line);
-        if again && state.failed.as_ref().is_some_and(|it| it.line == line && it.files == now) {
+    fn blocked_command(&self, state: &mut State, line: &str) -> Option<BlockedCall> {
+        let now = list_files(&self.cwd);
+        let is_repeat = state.last.as_deref() == Some(line);
+        if is_repeat
+            && state
+                .failed
+                .as_ref()
+                .is_some_and(|failure| failure.line == line && failure.files == now)
+        {
             let why = "not run: no file was changed since this command failed.";
-            return Some(held(Remedy::Correct, why));
+            return Some(blocked(Remedy::Correct, why));
         }
-        if again && state.ran_on == now {
+        if is_repeat && state.files_at_run == now {
             let why = "not run: this ran already, and no file was written since.";
-            return Some(held(Remedy::GoOn, why));
+            return Some(blocked(Remedy::GoOn, why));
         }
         // What is to be changed is already shown; the failure output confuses a small model more
         // than it helps.
-        let meant = self.task.repairs() || self.task.commands.iter().any(|known| known == line);
-        let early = meant && now == self.before && self.culprit(line).is_some();
-        (early && state.said.insert("early".into()))
-            .then(|| held(Remedy::Correct, "not run: nothing is changed yet."))
+        let is_expected =
+            self.task.asks_for_repair() || self.task.commands.iter().any(|known| known == line);
+        let is_early = is_expected && now == self.before && self.faulty_file(line).is_some();
+        (is_early && state.given_messages.insert("early".into()))
+            .then(|| blocked(Remedy::Correct, "not run: nothing is changed yet."))
     }
 
     /// Returns why a replacement is blocked: it was made in this turn and is still in effect.
-    fn replaced_again(
+    fn blocked_replacement(
         &self,
         state: &mut State,
         name: &str,
@@ -85,9 +91,9 @@ impl TurnGuide {
         if !state.replaced.contains(&(name.to_owned(), old.to_owned(), new.to_owned())) {
             return None;
         }
-        let here = plain(&std::fs::read_to_string(self.cwd.join(name)).ok()?);
-        let (old, new) = (plain(old), plain(new));
-        let is_there = here.contains(&new) && (!here.contains(&old) || new.contains(&old));
+        let current = without_indentation(&std::fs::read_to_string(self.cwd.join(name)).ok()?);
+        let (old, new) = (without_indentation(old), without_indentation(new));
+        let is_there = current.contains(&new) && (!current.contains(&old) || new.contains(&old));
         is_there.then(|| {
             let why = format!("not written: {name} has this change already.");
             self.unchanged(state, name, why)
@@ -96,82 +102,97 @@ impl TurnGuide {
 
     /// Blocks a write that would change nothing.
     fn unchanged(&self, state: &mut State, name: &str, why: String) -> BlockedCall {
-        let Some(fault) = self.fault(state, name) else {
+        let Some(fault) = self.syntax_error(state, name) else {
             state.idle_writes += 1;
-            return held(Remedy::GoOn, why);
+            return blocked(Remedy::GoOn, why);
         };
         let before = self.texts.iter().find(|(file, _)| file == name);
         let before = before.map(|(_, text)| {
             format!("\nBefore your change it was:\n```\n{}\n```", text.trim_end())
         });
-        held(Remedy::Correct, format!("{why} It is wrong: {fault}{}", before.unwrap_or_default()))
+        blocked(
+            Remedy::Correct,
+            format!("{why} It is wrong: {fault}{}", before.unwrap_or_default()),
+        )
     }
 
     /// Returns why a write is blocked: it changes nothing, modifies a test, or copies it.
-    fn misdirected(
+    fn blocked_write(
         &self,
         state: &mut State,
         name: &str,
         content: Option<&str>,
     ) -> Option<BlockedCall> {
-        let number = content.is_some_and(|text| text.trim().parse::<f64>().is_ok());
-        if self.task.counts() && number && state.ran.is_empty() && state.said.insert("count".into())
+        let is_number = content.is_some_and(|text| text.trim().parse::<f64>().is_ok());
+        if self.task.asks_for_count()
+            && is_number
+            && state.ran.is_empty()
+            && state.given_messages.insert("count".into())
         {
             let why = "not written: no command has counted that. Let shell count, and write its \
                        result into the file with >.";
-            return Some(held(Remedy::Finish, why));
+            return Some(blocked(Remedy::Finish, why));
         }
         let path = self.cwd.join(name);
-        let here = std::fs::read_to_string(&path).ok()?;
-        if !state.wrote.contains(name) && is_data(name) && syntax::fault(&path).is_some() {
+        let current = std::fs::read_to_string(&path).ok()?;
+        if !state.wrote.contains(name) && is_data(name) && syntax::syntax_error(&path).is_some() {
             state.excused.insert(name.to_owned());
         }
-        if content.is_some_and(|new| new.trim_end() == here.trim_end()) {
+        if content.is_some_and(|new| new.trim_end() == current.trim_end()) {
             let why = format!("not written: {name} holds exactly this already.");
             return Some(self.unchanged(state, name, why));
         }
         if is_test(name) {
             let why = format!("not written: {name} is the test, and the test is right.");
-            let first = self.task.repairs() && state.said.insert(format!("hold {name}"));
-            return first.then(|| held(Remedy::Correct, why));
+            let first =
+                self.task.asks_for_repair() && state.given_messages.insert(format!("hold {name}"));
+            return first.then(|| blocked(Remedy::Correct, why));
         }
-        if let Some(lost) = content.and_then(|new| self.lost_part(&here, new)) {
+        if let Some(lost) = content.and_then(|new| self.lost_part(&current, new)) {
             let why = format!(
                 "not written: {name} would lose `{lost}`. Keep it: write the whole file, or call \
                  edit."
             );
-            return state.said.insert(format!("lost {lost}")).then(|| held(Remedy::Finish, why));
+            return state
+                .given_messages
+                .insert(format!("lost {lost}"))
+                .then(|| blocked(Remedy::Finish, why));
         }
         let tests = self.task.files.iter().filter(|name| is_test(name));
         let tests: Vec<String> =
             tests.filter_map(|name| std::fs::read_to_string(self.cwd.join(name)).ok()).collect();
-        let copied = content?.lines().filter(|line| {
+        let copied_lines = content?.lines().filter(|line| {
             let line = line.trim();
-            let checks = line.contains("assert") && !here.contains(line);
+            let checks = line.contains("assert") && !current.contains(line);
             checks && tests.iter().any(|test| test.contains(line))
         });
         let why = "not written: that copies lines of the test into";
-        let copies = copied.count() > 0;
-        copies.then(|| held(Remedy::Correct, format!("{why} {name}, where they change nothing.")))
+        let has_copies = copied_lines.count() > 0;
+        has_copies
+            .then(|| blocked(Remedy::Correct, format!("{why} {name}, where they change nothing.")))
     }
 
     /// Completes a write: if it contains only new parts of a program and the file has other parts
     /// that the task does not mention, the new parts are appended.
-    pub(crate) fn completed(&self, kind: ToolKind, call: &ToolCall) -> Option<ToolCall> {
-        let name = file(call).filter(|_| kind == ToolKind::WRITE && self.task.adds())?;
+    pub(crate) fn complete_write(&self, kind: ToolKind, call: &ToolCall) -> Option<ToolCall> {
+        let name =
+            file(call).filter(|_| kind == ToolKind::WRITE && self.task.asks_for_addition())?;
         let new = call.args["content"].as_str()?;
-        let here = std::fs::read_to_string(self.cwd.join(&name)).ok()?;
+        let current = std::fs::read_to_string(self.cwd.join(&name)).ok()?;
         let parts = |text: &str| text.lines().filter_map(part_name).map(str::to_owned).collect();
-        let (old, added): (Vec<String>, Vec<String>) = (parts(&here), parts(new));
-        let strange = |name: &String| !old.contains(name);
-        let kept = |name: &String| !has_word(new, name) && !has_word(&self.words, name);
-        if old.is_empty() || added.is_empty() || !old.iter().all(kept) || !added.iter().all(strange)
+        let (old, added): (Vec<String>, Vec<String>) = (parts(&current), parts(new));
+        let is_new = |name: &String| !old.contains(name);
+        let is_kept = |name: &String| !has_word(new, name) && !has_word(&self.words, name);
+        if old.is_empty()
+            || added.is_empty()
+            || !old.iter().all(is_kept)
+            || !added.iter().all(is_new)
         {
             return None;
         }
         let mut call = call.clone();
-        let whole = format!("{}\n\n\n{}\n", here.trim_end(), new.trim());
-        call.args["content"] = whole.into();
+        let content = format!("{}\n\n\n{}\n", current.trim_end(), new.trim());
+        call.args["content"] = content.into();
         Some(call)
     }
 
@@ -185,6 +206,6 @@ impl TurnGuide {
 }
 
 /// Returns a text without the indentation of its lines, which an edit may have adjusted.
-fn plain(text: &str) -> String {
+fn without_indentation(text: &str) -> String {
     text.lines().map(str::trim).collect::<Vec<_>>().join("\n")
 }

@@ -16,39 +16,40 @@ impl TurnGuide {
     /// existed at the start and is gone was deleted on purpose.
     pub(super) fn missing(&self) -> impl Iterator<Item = &String> {
         let missing = |name: &&String| !self.cwd.join(name.as_str()).exists();
-        self.task.files.iter().filter(missing).filter(|name| !self.was_there(name))
+        self.task.files.iter().filter(missing).filter(|name| !self.existed(name))
     }
 
     /// Whether a file existed at the start of the turn.
-    pub(super) fn was_there(&self, name: &str) -> bool {
+    pub(super) fn existed(&self, name: &str) -> bool {
         self.before.iter().any(|(path, _, _)| path == Path::new(name))
     }
 
     /// Returns a part of a program that was renamed or removed, and a file that still refers to it.
-    pub(super) fn left_behind(&self) -> Option<(&str, &str)> {
-        let now = |name: &str| relevant::text(&self.cwd.join(name)).unwrap_or_default();
-        let gone = self.texts.iter().flat_map(|(file, text)| {
-            let after = now(file);
+    pub(super) fn leftover_reference(&self) -> Option<(&str, &str)> {
+        let current_text =
+            |name: &str| relevant::read_text(&self.cwd.join(name)).unwrap_or_default();
+        let missing_parts = self.texts.iter().flat_map(|(file, text)| {
+            let after = current_text(file);
             let parts = text.lines().filter_map(part_name);
             parts.filter(move |part| !relevant::has_word(&after, part))
         });
-        gone.into_iter().find_map(|part| {
+        missing_parts.into_iter().find_map(|part| {
             let mut files = self.task.files.iter().filter(|file| !is_data(file));
-            let file = files.find(|file| relevant::has_word(&now(file), part))?;
+            let file = files.find(|file| relevant::has_word(&current_text(file), part))?;
             Some((part, file.as_str()))
         })
     }
 
     /// Whether anything changed in this turn.
     pub(super) fn changed(&self, state: &State) -> bool {
-        !state.wrote.is_empty() || self.before != tree(&self.cwd)
+        !state.wrote.is_empty() || self.before != list_files(&self.cwd)
     }
 
     /// Returns the syntax error of a file that was written in this turn.
-    pub(super) fn fault(&self, state: &State, name: &str) -> Option<String> {
-        let written = state.wrote.contains(name) || !self.was_there(name);
-        let ours = written && !state.excused.contains(name);
-        syntax::fault(&self.cwd.join(name)).filter(|_| ours)
+    pub(super) fn syntax_error(&self, state: &State, name: &str) -> Option<String> {
+        let written = state.wrote.contains(name) || !self.existed(name);
+        let is_own = written && !state.excused.contains(name);
+        syntax::syntax_error(&self.cwd.join(name)).filter(|_| is_own)
     }
 
     /// Returns the program that runs a file, by its first line or its name.
@@ -59,10 +60,10 @@ impl TurnGuide {
 }
 
 /// Returns the current files of a directory.
-pub(crate) fn tree(cwd: &Path) -> WorkspaceFiles {
-    let facts = |path: PathBuf| {
-        let facts = std::fs::metadata(cwd.join(&path)).ok()?;
-        Some((path, facts.len(), (facts.ctime(), facts.ctime_nsec())))
+pub(crate) fn list_files(cwd: &Path) -> WorkspaceFiles {
+    let metadata = |path: PathBuf| {
+        let metadata = std::fs::metadata(cwd.join(&path)).ok()?;
+        Some((path, metadata.len(), (metadata.ctime(), metadata.ctime_nsec())))
     };
-    relevant::changing(cwd).into_iter().filter_map(facts).collect()
+    relevant::changeable_files(cwd).into_iter().filter_map(metadata).collect()
 }
