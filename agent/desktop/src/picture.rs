@@ -13,41 +13,44 @@ use image::{DynamicImage, ImageFormat, RgbImage};
 /// Returns the image as requested.
 pub(crate) fn told(
     pixels: RgbImage,
-    shows: Area,
-    wanted: &CaptureTarget,
+    shown_area: Area,
+    target: &CaptureTarget,
     backend: &str,
 ) -> Result<Picture> {
-    let (width, height) = fitted((pixels.width(), pixels.height()), wanted.fit);
-    let same = (width, height) == pixels.dimensions();
+    let (width, height) = fitted((pixels.width(), pixels.height()), target.fit);
+    let is_same_size = (width, height) == pixels.dimensions();
     let pixels = DynamicImage::from(pixels);
-    let pixels =
-        if same { pixels } else { pixels.resize_exact(width, height, FilterType::Triangle) };
-    let (bytes, mime) = encoded(&pixels, wanted.jpeg)?;
+    let pixels = if is_same_size {
+        pixels
+    } else {
+        pixels.resize_exact(width, height, FilterType::Triangle)
+    };
+    let (bytes, mime) = encoded(&pixels, target.jpeg)?;
     Ok(Picture {
         data: STANDARD.encode(bytes),
         mime: mime.to_owned(),
         width,
         height,
-        shows,
+        shows: shown_area,
         backend: backend.to_owned(),
     })
 }
 
 /// Returns the size that fits and keeps the aspect ratio; never larger.
 fn fitted((width, height): (u32, u32), fit: Option<(u32, u32)>) -> (u32, u32) {
-    let Some((most_width, most_height)) = fit else { return (width, height) };
-    let (most_width, most_height) = (most_width.max(1), most_height.max(1));
-    if width <= most_width && height <= most_height {
+    let Some((max_width, max_height)) = fit else { return (width, height) };
+    let (max_width, max_height) = (max_width.max(1), max_height.max(1));
+    if width <= max_width && height <= max_height {
         return (width, height);
     }
     // Scaled by the side that exceeds its limit more, in integers, so that this side is exact.
-    let times = |a: u32, b: u32, by: u32| {
+    let scaled_length = |a: u32, b: u32, by: u32| {
         u32::try_from(u64::from(a) * u64::from(b) / u64::from(by)).unwrap_or(u32::MAX).max(1)
     };
-    if u64::from(width) * u64::from(most_height) >= u64::from(height) * u64::from(most_width) {
-        (most_width, times(height, most_width, width))
+    if u64::from(width) * u64::from(max_height) >= u64::from(height) * u64::from(max_width) {
+        (max_width, scaled_length(height, max_width, width))
     } else {
-        (times(width, most_height, height), most_height)
+        (scaled_length(width, max_height, height), max_height)
     }
 }
 

@@ -18,9 +18,9 @@ pub fn serve(input: impl BufRead, mut output: impl Write) -> io::Result<()> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let mut told = serde_json::to_vec(&told(&line, answer))?;
-        told.push(b'\n');
-        output.write_all(&told)?;
+        let mut response_line = serde_json::to_vec(&told(&line, answer))?;
+        response_line.push(b'\n');
+        output.write_all(&response_line)?;
         output.flush()?;
     }
     Ok(())
@@ -31,8 +31,8 @@ fn told(
     line: &[u8],
     answer: impl Fn(DesktopRequest) -> Result<DesktopResponse>,
 ) -> DesktopResponseLine {
-    let asked: DesktopRequestLine = match serde_json::from_slice(line) {
-        Ok(asked) => asked,
+    let request_line: DesktopRequestLine = match serde_json::from_slice(line) {
+        Ok(request_line) => request_line,
         Err(error) => {
             let failure = Failure::usage("this line is not a question").because(error);
             return DesktopResponseLine {
@@ -42,11 +42,11 @@ fn told(
         }
     };
     // A panicking library must not end the session's helper.
-    let answered = catch_unwind(AssertUnwindSafe(|| answer(asked.what)));
-    let answered = answered.unwrap_or_else(|panic| Err(of_panic(&*panic)));
+    let result = catch_unwind(AssertUnwindSafe(|| answer(request_line.what)));
+    let result = result.unwrap_or_else(|panic| Err(of_panic(&*panic)));
     DesktopResponseLine {
-        id: asked.id,
-        what: answered.unwrap_or_else(|failure| DesktopResponse::Fault(DesktopFault::of(failure))),
+        id: request_line.id,
+        what: result.unwrap_or_else(|failure| DesktopResponse::Fault(DesktopFault::of(failure))),
     }
 }
 
@@ -57,9 +57,9 @@ fn id_of(line: &[u8]) -> u64 {
 }
 
 fn of_panic(panic: &(dyn std::any::Any + Send)) -> Failure {
-    let words = panic.downcast_ref::<&str>().copied();
-    let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Failure::failed("a desktop library broke down").because(words.unwrap_or("it did not say why"))
+    let message = panic.downcast_ref::<&str>().copied();
+    let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Failure::failed("a desktop library broke down").because(message.unwrap_or("it did not say why"))
 }
 
 #[cfg(test)]

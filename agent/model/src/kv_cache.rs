@@ -9,7 +9,7 @@ use base::process::is_alive;
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::token::LlamaToken;
 
-use crate::prompt_prefix::{HALF, PrefixStore, WORTH};
+use crate::prompt_prefix::{MIN_TOKENS, PARTIAL_PREFIX, PrefixStore};
 
 /// The key of a conversation: its connection and its name there.
 pub(crate) type ConversationKey = (u64, String);
@@ -318,7 +318,7 @@ impl KvCache {
         let best = others.map(|other| (common(&self.slots[other].tokens, prompt), other)).max();
         let (length, other) = best.unwrap_or_default();
         if length < shared
-            && (WORTH..=prompt.len()).contains(&shared)
+            && (MIN_TOKENS..=prompt.len()).contains(&shared)
             && self.prefixes.load(context, id(seq), &prompt[..shared])
         {
             self.slots[seq].tokens = prompt[..shared].to_vec();
@@ -385,7 +385,7 @@ fn remove_left_behind(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_str().unwrap_or_default();
-        let pid = name.strip_prefix("spill-").or_else(|| name.strip_prefix(HALF));
+        let pid = name.strip_prefix("spill-").or_else(|| name.strip_prefix(PARTIAL_PREFIX));
         if pid.and_then(|pid| pid.parse().ok()).is_some_and(|pid| !is_alive(pid)) {
             let path = entry.path();
             let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));

@@ -105,28 +105,28 @@ impl ReplyJob {
 
     /// Returns what it needs, given the number of tokens in its sequence. The shared prefix is read
     /// exactly to its end first, so that it can be saved.
-    pub(crate) fn need(&self, standing: usize) -> Need {
+    pub(crate) fn need(&self, cached: usize) -> Need {
         let JobPlan { prompt, shared, .. } = &self.plan;
-        match prompt.len().saturating_sub(standing) {
+        match prompt.len().saturating_sub(cached) {
             0 => Need::Write,
-            _ if standing < *shared => Need::Read(shared - standing),
+            _ if cached < *shared => Need::Read(shared - cached),
             left => Need::Read(left),
         }
     }
 
     /// Returns the next tokens for the batch.
-    pub(crate) fn next(&self, standing: usize, count: usize) -> Vec<LlamaToken> {
+    pub(crate) fn next(&self, cached: usize, count: usize) -> Vec<LlamaToken> {
         let prompt = &self.plan.prompt;
-        if standing < prompt.len() {
-            return prompt[standing..(standing + count).min(prompt.len())].to_vec();
+        if cached < prompt.len() {
+            return prompt[cached..(cached + count).min(prompt.len())].to_vec();
         }
         self.written.last().copied().into_iter().collect()
     }
 
     /// Reports how much of the prompt has been read.
-    pub(crate) fn progress(&self, standing: usize) {
+    pub(crate) fn progress(&self, cached: usize) {
         self.tell(HostResponse::Progress {
-            prefilled: standing.min(self.plan.prompt.len()) as u64,
+            prefilled: cached.min(self.plan.prompt.len()) as u64,
             prompt: self.plan.prompt.len() as u64,
             written: self.written.len() as u64,
         });
@@ -136,14 +136,14 @@ impl ReplyJob {
     pub(crate) fn write(&mut self, token: LlamaToken, bytes: &[u8]) -> GrammarSwitch {
         self.first.get_or_insert_with(Instant::now);
         self.written.push(token);
-        let (said, turning) = self.speech.push(bytes);
-        if said.is_empty() && self.written.len().is_multiple_of(PROGRESS) {
+        let (outputs, switch) = self.speech.push(bytes);
+        if outputs.is_empty() && self.written.len().is_multiple_of(PROGRESS) {
             self.progress(usize::MAX);
         }
-        for said in said {
-            self.say(said);
+        for output in outputs {
+            self.say(output);
         }
-        turning
+        switch
     }
 
     /// Whether the reply is complete by its format.
@@ -159,17 +159,18 @@ impl ReplyJob {
     /// Sends the rest and the end. Returns what the model wrote, for the next prompt.
     pub(crate) fn finish(mut self, stop: HostStopReason) -> Option<VerbatimCall> {
         let speech = std::mem::replace(&mut self.speech, OutputParser::Free(Default::default()));
-        let spoken = match speech {
+        let verbatim_call = match speech {
             OutputParser::Envelope(envelope) => {
-                let spoken = spoken(&envelope);
+                let verbatim_call = spoken(&envelope);
                 if let Some(call) = envelope.call().filter(|_| stop != HostStopReason::Cancelled) {
                     self.say(call);
                 }
-                spoken
+                verbatim_call
             }
             OutputParser::Marked(marked) => {
-                if let Some(said) = marked.finish().filter(|_| stop != HostStopReason::Cancelled) {
-                    self.say(said);
+                if let Some(output) = marked.finish().filter(|_| stop != HostStopReason::Cancelled)
+                {
+                    self.say(output);
                 }
                 None
             }
@@ -179,7 +180,7 @@ impl ReplyJob {
             if self.called && stop == HostStopReason::Done { HostStopReason::Calls } else { stop };
         let usage = self.usage();
         self.tell(HostResponse::Done { stop, usage });
-        spoken
+        verbatim_call
     }
 
     /// Sends an error in place of the reply.
@@ -187,15 +188,15 @@ impl ReplyJob {
         self.tell(HostResponse::Error(fault));
     }
 
-    fn say(&mut self, said: ModelOutput) {
-        let tell = match said {
+    fn say(&mut self, output: ModelOutput) {
+        let response = match output {
             ModelOutput::Text(text) => HostResponse::Text { text },
             ModelOutput::Call { name, args, cut } => {
                 self.called = true;
                 HostResponse::Call { name, args, truncated_at_cap: cut }
             }
         };
-        self.tell(tell);
+        self.tell(response);
     }
 
     fn tell(&self, what: HostResponse) {
@@ -226,19 +227,19 @@ impl OutputParser {
                 (envelope.push(bytes).into_iter().collect(), GrammarSwitch::None)
             }
             OutputParser::Marked(marked) => {
-                let before = marked.in_call();
-                let said = marked.push(bytes);
-                let turning = match (before, marked.in_call()) {
+                let was_in_call = marked.in_call();
+                let outputs = marked.push(bytes);
+                let switch = match (was_in_call, marked.in_call()) {
                     (false, true) => GrammarSwitch::Constrain(marked.begun().to_owned()),
                     (true, false) => GrammarSwitch::Release,
                     _ => GrammarSwitch::None,
                 };
-                (said, turning)
+                (outputs, switch)
             }
             OutputParser::Free(words) => {
                 let text = words.push(bytes);
-                let said = (!text.is_empty()).then_some(ModelOutput::Text(text));
-                (said.into_iter().collect(), GrammarSwitch::None)
+                let output = (!text.is_empty()).then_some(ModelOutput::Text(text));
+                (output.into_iter().collect(), GrammarSwitch::None)
             }
         }
     }

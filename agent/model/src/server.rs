@@ -26,9 +26,9 @@ use crate::preflight::{self, CheckedModel};
 
 /// Interval at which a host that waits for another one to exit checks whether that one is still
 /// listening.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum time that an exiting host waits for clients to read their last messages.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An event of the host.
 enum ServerEvent {
@@ -64,21 +64,21 @@ pub fn run(serve: &Serve, ready: impl FnOnce(&Hello)) -> Result<()> {
     let checked = preflight::check(serve)?;
     let listener = socket_path::listen(&socket)
         .or_fail(|| format!("cannot listen at `{}`", socket.display()))?;
-    let (events, happened) = channel();
+    let (events, event_rx) = channel();
     let (engine, commands) = channel();
     let hello = hello(&checked);
     ready(&hello);
-    let (told, loaded) = (serve.clone(), events.clone());
+    let (engine_options, loaded) = (serve.clone(), events.clone());
     let work = move || {
         let loaded = || drop(loaded.send(ServerEvent::Loaded));
-        engine::run(&told, checked, &commands, loaded)
+        engine::run(&engine_options, checked, &commands, loaded)
     };
     start_engine(work, events.clone())?;
     accept(listener, events.clone())?;
     let mut host = Host::new(hello, Duration::from_secs(serve.idle), engine, events, socket);
-    let ended = host.run(&happened);
+    let result = host.run(&event_rx);
     host.finish();
-    ended
+    result
 }
 
 fn claim(serve: &Serve) -> Result<(PathBuf, Option<Lock>)> {
@@ -86,12 +86,15 @@ fn claim(serve: &Serve) -> Result<(PathBuf, Option<Lock>)> {
         return Ok((socket.clone(), None));
     }
     let paths = HostPaths::of(&serve.model)?;
-    let (tell, taken) = channel();
+    let (tx, rx) = channel();
     let lock = paths.lock();
-    let take = move || drop(tell.send(Lock::take(&lock)));
-    thread::Builder::new().name("lock".into()).spawn(take).or_fail(|| "cannot start a thread")?;
+    let take_lock = move || drop(tx.send(Lock::take(&lock)));
+    thread::Builder::new()
+        .name("lock".into())
+        .spawn(take_lock)
+        .or_fail(|| "cannot start a thread")?;
     loop {
-        match taken.recv_timeout(LOOK) {
+        match rx.recv_timeout(POLL_INTERVAL) {
             Ok(lock) => {
                 let lock = lock.or_fail(|| "cannot lock the model host's place")?;
                 return Ok((paths.socket(), Some(lock)));
@@ -123,9 +126,9 @@ fn start_engine(
     events: Sender<ServerEvent>,
 ) -> Result<()> {
     let work = move || {
-        let ended = catch_unwind(AssertUnwindSafe(work))
+        let result = catch_unwind(AssertUnwindSafe(work))
             .unwrap_or_else(|_| Err(Failure::failed("the model host broke")));
-        drop(events.send(ServerEvent::Ended(ended)));
+        drop(events.send(ServerEvent::Ended(result)));
     };
     thread::Builder::new().name("engine".into()).spawn(work).or_fail(|| "cannot start a thread")?;
     Ok(())
@@ -166,15 +169,15 @@ impl Host {
         }
     }
 
-    fn run(&mut self, happened: &Receiver<ServerEvent>) -> Result<()> {
+    fn run(&mut self, event_rx: &Receiver<ServerEvent>) -> Result<()> {
         loop {
             let event = if self.chats.is_empty() && !self.idle.is_zero() {
-                match happened.recv_timeout(self.idle.saturating_sub(self.quiet_since.elapsed())) {
+                match event_rx.recv_timeout(self.idle.saturating_sub(self.quiet_since.elapsed())) {
                     Ok(event) => event,
                     Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
                 }
             } else {
-                match happened.recv() {
+                match event_rx.recv() {
                     Ok(event) => event,
                     Err(_) => break,
                 }
@@ -189,15 +192,15 @@ impl Host {
                 }
                 ServerEvent::Answered(connection, id) => self.answered(connection, id),
                 ServerEvent::Loaded => self.loaded = true,
-                ServerEvent::Ended(ended) => {
+                ServerEvent::Ended(result) => {
                     self.hide();
-                    self.tell_all(&ended, happened);
-                    return ended;
+                    self.tell_all(&result, event_rx);
+                    return result;
                 }
                 ServerEvent::Asked(connection, asked) => self.asked(connection, asked),
             }
         }
-        self.end(happened)
+        self.end(event_rx)
     }
 
     /// Removes the socket of a host that is exiting. New clients start the next host, which waits
@@ -207,11 +210,11 @@ impl Host {
     }
 
     /// Lets the engine release its memory and files.
-    fn end(&mut self, happened: &Receiver<ServerEvent>) -> Result<()> {
+    fn end(&mut self, event_rx: &Receiver<ServerEvent>) -> Result<()> {
         self.hide();
         let _ = self.engine.send(EngineCommand::Stop);
         loop {
-            match happened.recv() {
+            match event_rx.recv() {
                 Ok(ServerEvent::Ended(ended)) => return ended,
                 Ok(_) => {}
                 Err(_) => return Ok(()),
@@ -221,36 +224,34 @@ impl Host {
 
     /// Waits until all messages are written, but not for clients that do not read.
     fn finish(self) {
-        let Host { writers, engine, writing: (writing, written), .. } = self;
-        drop((writers, engine, writing));
-        let _ = written.recv_timeout(LAST_WORDS); // an error means that all writer threads have ended
+        let Host { writers, engine, writing: (writing_tx, written_rx), .. } = self;
+        drop((writers, engine, writing_tx));
+        let _ = written_rx.recv_timeout(WRITE_TIMEOUT); // an error means that all writer threads have ended
     }
 
     fn open(&mut self, socket: UnixStream) -> io::Result<()> {
         let connection = self.next;
         self.next += 1;
         let reader = socket.try_clone()?;
-        let (tell, told) = channel::<HostResponseLine>();
+        let (tx, rx) = channel::<HostResponseLine>();
         let events = self.events.clone();
         let writing = self.writing.0.clone();
         thread::Builder::new().name("writer".into()).spawn(move || {
             let _writing = writing;
-            write_lines(socket, &told, |id| {
-                drop(events.send(ServerEvent::Answered(connection, id)))
-            });
+            write_lines(socket, &rx, |id| drop(events.send(ServerEvent::Answered(connection, id))));
         })?;
         let events = self.events.clone();
         thread::Builder::new().name("reader".into()).spawn(move || {
-            for asked in lines::<HostRequestLine>(reader) {
+            for request_line in lines::<HostRequestLine>(reader) {
                 // An invalid request ends the connection: the client is not one of ours.
-                let Ok(asked) = asked else { break };
-                if events.send(ServerEvent::Asked(connection, asked)).is_err() {
+                let Ok(request_line) = request_line else { break };
+                if events.send(ServerEvent::Asked(connection, request_line)).is_err() {
                     return;
                 }
             }
             drop(events.send(ServerEvent::Closed(connection)));
         })?;
-        self.writers.insert(connection, tell);
+        self.writers.insert(connection, tx);
         Ok(())
     }
 
@@ -313,20 +314,20 @@ impl Host {
     }
 
     fn status(&self) -> HostStatus {
-        let (tell, count) = channel();
-        let asked = self.loaded && self.engine.send(EngineCommand::Count(tell)).is_ok();
+        let (tx, rx) = channel();
+        let is_sent = self.loaded && self.engine.send(EngineCommand::Count(tx)).is_ok();
         // The engine answers between two batches.
-        let counted = asked.then(|| count.recv().ok()).flatten();
-        let chats = counted.map_or(self.chats.len(), |count| count.chats);
-        let counted = counted.unwrap_or_default();
+        let load = is_sent.then(|| rx.recv().ok()).flatten();
+        let chats = load.map_or(self.chats.len(), |load| load.chats);
+        let load = load.unwrap_or_default();
         HostStatus {
             loaded: self.loaded,
             connections: self.writers.len() as u64,
             chats: chats as u64,
-            in_memory: counted.in_memory as u64,
-            on_disk: counted.on_disk as u64,
-            embeds: counted.embeds as u64,
-            threads: counted.threads,
+            in_memory: load.in_memory as u64,
+            on_disk: load.on_disk as u64,
+            embeds: load.embeds as u64,
+            threads: load.threads,
         }
     }
 
@@ -338,9 +339,9 @@ impl Host {
 
     /// Reports the failure of the engine to all waiting clients, including those that sent a
     /// request just now.
-    fn tell_all(&mut self, ended: &Result<()>, happened: &Receiver<ServerEvent>) {
-        let Err(failure) = ended else { return };
-        for event in happened.try_iter() {
+    fn tell_all(&mut self, result: &Result<()>, event_rx: &Receiver<ServerEvent>) {
+        let Err(failure) = result else { return };
+        for event in event_rx.try_iter() {
             if let ServerEvent::Asked(connection, HostRequestLine { id, what }) = event
                 && matches!(what, HostRequest::Chat(_) | HostRequest::Embed { .. })
             {
@@ -358,16 +359,16 @@ impl Host {
     }
 }
 
-fn write_lines(mut socket: UnixStream, told: &Receiver<HostResponseLine>, answered: impl Fn(u64)) {
-    let mut gone = false;
-    for told in told {
-        let last = is_last(&told.what);
-        let Ok(mut line) = serde_json::to_vec(&told) else { continue };
+fn write_lines(mut socket: UnixStream, rx: &Receiver<HostResponseLine>, answered: impl Fn(u64)) {
+    let mut is_closed = false;
+    for response_line in rx {
+        let last = is_last(&response_line.what);
+        let Ok(mut line) = serde_json::to_vec(&response_line) else { continue };
         line.push(b'\n');
         // After the client disconnected, the rest is only counted.
-        gone = gone || socket.write_all(&line).is_err();
+        is_closed = is_closed || socket.write_all(&line).is_err();
         if last {
-            answered(told.id);
+            answered(response_line.id);
         }
     }
     let _ = socket.shutdown(std::net::Shutdown::Both);

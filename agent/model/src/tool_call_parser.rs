@@ -29,9 +29,9 @@ impl ToolCallParser {
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<ModelOutput> {
         let text = self.words.push(bytes);
         self.held.push_str(&text);
-        let mut said = Vec::new();
-        while self.step(&mut said) {}
-        said
+        let mut outputs = Vec::new();
+        while self.step(&mut outputs) {}
+        outputs
     }
 
     /// Whether a call is in progress.
@@ -54,7 +54,7 @@ impl ToolCallParser {
     }
 
     /// Advances one step. Returns false if more input is needed.
-    fn step(&mut self, said: &mut Vec<ModelOutput>) -> bool {
+    fn step(&mut self, outputs: &mut Vec<ModelOutput>) -> bool {
         if let Some(call) = &mut self.call {
             while !call.scanner.ended() {
                 let Some(next) = self.held.chars().next() else { return false };
@@ -69,23 +69,23 @@ impl ToolCallParser {
                 return false;
             }
             let rest = rest.strip_prefix(END).unwrap_or(rest).to_owned();
-            said.extend(self.call.take().map(|call| call.said(false)));
+            outputs.extend(self.call.take().map(|call| call.said(false)));
             self.held = rest;
             return true;
         }
         if let Some((before, after)) = self.held.split_once(BEGIN) {
             if !before.is_empty() {
-                said.push(ModelOutput::Text(before.to_owned()));
+                outputs.push(ModelOutput::Text(before.to_owned()));
             }
             self.held = after.to_owned();
             self.call = Some(Call::default());
             return true;
         }
-        let keep = partial(&self.held, BEGIN);
-        let rest = self.held.split_off(self.held.len() - keep);
+        let partial_len = partial(&self.held, BEGIN);
+        let rest = self.held.split_off(self.held.len() - partial_len);
         let ready = std::mem::replace(&mut self.held, rest);
         if !ready.is_empty() {
-            said.push(ModelOutput::Text(ready));
+            outputs.push(ModelOutput::Text(ready));
         }
         false
     }

@@ -14,7 +14,7 @@ pub trait Provider: Send + Sync {
     fn ask<'a>(
         &'a self,
         request: &'a ChatRequest<'a>,
-        hear: &'a mut OnDelta<'_>,
+        on_delta: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>>;
 
     /// Returns the facts about the model.

@@ -13,10 +13,10 @@ use super::tree::{self, ControlTree};
 use crate::cancel::pause;
 
 /// Maximum number of controls named when none was found.
-const NAMED: usize = 15;
+const MAX_NAMED: usize = 15;
 /// Number and interval of checks whether a control shows the effect.
-const LOOKS: usize = 25;
-const LOOK: Duration = Duration::from_millis(20);
+const MAX_CHECKS: usize = 25;
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A control and its tree.
 struct Target<'a> {
@@ -34,8 +34,8 @@ pub(crate) fn act(bus: &A11yBus, act: &ControlAction) -> Result<ControlResult> {
     }
     let tree = ControlTree::of(bus, &act.look, tree::active_title().as_deref())?;
     let Some(node) = found(bus, &tree, act) else {
-        if let Some(silence) = bus.silence() {
-            return Err(Failure::failed(silence));
+        if let Some(note) = bus.silence() {
+            return Err(Failure::failed(note));
         }
         return Ok(ControlResult { control: None, available: available(&tree) });
     };
@@ -54,14 +54,18 @@ pub(crate) fn act(bus: &A11yBus, act: &ControlAction) -> Result<ControlResult> {
 /// Returns the best match: interactive controls before labels, full names before partial ones,
 /// visible and enabled controls before others.
 fn found<'a>(bus: &A11yBus, tree: &'a ControlTree, act: &ControlAction) -> Option<&'a Node> {
-    let words = act.name.as_ref().map(|name| name.trim().to_lowercase());
-    let fits = |node: &&Node| {
-        words.as_ref().is_none_or(|words| node.name.to_lowercase().contains(words))
+    let wanted_name = act.name.as_ref().map(|name| name.trim().to_lowercase());
+    let is_match = |node: &&Node| {
+        wanted_name
+            .as_ref()
+            .is_none_or(|wanted_name| node.name.to_lowercase().contains(wanted_name))
             && act.role.as_ref().is_none_or(|role| *role == node.role)
             && act.automation_id.as_ref().is_none_or(|id| *id == node.automation_id(bus))
     };
-    tree.nodes.iter().filter(fits).min_by_key(|node| {
-        let exact = words.as_ref().is_some_and(|words| node.name.to_lowercase() == *words);
+    tree.nodes.iter().filter(is_match).min_by_key(|node| {
+        let exact = wanted_name
+            .as_ref()
+            .is_some_and(|wanted_name| node.name.to_lowercase() == *wanted_name);
         [!node.is_interactive(), !exact, !node.is_visible(), !node.is_enabled()]
     })
 }
@@ -73,13 +77,14 @@ fn available(tree: &ControlTree) -> Vec<String> {
         .iter()
         .filter(|node| !node.name.is_empty())
         .partition(|node| node.is_interactive());
-    let all = first.into_iter().chain(rest).take(NAMED);
-    all.map(|node| {
-        let disabled = if node.is_enabled() { "" } else { ", disabled" };
-        let hidden = if node.is_visible() { "" } else { ", hidden" };
-        format!("{} ({}{disabled}{hidden})", node.name, node.role)
-    })
-    .collect()
+    let listed = first.into_iter().chain(rest).take(MAX_NAMED);
+    listed
+        .map(|node| {
+            let disabled = if node.is_enabled() { "" } else { ", disabled" };
+            let hidden = if node.is_visible() { "" } else { ", hidden" };
+            format!("{} ({}{disabled}{hidden})", node.name, node.role)
+        })
+        .collect()
 }
 
 fn called(node: &Node) -> String {
@@ -142,16 +147,16 @@ impl Target<'_> {
             return Err(failure.because(format!("{} holds a number", called(self.node))));
         };
         let bound = |name: &str| {
-            let told = self.bus.property(&self.node.place, VALUE, name);
-            told.and_then(|told| f64::try_from(told).ok())
+            let property = self.bus.property(&self.node.place, VALUE, name);
+            property.and_then(|property| f64::try_from(property).ok())
         };
-        if let (Some(least), Some(most)) = (bound("MinimumValue"), bound("MaximumValue"))
-            && least < most
-            && !(least..=most).contains(&number)
+        if let (Some(min), Some(max)) = (bound("MinimumValue"), bound("MaximumValue"))
+            && min < max
+            && !(min..=max).contains(&number)
         {
-            let why = format!("it takes {least} to {most}");
+            let reason = format!("it takes {min} to {max}");
             let failure = Failure::usage(format!("{} does not take {number}", called(self.node)));
-            return Err(failure.because(why));
+            return Err(failure.because(reason));
         }
         let set = self.bus.set(&self.node.place, VALUE, "CurrentValue", number);
         self.said(set.map(|()| true))?;
@@ -163,19 +168,19 @@ impl Target<'_> {
         let Some(value) = value.filter(|value| !value.trim().is_empty()) else {
             if self.parent_selects() {
                 let parent = self.node.parent.map(|parent| &self.tree.nodes[parent]);
-                let place = parent.map(|parent| &parent.place);
-                let selected = place.and_then(|place| {
-                    self.bus.call(place, SELECTION, "SelectChild", &self.node.index)
+                let object_ref = parent.map(|parent| &parent.place);
+                let selected = object_ref.and_then(|object_ref| {
+                    self.bus.call(object_ref, SELECTION, "SelectChild", &self.node.index)
                 });
                 return self.said(selected);
             }
-            let clicked = self.has(ACTION).then(|| self.do_action(0));
-            return clicked.unwrap_or_else(|| Err(self.cannot(ControlVerb::Select)));
+            let click_result = self.has(ACTION).then(|| self.do_action(0));
+            return click_result.unwrap_or_else(|| Err(self.cannot(ControlVerb::Select)));
         };
         let Some(entry) = self.entry(value) else {
             let names: Vec<&str> = self.below().map(|node| node.name.as_str()).collect();
             let names: Vec<&str> =
-                names.into_iter().filter(|name| !name.is_empty()).take(NAMED).collect();
+                names.into_iter().filter(|name| !name.is_empty()).take(MAX_NAMED).collect();
             let failure =
                 Failure::not_found(format!("{} has no entry `{value}`", called(self.node)));
             return Err(failure.because(format!("its entries are: {}", names.join("; "))));
@@ -190,16 +195,16 @@ impl Target<'_> {
         Target { node: entry, interfaces, ..*self }.select(None)
     }
 
-    fn expand(&self, wanted: bool) -> Result<()> {
-        let is = |node: &Node| node.has(EXPANDED) == wanted;
-        if self.node.has(EXPANDABLE) && is(self.node) {
+    fn expand(&self, is_expanded: bool) -> Result<()> {
+        let has_state = |node: &Node| node.has(EXPANDED) == is_expanded;
+        if self.node.has(EXPANDABLE) && has_state(self.node) {
             return Ok(());
         }
         self.do_named(&["expand", "open", "activate", "press", "click", "toggle"])?;
         if !self.node.has(EXPANDABLE) {
             return Ok(());
         }
-        self.shows(|target| target.node.again(target.bus).is_none_or(|now| is(&now)))
+        self.shows(|target| target.node.again(target.bus).is_none_or(|now| has_state(&now)))
     }
 
     /// Performs the first of its actions whose name contains one of these words, in order of the
@@ -222,21 +227,21 @@ impl Target<'_> {
 
     /// Interprets the answer of a program: success, failure, or none.
     fn said(&self, answer: Option<bool>) -> Result<()> {
-        let failed = Failure::failed(format!("{} did not do it", called(self.node)));
+        let failure = Failure::failed(format!("{} did not do it", called(self.node)));
         match answer {
             Some(true) => Ok(()),
-            Some(false) => Err(failed.because("its program refused")),
-            None => Err(failed.because("its program does not answer, or knows no such call")),
+            Some(false) => Err(failure.because("its program refused")),
+            None => Err(failure.because("its program does not answer, or knows no such call")),
         }
     }
 
     /// Waits briefly until the control shows the effect; a slow program is not an error.
     fn shows(&self, done: impl Fn(&Self) -> bool) -> Result<()> {
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_CHECKS {
             if done(self) {
                 break;
             }
-            pause(LOOK)?;
+            pause(CHECK_INTERVAL)?;
         }
         Ok(())
     }
@@ -262,31 +267,31 @@ impl Target<'_> {
 
     /// Returns its descendants.
     fn below(&self) -> impl Iterator<Item = &Node> {
-        let inside = |node: &&Node| {
-            let mut at = node.parent;
-            while let Some(parent) = at {
+        let is_inside = |node: &&Node| {
+            let mut ancestor = node.parent;
+            while let Some(parent) = ancestor {
                 let parent = &self.tree.nodes[parent];
                 if parent.place == self.node.place {
                     return true;
                 }
-                at = parent.parent;
+                ancestor = parent.parent;
             }
             false
         };
-        self.tree.nodes.iter().filter(inside)
+        self.tree.nodes.iter().filter(is_inside)
     }
 
     /// Returns the entry with this name, else one whose name contains the words.
     fn entry(&self, value: &str) -> Option<&Node> {
-        let words = value.trim().to_lowercase();
-        let called = |node: &&Node| node.name.to_lowercase() == words;
-        let holds = |node: &&Node| node.name.to_lowercase().contains(&words);
-        self.below().find(called).or_else(|| self.below().find(holds))
+        let wanted_name = value.trim().to_lowercase();
+        let is_called = |node: &&Node| node.name.to_lowercase() == wanted_name;
+        let is_containing = |node: &&Node| node.name.to_lowercase().contains(&wanted_name);
+        self.below().find(is_called).or_else(|| self.below().find(is_containing))
     }
 
     /// Returns the error for an action that it does not offer.
     fn cannot(&self, action: ControlVerb) -> Failure {
-        let offers = [
+        let supported = [
             (self.has(ACTION) || self.parent_selects(), "click"),
             (self.has(EDITABLE) || self.has(VALUE), "set_value"),
             (self.node.is_switch(), "toggle"),
@@ -294,11 +299,12 @@ impl Target<'_> {
             (self.can_expand(), "expand, collapse"),
             (self.node.has(FOCUSABLE), "focus"),
         ];
-        let offers: Vec<&str> =
-            offers.into_iter().filter(|(offered, _)| *offered).map(|(_, name)| name).collect();
-        let offers = if offers.is_empty() { "nothing".to_owned() } else { offers.join(", ") };
+        let supported: Vec<&str> =
+            supported.into_iter().filter(|(offered, _)| *offered).map(|(_, name)| name).collect();
+        let supported =
+            if supported.is_empty() { "nothing".to_owned() } else { supported.join(", ") };
         Failure::usage(format!("{} does not support {}", called(self.node), word(action)))
-            .because(format!("it supports: {offers}"))
+            .because(format!("it supports: {supported}"))
     }
 }
 

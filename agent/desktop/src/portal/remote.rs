@@ -44,22 +44,22 @@ pub(crate) struct RemoteDesktop {
 
 /// Works in the session. A session in which something failed is not reused.
 pub(crate) fn with<T>(work: impl FnOnce(&mut RemoteDesktop) -> Result<T>) -> Result<T> {
-    let kept = SESSION.with_borrow_mut(Option::take);
-    let mut remote = kept.map_or_else(RemoteDesktop::open, Ok)?;
-    let worked = work(&mut remote)?;
+    let existing = SESSION.with_borrow_mut(Option::take);
+    let mut remote = existing.map_or_else(RemoteDesktop::open, Ok)?;
+    let result = work(&mut remote)?;
     SESSION.set(Some(remote));
-    Ok(worked)
+    Ok(result)
 }
 
 impl RemoteDesktop {
     /// Asks the user, who selects a monitor.
     fn open() -> Result<RemoteDesktop> {
         let portal = Portal::open()?;
-        let made = portal.request(REMOTE, "CreateSession", |mut options| {
+        let created = portal.request(REMOTE, "CreateSession", |mut options| {
             options.insert("session_handle_token", Variant::from("g3"));
             (options,)
         })?;
-        let handle = made.get("session_handle").map(|handle| match &**handle {
+        let handle = created.get("session_handle").map(|handle| match &**handle {
             Variant::ObjectPath(path) => path.to_string(),
             Variant::Str(path) => path.to_string(),
             _ => String::new(),
@@ -92,7 +92,7 @@ impl RemoteDesktop {
         let body = body(self.session.clone(), HashMap::new());
         let call =
             self.portal.connection.call_method(Some(NAME), PATH, Some(REMOTE), method, &body);
-        within(&self.portal.runtime, super::CALL, call).map(drop)
+        within(&self.portal.runtime, super::CALL_TIMEOUT, call).map(drop)
     }
 
     fn button(&self, button: Button, down: bool) -> Result<()> {

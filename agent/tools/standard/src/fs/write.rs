@@ -19,7 +19,7 @@ struct Args {
 }
 
 /// Number of lines of the written text in the metadata.
-const PREVIEW: usize = 10;
+const PREVIEW_LINES: usize = 10;
 
 /// The tool that writes a file.
 pub(crate) struct WriteFileTool;
@@ -43,26 +43,28 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { content, create_directories } = call.decode()?;
     let path = &call.place;
     let shown = call.shown_place();
-    let failed = |error: &io::Error| ToolError::io(&format!("Failed to write file {shown}"), error);
+    let write_error =
+        |error: &io::Error| ToolError::io(&format!("Failed to write file {shown}"), error);
     let before = match call.load(path) {
         Ok(before) => Some(before),
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-        Err(e) => return Err(failed(&e)),
+        Err(e) => return Err(write_error(&e)),
     };
     if let Some(before) = &before {
         read_tracker::check(&call.at.session_dir, path, &before.bytes)?;
     }
     if let Some(before) = before.as_ref().filter(|_| call.at.plain) {
         let text = String::from_utf8_lossy(&before.bytes);
-        if let Some(told) = overwrite_guard::hold_back(&call.at.session_dir, path, &text, &content)
+        if let Some(warning) =
+            overwrite_guard::hold_back(&call.at.session_dir, path, &text, &content)
         {
-            return Ok(ToolOutput::not_run(ToolErrorKind::Failed, told));
+            return Ok(ToolOutput::not_run(ToolErrorKind::Failed, warning));
         }
     }
     if create_directories {
-        call.make_room(path).map_err(|e| failed(&e))?;
+        call.make_room(path).map_err(|e| write_error(&e))?;
     }
-    call.store(path, &content).map_err(|e| failed(&e))?;
+    call.store(path, &content).map_err(|e| write_error(&e))?;
     read_tracker::note(&call.at.session_dir, path, content.as_bytes());
 
     let (bytes, lines) = (content.len(), content.lines().count());
@@ -77,7 +79,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             format!("wrote {bytes} bytes, {lines} lines to {shown}")
         }
     };
-    let preview: Vec<&str> = content.lines().take(PREVIEW).collect();
+    let preview: Vec<&str> = content.lines().take(PREVIEW_LINES).collect();
     let metadata = json!({
         "path": path,
         "bytes": bytes,
