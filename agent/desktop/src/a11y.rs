@@ -25,11 +25,12 @@ pub(crate) fn controls(query: &ControlQuery) -> Controls {
     };
     let limit = if query.limit == 0 { USUAL_LIMIT } else { query.limit as usize };
     let matching = tree.nodes.iter().filter(|node| !query.interactive || node.is_interactive());
-    let mut controls: Vec<_> = matching.take(limit + 1).map_while(|node| node.told(&bus)).collect();
-    let is_truncated = tree.cut || controls.len() > limit || bus.is_late();
+    let mut controls: Vec<_> =
+        matching.take(limit + 1).map_while(|node| node.to_control(&bus)).collect();
+    let is_truncated = tree.is_truncated || controls.len() > limit || bus.is_late();
     controls.truncate(limit);
     let focused = tree.nodes.iter().find(|node| node.has(node::FOCUSED));
-    let focused = focused.and_then(|node| node.told(&bus));
+    let focused = focused.and_then(|node| node.to_control(&bus));
     Controls { active: tree.active, focused, controls, cut: is_truncated, note: bus.silence() }
 }
 

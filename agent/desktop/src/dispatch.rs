@@ -42,7 +42,7 @@ fn windows() -> Result<DesktopResponse> {
     window_system::here()?.only(window_system::WindowSystem::X11, "listing windows")?;
     let display = crate::x11::X11Display::open(None)?;
     Ok(DesktopResponse::Windows {
-        windows: display.windows()?.into_iter().map(|open| open.told).collect(),
+        windows: display.windows()?.into_iter().map(|open| open.info).collect(),
     })
 }
 

@@ -85,7 +85,7 @@ impl InputBackend for EnigoBackend {
         self.enigo.text(text).or_fail(|| "the text was not taken")
     }
 
-    fn place(&self) -> Result<PointerPosition> {
+    fn pointer_position(&self) -> Result<PointerPosition> {
         self.enigo.location().map(Some).or_fail(|| "the pointer position is unknown")
     }
 }

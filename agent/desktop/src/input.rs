@@ -60,7 +60,8 @@ fn do_all(
                 Some(_) | None => Ok(()),
             }
         };
-        check_position(backend.place()?).map_err(|failure| of_step(failure, index, steps))?;
+        check_position(backend.pointer_position()?)
+            .map_err(|failure| of_step(failure, index, steps))?;
         if index > 0 {
             pause(STEP_PAUSE)?;
         }
@@ -161,7 +162,7 @@ fn do_step(
 
 /// Drags with the left button, which is released in any case.
 fn drag(backend: &mut impl InputBackend, to: (i32, i32)) -> Result<()> {
-    let Some(from) = backend.place()? else {
+    let Some(from) = backend.pointer_position()? else {
         let failure = Failure::failed("cannot drag: the pointer position is unknown");
         return Err(failure.hint("move the pointer first"));
     };

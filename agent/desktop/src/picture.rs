@@ -11,13 +11,13 @@ use image::imageops::FilterType;
 use image::{DynamicImage, ImageFormat, RgbImage};
 
 /// Returns the image as requested.
-pub(crate) fn told(
+pub(crate) fn to_picture(
     pixels: RgbImage,
     shown_area: Area,
     target: &CaptureTarget,
     backend: &str,
 ) -> Result<Picture> {
-    let (width, height) = fitted((pixels.width(), pixels.height()), target.fit);
+    let (width, height) = fit_size((pixels.width(), pixels.height()), target.fit);
     let is_same_size = (width, height) == pixels.dimensions();
     let pixels = DynamicImage::from(pixels);
     let pixels = if is_same_size {
@@ -25,7 +25,7 @@ pub(crate) fn told(
     } else {
         pixels.resize_exact(width, height, FilterType::Triangle)
     };
-    let (bytes, mime) = encoded(&pixels, target.jpeg)?;
+    let (bytes, mime) = encode(&pixels, target.jpeg)?;
     Ok(Picture {
         data: STANDARD.encode(bytes),
         mime: mime.to_owned(),
@@ -37,7 +37,7 @@ pub(crate) fn told(
 }
 
 /// Returns the size that fits and keeps the aspect ratio; never larger.
-fn fitted((width, height): (u32, u32), fit: Option<(u32, u32)>) -> (u32, u32) {
+fn fit_size((width, height): (u32, u32), fit: Option<(u32, u32)>) -> (u32, u32) {
     let Some((max_width, max_height)) = fit else { return (width, height) };
     let (max_width, max_height) = (max_width.max(1), max_height.max(1));
     if width <= max_width && height <= max_height {
@@ -54,7 +54,7 @@ fn fitted((width, height): (u32, u32), fit: Option<(u32, u32)>) -> (u32, u32) {
     }
 }
 
-fn encoded(pixels: &DynamicImage, jpeg: Option<u8>) -> Result<(Vec<u8>, &'static str)> {
+fn encode(pixels: &DynamicImage, jpeg: Option<u8>) -> Result<(Vec<u8>, &'static str)> {
     let what = || "the picture cannot be written";
     let mut bytes = Cursor::new(Vec::new());
     let mime = match jpeg {
@@ -77,11 +77,11 @@ mod tests {
 
     #[test]
     fn an_image_is_only_scaled_down_and_keeps_its_aspect_ratio() {
-        assert_eq!(fitted((1280, 800), None), (1280, 800));
-        assert_eq!(fitted((1280, 800), Some((2000, 2000))), (1280, 800));
-        assert_eq!(fitted((2560, 1600), Some((1280, 10_000))), (1280, 800));
-        assert_eq!(fitted((1000, 3000), Some((1440, 900))), (300, 900));
-        assert_eq!(fitted((3000, 1), Some((300, 300))), (300, 1));
-        assert_eq!(fitted((10, 10), Some((0, 0))), (1, 1));
+        assert_eq!(fit_size((1280, 800), None), (1280, 800));
+        assert_eq!(fit_size((1280, 800), Some((2000, 2000))), (1280, 800));
+        assert_eq!(fit_size((2560, 1600), Some((1280, 10_000))), (1280, 800));
+        assert_eq!(fit_size((1000, 3000), Some((1440, 900))), (300, 900));
+        assert_eq!(fit_size((3000, 1), Some((300, 300))), (300, 1));
+        assert_eq!(fit_size((10, 10), Some((0, 0))), (1, 1));
     }
 }

@@ -40,7 +40,7 @@ impl Portal {
     /// Finds the session's portal.
     pub(crate) fn open() -> Result<Portal> {
         let runtime = base::runtime::current_thread();
-        let runtime = runtime.map_err(none)?;
+        let runtime = runtime.map_err(unavailable)?;
         let connection = within(&runtime, CALL_TIMEOUT, Builder::session().build())?;
         Ok(Portal { runtime, connection, requests: Cell::new(0) })
     }
@@ -94,12 +94,12 @@ fn within<T>(
     call: impl Future<Output = zbus::Result<T>>,
 ) -> Result<T> {
     match runtime.block_on(async { tokio::time::timeout(time, call).await }) {
-        Ok(result) => result.map_err(none),
-        Err(_) => Err(none(format!("it did not answer within {} s", time.as_secs()))),
+        Ok(result) => result.map_err(unavailable),
+        Err(_) => Err(unavailable(format!("it did not answer within {} s", time.as_secs()))),
     }
 }
 
-fn none(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
+fn unavailable(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
     Failure::failed("the desktop portal of this Wayland session cannot be used")
         .because(reason)
         .hint("install xdg-desktop-portal with the backend of your desktop, e.g. xdg-desktop-portal-gnome")

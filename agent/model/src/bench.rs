@@ -235,7 +235,7 @@ fn ask(engine: &Sender<EngineCommand>, chats: &[HostChat]) -> Result<Vec<ReplyUs
     for (id, chat) in (1..).zip(chats) {
         let (reply_tx, rx) = channel::<HostResponseLine>();
         let chat = Box::new(chat.clone());
-        let _ = engine.send(EngineCommand::Chat { connection: 1, id, chat, hears: reply_tx });
+        let _ = engine.send(EngineCommand::Chat { connection: 1, id, chat, reply_tx });
         receivers.push(rx);
     }
     let usage_of = |rx: std::sync::mpsc::Receiver<HostResponseLine>| {

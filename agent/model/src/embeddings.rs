@@ -44,9 +44,9 @@ pub(crate) fn name(head: &GgufHeader) -> Option<EmbedderId> {
 pub(crate) struct EmbedQueue<'m> {
     embedder: Option<EmbedderId>,
     context: Option<LlamaContext<'m>>,
-    usual: MeanState,
+    mean_state: MeanState,
     /// The file in which the mean state is stored.
-    kept: PathBuf,
+    mean_file: PathBuf,
     waiting: VecDeque<EmbedTask>,
     /// The text being read: one for the mean state, otherwise the next one of the first request.
     reading: Option<Reading>,
@@ -72,10 +72,10 @@ impl<'m> EmbedQueue<'m> {
         let (known_as, dimension) =
             embedder.as_ref().map_or(("", 0), |of| (of.name.as_str(), of.dimension));
         let file = known_as.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-        let kept = directory.join(format!("usual-{file}.json"));
+        let mean_file = directory.join(format!("usual-{file}.json"));
         EmbedQueue {
-            usual: MeanState::kept(&kept, dimension),
-            kept,
+            mean_state: MeanState::kept(&mean_file, dimension),
+            mean_file,
             embedder,
             context: None,
             waiting: VecDeque::new(),
@@ -94,7 +94,7 @@ impl<'m> EmbedQueue<'m> {
             self.waiting.push_back(EmbedTask { wish: request, vectors: Vec::new() });
             return;
         };
-        tell(&request, HostResponse::Error(HostFault::new(HostFaultKind::Rejected, reason)));
+        send(&request, HostResponse::Error(HostFault::new(HostFaultKind::Rejected, reason)));
     }
 
     fn check(&self, texts: &[String]) -> std::result::Result<(), String> {
@@ -119,7 +119,7 @@ impl<'m> EmbedQueue<'m> {
             std::mem::take(&mut self.waiting).into_iter().partition(|task| is_selected(&task.wish));
         self.waiting = waiting;
         for task in cancelled {
-            tell(
+            send(
                 &task.wish,
                 HostResponse::Done {
                     stop: HostStopReason::Cancelled,
@@ -145,7 +145,7 @@ impl<'m> EmbedQueue<'m> {
             self.rest();
             let fault = HostFault { kind: HostFaultKind::Broken, ..HostFault::from(failure) };
             for task in std::mem::take(&mut self.waiting) {
-                tell(&task.wish, HostResponse::Error(fault.clone()));
+                send(&task.wish, HostResponse::Error(fault.clone()));
             }
         }
     }
@@ -159,7 +159,7 @@ impl<'m> EmbedQueue<'m> {
             Some(reading) => reading,
             None => {
                 let Some(task) = self.waiting.front() else { return Ok(()) };
-                let text = self.usual.wants().unwrap_or(&task.wish.texts[task.vectors.len()]);
+                let text = self.mean_state.wants().unwrap_or(&task.wish.texts[task.vectors.len()]);
                 context.clear_kv_cache();
                 Reading::new(model, text)
             }
@@ -170,11 +170,11 @@ impl<'m> EmbedQueue<'m> {
             return Ok(());
         }
         let state = reading.state();
-        if self.usual.wants().is_some() {
-            self.usual.take(state, &self.kept);
+        if self.mean_state.wants().is_some() {
+            self.mean_state.take(state, &self.mean_file);
             return Ok(());
         }
-        self.take(self.usual.vector(&state))
+        self.take(self.mean_state.vector(&state))
     }
 
     /// Stores a finished vector and proceeds to the next text.
@@ -189,7 +189,7 @@ impl<'m> EmbedQueue<'m> {
             return Ok(());
         }
         let Some(embedder) = self.embedder.clone() else { return Ok(()) };
-        tell(&task.wish, HostResponse::Vectors(Vectors { embedder, vectors: task.vectors }));
+        send(&task.wish, HostResponse::Vectors(Vectors { embedder, vectors: task.vectors }));
         Ok(())
     }
 }
@@ -255,9 +255,9 @@ impl Reading {
     }
 }
 
-fn tell(request: &EmbedRequest, what: HostResponse) {
+fn send(request: &EmbedRequest, what: HostResponse) {
     // A disconnected client is ignored; the end of its connection cancels the request.
-    let _ = request.hears.send(HostResponseLine { id: request.id, what });
+    let _ = request.reply_tx.send(HostResponseLine { id: request.id, what });
 }
 
 #[cfg(test)]
@@ -283,10 +283,10 @@ mod tests {
     fn invalid_requests_are_rejected_and_cancelled_ones_are_dropped() {
         let nowhere = Path::new("/nonexistent");
         let mut embeds = EmbedQueue::new(&head(4), nowhere);
-        let (hears, heard) = channel();
+        let (reply_tx, heard) = channel();
         let ask = |id: u64, texts: &[&str], embeds: &mut EmbedQueue| {
             let texts = texts.iter().map(|text| (*text).to_owned()).collect();
-            embeds.add(EmbedRequest { connection: id % 2, id, texts, hears: hears.clone() });
+            embeds.add(EmbedRequest { connection: id % 2, id, texts, reply_tx: reply_tx.clone() });
         };
         ask(1, &[], &mut embeds);
         ask(2, &["a", ""], &mut embeds);

@@ -95,7 +95,7 @@ pub(crate) fn answer(
     loaded: impl FnOnce(),
 ) -> Result<()> {
     let EngineContext { backend, model, checked, mut threads, prefixes } = engine_context;
-    threads.look();
+    threads.update();
     let sequences = serve.parallel * 3;
     let parameters = LlamaContextParams::default()
         .with_n_ctx(NonZeroU32::new(checked.cells))
@@ -106,8 +106,8 @@ pub(crate) fn answer(
         .with_no_perf(true);
     let embeds = EmbedQueue::new(&checked.head, prefixes.directory());
     let context = load::context(backend, model, &parameters, threads.now())?;
-    let template = Template::new(checked.head.template.as_deref()).map_err(|why| {
-        Failure::usage("this model's chat template is not supported").because(why)
+    let template = Template::new(checked.head.template.as_deref()).map_err(|error| {
+        Failure::usage("this model's chat template is not supported").because(error)
     })?;
     let cells = usize::try_from(checked.cells).unwrap_or(usize::MAX);
     let cache = KvCache::new(prefixes, sequences as usize, cells, checked.head.kv_bytes)
@@ -127,10 +127,10 @@ pub(crate) fn answer(
     };
     loaded();
     while engine.listen(commands) {
-        if engine.settings.threads.look() {
-            engine = engine.move_over(backend)?;
+        if engine.settings.threads.update() {
+            engine = engine.recreate_context(backend)?;
         }
-        engine.admit();
+        engine.start_waiting();
         engine.step();
         engine.embeds.step(backend, model, engine.settings.threads.now());
     }
@@ -141,14 +141,14 @@ impl<'m> Engine<'m> {
     /// Continues in a new context with the current number of threads: llama.cpp could change the
     /// number in a context, but llama-cpp-2 does not expose this. The old context is dropped first
     /// while the conversations are on disk, so that the memory is needed only once.
-    fn move_over(mut self, backend: &LlamaBackend) -> Result<Engine<'m>> {
-        let moved = self.cache.leave(&mut self.context);
+    fn recreate_context(mut self, backend: &LlamaBackend) -> Result<Engine<'m>> {
+        let moved = self.cache.save_all(&mut self.context);
         drop(self.context);
         self.embeds.rest();
         let Settings { parameters, threads, .. } = &self.settings;
         let context = load::context(backend, self.model, parameters, threads.now())?;
         let mut engine = Engine { context, ..self };
-        if !engine.cache.come_back(&mut engine.context, &moved) {
+        if !engine.cache.restore_all(&mut engine.context, &moved) {
             engine.fail_all("the conversations were lost on the way to another number of threads");
         }
         Ok(engine)
@@ -159,14 +159,14 @@ impl<'m> Engine<'m> {
         if self.active.is_empty() && self.waiting.is_empty() && self.embeds.count() == 0 {
             let Ok(command) = commands.recv() else { return false };
             self.settings.threads.pause();
-            if !self.obey(command) {
+            if !self.run_command(command) {
                 return false;
             }
         }
         loop {
             match commands.try_recv() {
                 Ok(command) => {
-                    if !self.obey(command) {
+                    if !self.run_command(command) {
                         return false;
                     }
                 }
@@ -177,15 +177,15 @@ impl<'m> Engine<'m> {
     }
 
     /// Executes a command. Returns false if the engine must stop.
-    fn obey(&mut self, command: EngineCommand) -> bool {
+    fn run_command(&mut self, command: EngineCommand) -> bool {
         match command {
-            EngineCommand::Chat { connection, id, chat, hears } => {
+            EngineCommand::Chat { connection, id, chat, reply_tx } => {
                 let key = (connection, chat.conversation.clone());
                 match self.plan(key, id, &chat) {
-                    Ok(plan) => self.waiting.push((plan, chat, hears)),
-                    Err(fault) => {
-                        drop(hears.send(HostResponseLine { id, what: HostResponse::Error(fault) }))
-                    }
+                    Ok(plan) => self.waiting.push((plan, chat, reply_tx)),
+                    Err(fault) => drop(
+                        reply_tx.send(HostResponseLine { id, what: HostResponse::Error(fault) }),
+                    ),
                 }
             }
             EngineCommand::Embed(wish) => self.embeds.add(wish),
@@ -249,21 +249,21 @@ impl<'m> Engine<'m> {
 
     /// Assigns sequences to waiting chats in order, as long as there are any. No chat overtakes one
     /// that waits for space, or one that needs much space would wait forever.
-    fn admit(&mut self) {
+    fn start_waiting(&mut self) {
         let mut still_waiting = Vec::new();
         let mut is_full = false;
-        for (plan, chat, hears) in std::mem::take(&mut self.waiting) {
+        for (plan, chat, reply_tx) in std::mem::take(&mut self.waiting) {
             if is_full || self.active.len() >= self.settings.parallel {
-                still_waiting.push((plan, chat, hears));
+                still_waiting.push((plan, chat, reply_tx));
                 continue;
             }
             let JobPlan { key, prompt, shared, max_tokens, .. } = &plan;
-            let slot = self.cache.seat(&mut self.context, key, prompt, *shared, *max_tokens);
+            let slot = self.cache.acquire(&mut self.context, key, prompt, *shared, *max_tokens);
             let slot = match slot {
                 Ok(slot) => slot,
                 Err(wait) => {
                     is_full = wait == SlotWait::Room;
-                    still_waiting.push((plan, chat, hears));
+                    still_waiting.push((plan, chat, reply_tx));
                     continue;
                 }
             };
@@ -274,7 +274,7 @@ impl<'m> Engine<'m> {
                 }
                 Some(_) | None => Ok(()),
             };
-            let job = ReplyJob::new(plan, slot, sampler, hears);
+            let job = ReplyJob::new(plan, slot, sampler, reply_tx);
             match constraint {
                 Ok(()) => self.active.push(job),
                 Err(why) => {
@@ -291,7 +291,7 @@ impl<'m> Engine<'m> {
         if self.active.is_empty() {
             return;
         }
-        let cached_tokens = |cache: &KvCache, job: &ReplyJob| cache.tokens(job.seat.seq).len();
+        let cached_tokens = |cache: &KvCache, job: &ReplyJob| cache.tokens(job.slot.seq).len();
         let needs: Vec<Need> =
             self.active.iter().map(|job| job.need(cached_tokens(&self.cache, job))).collect();
         let shares = batch::share(&needs);
@@ -306,15 +306,15 @@ impl<'m> Engine<'m> {
             for (offset, token) in tokens.iter().enumerate() {
                 let last = complete && offset + 1 == tokens.len();
                 let position = i32::try_from(at + offset).unwrap_or(i32::MAX);
-                let sequence = i32::try_from(job.seat.seq).unwrap_or(0);
+                let sequence = i32::try_from(job.slot.seq).unwrap_or(0);
                 batch
                     .add(*token, position, &[sequence], last)
                     .expect("the batch was made for exactly these tokens");
             }
             parts.push((tokens, logits));
         }
-        if let Err(why) = self.context.decode(&mut batch) {
-            self.fail_all(&why.to_string());
+        if let Err(error) = self.context.decode(&mut batch) {
+            self.fail_all(&error.to_string());
             return;
         }
         self.take(parts);
@@ -324,7 +324,7 @@ impl<'m> Engine<'m> {
     fn take(&mut self, parts: Vec<(Vec<LlamaToken>, Option<i32>)>) {
         let mut still_active = Vec::new();
         for (mut job, (tokens, logits)) in std::mem::take(&mut self.active).into_iter().zip(parts) {
-            let seq = job.seat.seq;
+            let seq = job.slot.seq;
             self.cache.grow(&self.context, seq, &tokens, job.plan.shared);
             let Some(index) = logits else {
                 job.progress(self.cache.tokens(seq).len());
@@ -367,7 +367,7 @@ impl<'m> Engine<'m> {
     }
 
     fn finish(&mut self, job: ReplyJob, stop: HostStopReason) {
-        self.cache.rest(job.seat.seq);
+        self.cache.rest(job.slot.seq);
         let key = job.plan.key.clone();
         if let Some(spoken) = job.finish(stop) {
             self.spoken.entry(key).or_default().push(spoken);
@@ -380,10 +380,10 @@ impl<'m> Engine<'m> {
             .partition(|(plan, _, _)| is_selected(&plan.key, plan.id));
         self.waiting = waiting;
         let cancelled: Vec<(JobPlan, Box<HostChat>, Sender<HostResponseLine>)> = cancelled;
-        for (plan, _, hears) in cancelled {
+        for (plan, _, reply_tx) in cancelled {
             let usage = ReplyUsage { prompt: plan.prompt.len() as u64, ..ReplyUsage::default() };
             let what = HostResponse::Done { stop: HostStopReason::Cancelled, usage };
-            let _ = hears.send(HostResponseLine { id: plan.id, what });
+            let _ = reply_tx.send(HostResponseLine { id: plan.id, what });
         }
         let (ended_jobs, still_active) = std::mem::take(&mut self.active)
             .into_iter()
@@ -397,7 +397,7 @@ impl<'m> Engine<'m> {
 
     fn fail_all(&mut self, reason: &str) {
         for job in std::mem::take(&mut self.active) {
-            self.cache.forget(&mut self.context, job.seat.seq);
+            self.cache.forget(&mut self.context, job.slot.seq);
             let mut fault = HostFault::new(HostFaultKind::Broken, "llama.cpp failed");
             fault.why = Some(reason.to_owned());
             job.fail(fault);

@@ -94,7 +94,7 @@ impl KvCache {
     /// Assigns a sequence to a conversation with this prompt and keeps the part that was read
     /// before. Spills nothing for a conversation that must wait. The first `shared` tokens of the
     /// prompt are its system prompt and tools.
-    pub(crate) fn seat(
+    pub(crate) fn acquire(
         &mut self,
         context: &mut LlamaContext,
         key: &ConversationKey,
@@ -153,9 +153,9 @@ impl KvCache {
     }
 
     /// Saves all KV of a context that is about to be dropped. It is kept on disk, so that the
-    /// memory is needed only once. Returns what [`KvCache::come_back`] needs for the replies in
+    /// memory is needed only once. Returns what [`KvCache::restore_all`] needs for the replies in
     /// progress.
-    pub(crate) fn leave(&mut self, context: &mut LlamaContext) -> Vec<MovedKv> {
+    pub(crate) fn save_all(&mut self, context: &mut LlamaContext) -> Vec<MovedKv> {
         let mut moved = Vec::new();
         for seq in 0..self.slots.len() {
             let slot = &self.slots[seq];
@@ -176,7 +176,7 @@ impl KvCache {
 
     /// Loads the replies in progress into the next context. Returns false if one of them lost its
     /// KV.
-    pub(crate) fn come_back(&mut self, context: &mut LlamaContext, moved: &[MovedKv]) -> bool {
+    pub(crate) fn restore_all(&mut self, context: &mut LlamaContext, moved: &[MovedKv]) -> bool {
         let mut sound = true;
         for MovedKv { seq, path } in moved {
             let tokens = std::mem::take(&mut self.slots[*seq].tokens);

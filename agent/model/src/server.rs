@@ -51,7 +51,7 @@ struct Host {
     chats: HashSet<(u64, u64)>,
     next: u64,
     loaded: bool,
-    quiet_since: Instant,
+    idle_since: Instant,
     socket: PathBuf,
     /// Each writer thread holds a clone of the sender.
     writing: (Sender<()>, Receiver<()>),
@@ -163,7 +163,7 @@ impl Host {
             chats: HashSet::new(),
             next: 1,
             loaded: false,
-            quiet_since: Instant::now(),
+            idle_since: Instant::now(),
             socket,
             writing: channel(),
         }
@@ -172,7 +172,7 @@ impl Host {
     fn run(&mut self, event_rx: &Receiver<ServerEvent>) -> Result<()> {
         loop {
             let event = if self.chats.is_empty() && !self.idle.is_zero() {
-                match event_rx.recv_timeout(self.idle.saturating_sub(self.quiet_since.elapsed())) {
+                match event_rx.recv_timeout(self.idle.saturating_sub(self.idle_since.elapsed())) {
                     Ok(event) => event,
                     Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
                 }
@@ -190,14 +190,14 @@ impl Host {
                         break;
                     }
                 }
-                ServerEvent::Answered(connection, id) => self.answered(connection, id),
+                ServerEvent::Answered(connection, id) => self.handle_answered(connection, id),
                 ServerEvent::Loaded => self.loaded = true,
                 ServerEvent::Ended(result) => {
-                    self.hide();
-                    self.tell_all(&result, event_rx);
+                    self.remove_socket();
+                    self.fail_all_clients(&result, event_rx);
                     return result;
                 }
-                ServerEvent::Asked(connection, asked) => self.asked(connection, asked),
+                ServerEvent::Asked(connection, asked) => self.handle_request(connection, asked),
             }
         }
         self.end(event_rx)
@@ -205,13 +205,13 @@ impl Host {
 
     /// Removes the socket of a host that is exiting. New clients start the next host, which waits
     /// for the lock.
-    fn hide(&self) {
+    fn remove_socket(&self) {
         let _ = std::fs::remove_file(&self.socket);
     }
 
     /// Lets the engine release its memory and files.
     fn end(&mut self, event_rx: &Receiver<ServerEvent>) -> Result<()> {
-        self.hide();
+        self.remove_socket();
         let _ = self.engine.send(EngineCommand::Stop);
         loop {
             match event_rx.recv() {
@@ -258,45 +258,45 @@ impl Host {
     fn close(&mut self, connection: u64) {
         self.writers.remove(&connection);
         self.chats.retain(|(owner, _)| *owner != connection);
-        self.quiet_since = Instant::now();
+        self.idle_since = Instant::now();
         let _ = self.engine.send(EngineCommand::Closed(connection));
     }
 
-    fn answered(&mut self, connection: u64, id: u64) {
+    fn handle_answered(&mut self, connection: u64, id: u64) {
         self.chats.remove(&(connection, id));
-        self.quiet_since = Instant::now();
+        self.idle_since = Instant::now();
     }
 
-    fn asked(&mut self, connection: u64, asked: HostRequestLine) {
-        self.quiet_since = Instant::now();
-        let id = asked.id;
-        match asked.what {
+    fn handle_request(&mut self, connection: u64, request_line: HostRequestLine) {
+        self.idle_since = Instant::now();
+        let id = request_line.id;
+        match request_line.what {
             HostRequest::Hello { version: VERSION } => {
-                self.tell(connection, id, HostResponse::Hello(self.hello.clone()))
+                self.send(connection, id, HostResponse::Hello(self.hello.clone()))
             }
             HostRequest::Hello { version } => {
                 let what = format!("the host speaks version {VERSION}, not {version}");
-                self.tell(
+                self.send(
                     connection,
                     id,
                     HostResponse::Error(HostFault::new(HostFaultKind::Rejected, what)),
                 );
             }
             HostRequest::Chat(chat) => {
-                let Some(hears) = self.writers.get(&connection).cloned() else { return };
+                let Some(reply_tx) = self.writers.get(&connection).cloned() else { return };
                 self.chats.insert((connection, id));
                 let chat = Box::new(chat);
-                let _ = self.engine.send(EngineCommand::Chat { connection, id, chat, hears });
+                let _ = self.engine.send(EngineCommand::Chat { connection, id, chat, reply_tx });
             }
             HostRequest::Embed { texts } => {
-                let Some(hears) = self.writers.get(&connection).cloned() else { return };
+                let Some(reply_tx) = self.writers.get(&connection).cloned() else { return };
                 self.chats.insert((connection, id));
-                let wish = EmbedRequest { connection, id, texts, hears };
-                let _ = self.engine.send(EngineCommand::Embed(wish));
+                let request = EmbedRequest { connection, id, texts, reply_tx };
+                let _ = self.engine.send(EngineCommand::Embed(request));
             }
             HostRequest::Unknown => {
                 let what = "the model host is of an earlier version and does not know this request";
-                self.tell(
+                self.send(
                     connection,
                     id,
                     HostResponse::Error(HostFault::new(HostFaultKind::Rejected, what)),
@@ -304,11 +304,11 @@ impl Host {
             }
             HostRequest::Cancel { chat } => {
                 let _ = self.engine.send(EngineCommand::Cancel { connection, chat });
-                self.answered(connection, chat);
+                self.handle_answered(connection, chat);
             }
             HostRequest::Status => {
                 let status = self.status();
-                self.tell(connection, id, HostResponse::Status(status));
+                self.send(connection, id, HostResponse::Status(status));
             }
         }
     }
@@ -331,7 +331,7 @@ impl Host {
         }
     }
 
-    fn tell(&self, connection: u64, id: u64, what: HostResponse) {
+    fn send(&self, connection: u64, id: u64, what: HostResponse) {
         if let Some(writer) = self.writers.get(&connection) {
             let _ = writer.send(HostResponseLine { id, what });
         }
@@ -339,7 +339,7 @@ impl Host {
 
     /// Reports the failure of the engine to all waiting clients, including those that sent a
     /// request just now.
-    fn tell_all(&mut self, result: &Result<()>, event_rx: &Receiver<ServerEvent>) {
+    fn fail_all_clients(&mut self, result: &Result<()>, event_rx: &Receiver<ServerEvent>) {
         let Err(failure) = result else { return };
         for event in event_rx.try_iter() {
             if let ServerEvent::Asked(connection, HostRequestLine { id, what }) = event
@@ -354,12 +354,12 @@ impl Host {
             let mut fault = HostFault::new(kind, failure.what.clone());
             fault.why = failure.reason();
             fault.next.clone_from(&failure.hints);
-            self.tell(*connection, *id, HostResponse::Error(fault));
+            self.send(*connection, *id, HostResponse::Error(fault));
         }
     }
 }
 
-fn write_lines(mut socket: UnixStream, rx: &Receiver<HostResponseLine>, answered: impl Fn(u64)) {
+fn write_lines(mut socket: UnixStream, rx: &Receiver<HostResponseLine>, on_answered: impl Fn(u64)) {
     let mut is_closed = false;
     for response_line in rx {
         let last = is_last(&response_line.what);
@@ -368,7 +368,7 @@ fn write_lines(mut socket: UnixStream, rx: &Receiver<HostResponseLine>, answered
         // After the client disconnected, the rest is only counted.
         is_closed = is_closed || socket.write_all(&line).is_err();
         if last {
-            answered(response_line.id);
+            on_answered(response_line.id);
         }
     }
     let _ = socket.shutdown(std::net::Shutdown::Both);

@@ -51,9 +51,9 @@ impl Threads {
     }
 
     /// Measures the load. Returns true if the number of threads should change.
-    pub(crate) fn look(&mut self) -> bool {
+    pub(crate) fn update(&mut self) -> bool {
         let Some(previous) = self.load else { return false };
-        let other_load = match asked_of_a_test() {
+        let other_load = match load_from_test() {
             Some(other_load) => other_load,
             None if previous.at.elapsed() < MEASURE_INTERVAL => return false,
             None => {
@@ -62,7 +62,7 @@ impl Threads {
                 now.others_since(previous)
             }
         };
-        let fitting_threads = fitting(self.most, processors().len(), other_load);
+        let fitting_threads = fitting_threads(self.most, processors().len(), other_load);
         self.more = if fitting_threads > self.now { self.more + 1 } else { 0 };
         let change = fitting_threads < self.now || self.more >= MIN_OBSERVATIONS;
         if change {
@@ -78,7 +78,7 @@ impl Load {
         let stat = std::fs::read_to_string("/proc/stat").ok()?;
         let own = std::fs::read_to_string("/proc/self/stat").ok()?;
         let busy = busy(&stat, &processors());
-        Some(Load { at: Instant::now(), busy, own: own_time(&own)? })
+        Some(Load { at: Instant::now(), busy, own: process_time(&own)? })
     }
 
     /// Returns the number of processors that other programs kept busy since then.
@@ -90,7 +90,7 @@ impl Load {
 
 /// Returns the number of threads that fit while other programs keep `others` of our processors
 /// busy. Half a processor is tolerated as noise.
-fn fitting(max: u32, processors: usize, other_load: f64) -> u32 {
+fn fitting_threads(max: u32, processors: usize, other_load: f64) -> u32 {
     let free_processors = (processors as f64 - other_load + 0.5).floor().max(1.0) as u32;
     free_processors.min(max)
 }
@@ -109,7 +109,7 @@ fn busy(stat: &str, processors: &[usize]) -> f64 {
 }
 
 /// Returns the seconds that this process computed, from `/proc/self/stat`.
-fn own_time(stat: &str) -> Option<f64> {
+fn process_time(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split_whitespace().skip(11);
     let user: f64 = fields.next()?.parse().ok()?;
@@ -118,7 +118,7 @@ fn own_time(stat: &str) -> Option<f64> {
 }
 
 /// Returns the load that a test wrote to a file.
-fn asked_of_a_test() -> Option<f64> {
+fn load_from_test() -> Option<f64> {
     let path = TestHook::Busy.value()?;
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
@@ -163,11 +163,11 @@ mod tests {
 
     #[test]
     fn threads_leave_processors_to_other_programs() {
-        assert_eq!(fitting(2, 2, 0.1), 2, "a little noise takes no thread");
-        assert_eq!(fitting(2, 2, 0.7), 1);
-        assert_eq!(fitting(2, 2, 9.0), 1, "one always computes");
-        assert_eq!(fitting(8, 16, 4.0), 8, "siblings of our cores are free");
-        assert_eq!(fitting(8, 16, 12.0), 4);
+        assert_eq!(fitting_threads(2, 2, 0.1), 2, "a little noise takes no thread");
+        assert_eq!(fitting_threads(2, 2, 0.7), 1);
+        assert_eq!(fitting_threads(2, 2, 9.0), 1, "one always computes");
+        assert_eq!(fitting_threads(8, 16, 4.0), 8, "siblings of our cores are free");
+        assert_eq!(fitting_threads(8, 16, 12.0), 4);
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         assert!((busy(stat, &[0]) - 1.56).abs() < 1e-9);
         assert!((busy(stat, &[0, 1]) - 4.56).abs() < 1e-9);
         let own = "7 (a) b) S 1 7 7 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 1 1 1";
-        assert_eq!(own_time(own), Some(3.0));
+        assert_eq!(process_time(own), Some(3.0));
         let load = |busy, own| Load { at: Instant::now(), busy, own };
         assert!(
             load(8.0, 5.0).others_since(load(5.0, 2.0)) < 1e-9,
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_configured_number_of_threads_is_kept() {
         let mut threads = Threads::new(Some(3));
-        assert!(!threads.look());
+        assert!(!threads.update());
         assert_eq!(threads.now(), 3);
     }
 }

@@ -57,7 +57,7 @@ pub(crate) fn parse_object(event: &sse::SseEvent) -> Result<Option<Value>, Provi
         "" | "[DONE]" => Ok(None),
         data => serde_json::from_str(data)
             .map(Some)
-            .map_err(|why| ProviderError::Broken(format!("an event is not JSON: {why}"))),
+            .map_err(|error| ProviderError::Broken(format!("an event is not JSON: {error}"))),
     }
 }
 

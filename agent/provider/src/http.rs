@@ -228,8 +228,8 @@ impl StreamedResponse {
 
 /// Returns the error for an untrusted certificate or missing root certificates. Retrying does not
 /// help.
-fn tls_error(why: &str) -> ProviderError {
-    Refusal::new(format!("no secure connection: {why}"))
+fn tls_error(reason: &str) -> ProviderError {
+    Refusal::new(format!("no secure connection: {reason}"))
         .hint("apt-get install ca-certificates")
         .hint("or name a file of trusted certificates: export SSL_CERT_FILE=…")
         .into()

@@ -181,7 +181,7 @@ mod tests {
         typed: &str,
     ) -> std::result::Result<(Option<String>, Option<String>), String> {
         let found = find(&config(text), &ProviderChoice::default(), typed);
-        found.map(|(choice, _)| (choice.reference, choice.model)).map_err(|why| why.to_string())
+        found.map(|(choice, _)| (choice.reference, choice.model)).map_err(|error| error.to_string())
     }
 
     const TWO: &str = "[providers]\ndefault_provider = \"anthropic.work\"\n\
@@ -199,9 +199,9 @@ mod tests {
 
     #[test]
     fn an_unknown_model_is_rejected_with_similar_names() {
-        let why = named(TWO, "claude-sonet-4-5").unwrap_err();
-        assert!(why.contains("has no model `claude-sonet-4-5`"), "{why}");
-        assert!(why.contains("/model claude-sonnet-4"), "{why}");
+        let reason = named(TWO, "claude-sonet-4-5").unwrap_err();
+        assert!(reason.contains("has no model `claude-sonet-4-5`"), "{reason}");
+        assert!(reason.contains("/model claude-sonnet-4"), "{reason}");
         assert!(named(TWO, "gpt-5").unwrap_err().contains("anthropic.work"), "another maker's");
         assert!(named(TWO, "nobody.there x").unwrap_err().contains("unknown provider"));
         let own = format!("{TWO}[[models]]\nname = \"mine\"\n");

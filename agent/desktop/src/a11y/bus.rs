@@ -32,13 +32,14 @@ impl A11yBus {
     /// Finds the accessibility bus through the session bus.
     pub(crate) fn open() -> Result<A11yBus> {
         let runtime = base::runtime::current_thread();
-        let runtime = runtime.map_err(none)?;
+        let runtime = runtime.map_err(unavailable)?;
         let end = Instant::now() + TOTAL_TIMEOUT;
         let session = within(&runtime, Builder::session().build())?;
         let (destination, path) = ("org.a11y.Bus", "/org/a11y/bus");
         let address_call =
             session.call_method(Some(destination), path, Some(destination), "GetAddress", &());
-        let address: String = within(&runtime, address_call)?.body().deserialize().map_err(none)?;
+        let address: String =
+            within(&runtime, address_call)?.body().deserialize().map_err(unavailable)?;
         let connection = within(&runtime, Builder::address(address.as_str()).build())?;
         Ok(A11yBus { runtime, connection, end, silent: RefCell::default() })
     }
@@ -131,12 +132,12 @@ fn within<T>(
     call: impl Future<Output = zbus::Result<T>>,
 ) -> Result<T> {
     match runtime.block_on(async { tokio::time::timeout(CALL_TIMEOUT, call).await }) {
-        Ok(result) => result.map_err(none),
-        Err(_) => Err(none("it does not answer")),
+        Ok(result) => result.map_err(unavailable),
+        Err(_) => Err(unavailable("it does not answer")),
     }
 }
 
-fn none(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
+fn unavailable(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
     Failure::failed("no accessibility bus")
         .because(reason)
         .hint("install at-spi2-core and restart the desktop session")

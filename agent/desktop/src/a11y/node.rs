@@ -88,7 +88,7 @@ impl Node {
     }
 
     /// Reads the same control again.
-    pub(crate) fn again(&self, bus: &A11yBus) -> Option<Node> {
+    pub(crate) fn reread(&self, bus: &A11yBus) -> Option<Node> {
         let (parent, index) = (self.parent, self.index);
         Some(Node { parent, index, ..Node::read(bus, self.place.clone(), &self.app)? })
     }
@@ -136,7 +136,7 @@ impl Node {
     }
 
     /// Returns all its properties, or `None` if its program no longer answers.
-    pub(crate) fn told(&self, bus: &A11yBus) -> Option<Control> {
+    pub(crate) fn to_control(&self, bus: &A11yBus) -> Option<Control> {
         let interfaces =
             bus.call::<_, Vec<String>>(&self.place, ACCESSIBLE, "GetInterfaces", &())?;
         let has = |interface: &str| interfaces.iter().any(|known| known == interface);

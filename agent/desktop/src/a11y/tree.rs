@@ -18,7 +18,7 @@ pub(crate) struct ControlTree {
     /// All nodes below the selected windows, from the top.
     pub nodes: Vec<Node>,
     /// Whether there were more nodes than could be visited.
-    pub cut: bool,
+    pub is_truncated: bool,
 }
 
 impl ControlTree {
@@ -34,8 +34,8 @@ impl ControlTree {
         let active =
             active.or_else(|| by_state.map(|window| window.name.clone())).unwrap_or_default();
         let depth = if query.depth == 0 { MAX_DEPTH } else { query.depth.min(MAX_DEPTH) };
-        let mut tree = ControlTree { active, nodes: Vec::new(), cut: false };
-        for window in meant(&windows, query, &tree.active)? {
+        let mut tree = ControlTree { active, nodes: Vec::new(), is_truncated: false };
+        for window in select_windows(&windows, query, &tree.active)? {
             tree.walk(bus, window, depth);
         }
         Ok(tree)
@@ -43,17 +43,17 @@ impl ControlTree {
 
     /// Walks everything below a window; each node comes before its children.
     fn walk(&mut self, bus: &A11yBus, window: &Node, depth: u32) {
-        let mut pending = PendingNode::below(bus, &window.place, None, 1);
+        let mut pending = PendingNode::children_of(bus, &window.place, None, 1);
         while let Some(PendingNode { place, parent, index, level }) = pending.pop() {
             if self.nodes.len() >= MAX_NODES || bus.is_late() {
-                self.cut = true;
+                self.is_truncated = true;
                 return;
             }
             let Some(mut node) = Node::read(bus, place, &window.app) else { continue };
             (node.parent, node.index) = (parent, index);
             if level < depth {
                 let number = Some(self.nodes.len());
-                pending.extend(PendingNode::below(bus, &node.place, number, level + 1));
+                pending.extend(PendingNode::children_of(bus, &node.place, number, level + 1));
             }
             self.nodes.push(node);
         }
@@ -70,7 +70,7 @@ struct PendingNode {
 
 impl PendingNode {
     /// Returns the children of a node in reverse order, for a stack.
-    fn below(
+    fn children_of(
         bus: &A11yBus,
         place: &ObjectRef,
         parent: Option<usize>,
@@ -89,7 +89,7 @@ impl PendingNode {
 pub(crate) fn active_title() -> Option<String> {
     let display = crate::x11::X11Display::open(None).ok()?;
     let windows = display.windows().ok()?;
-    windows.into_iter().find(|open| open.told.active).map(|open| open.told.title)
+    windows.into_iter().find(|open| open.info.active).map(|open| open.info.title)
 }
 
 /// Returns the windows of all programs.
@@ -110,7 +110,11 @@ fn children(bus: &A11yBus, place: &ObjectRef) -> Vec<ObjectRef> {
 }
 
 /// Returns the windows that a request selects.
-fn meant<'a>(windows: &'a [Node], query: &ControlQuery, active: &str) -> Result<Vec<&'a Node>> {
+fn select_windows<'a>(
+    windows: &'a [Node],
+    query: &ControlQuery,
+    active: &str,
+) -> Result<Vec<&'a Node>> {
     if query.everywhere {
         return Ok(windows.iter().collect());
     }

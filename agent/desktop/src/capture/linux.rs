@@ -22,12 +22,12 @@ fn of_x11(wanted: &CaptureTarget) -> Result<Picture> {
     let display = crate::x11::X11Display::open(server)?;
     if let Some(window) = &wanted.window {
         let open_window = display.find(window)?;
-        if open_window.told.minimized {
-            let failure = Failure::failed(format!("`{}` is not shown", open_window.told.title));
+        if open_window.info.minimized {
+            let failure = Failure::failed(format!("`{}` is not shown", open_window.info.title));
             return Err(failure.because("it is minimized").hint("restore it first"));
         }
-        let shown_area = part(open_window.told.area, wanted.area, display.area())?;
-        return crate::picture::told(
+        let shown_area = part(open_window.info.area, wanted.area, display.area())?;
+        return crate::picture::to_picture(
             display.grab_window(&open_window, shown_area)?,
             shown_area,
             wanted,
@@ -39,7 +39,7 @@ fn of_x11(wanted: &CaptureTarget) -> Result<Picture> {
         Some(_) | None => display.area(),
     };
     let shown_area = part(full_area, wanted.area, display.area())?;
-    crate::picture::told(display.grab(shown_area)?, shown_area, wanted, "x11")
+    crate::picture::to_picture(display.grab(shown_area)?, shown_area, wanted, "x11")
 }
 
 /// Takes a screenshot through the portal.
@@ -56,5 +56,5 @@ fn of_wayland(wanted: &CaptureTarget) -> Result<Picture> {
     let (x, y) = (shown_area.x.unsigned_abs(), shown_area.y.unsigned_abs());
     let pixels =
         image::imageops::crop_imm(&pixels, x, y, shown_area.width, shown_area.height).to_image();
-    crate::picture::told(pixels, shown_area, wanted, "portal")
+    crate::picture::to_picture(pixels, shown_area, wanted, "portal")
 }

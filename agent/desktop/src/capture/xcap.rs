@@ -33,8 +33,8 @@ pub fn capture(wanted: &CaptureTarget) -> Result<Picture> {
             return Err(failure.because("it is minimized").hint("bring it back first"));
         }
         let shown_area = part(window_info.area, wanted.area, screen)?;
-        let pixels = taken(window.capture_image())?;
-        return crate::picture::told(
+        let pixels = to_rgb(window.capture_image())?;
+        return crate::picture::to_picture(
             cut(pixels, window_info.area, shown_area),
             shown_area,
             wanted,
@@ -49,12 +49,12 @@ pub fn capture(wanted: &CaptureTarget) -> Result<Picture> {
             let full_area = output(&known, name)?;
             let index = monitors.iter().position(|(_, _, area)| *area == full_area);
             let (_, monitor, _) = &monitors[index.unwrap_or_default()];
-            (full_area, taken(monitor.capture_image())?)
+            (full_area, to_rgb(monitor.capture_image())?)
         }
         None => (screen, of_all(&monitors, screen)?),
     };
     let shown_area = part(full_area, wanted.area, screen)?;
-    crate::picture::told(cut(pixels, full_area, shown_area), shown_area, wanted, BACKEND)
+    crate::picture::to_picture(cut(pixels, full_area, shown_area), shown_area, wanted, BACKEND)
 }
 
 /// Returns the open windows, topmost first.
@@ -125,11 +125,11 @@ fn around(areas: impl Iterator<Item = Area>) -> Result<Area> {
 /// Captures all monitors in one image; a single one keeps its full resolution.
 fn of_all(monitors: &[(String, Monitor, Area)], screen: Area) -> Result<RgbImage> {
     if let [(_, monitor, _)] = monitors {
-        return taken(monitor.capture_image());
+        return to_rgb(monitor.capture_image());
     }
     let mut canvas = RgbImage::new(screen.width, screen.height);
     for (_, monitor, area) in monitors {
-        let pixels = taken(monitor.capture_image())?;
+        let pixels = to_rgb(monitor.capture_image())?;
         let pixels = imageops::resize(&pixels, area.width, area.height, FilterType::Triangle);
         let (x, y) = (area.x.abs_diff(screen.x), area.y.abs_diff(screen.y));
         imageops::replace(&mut canvas, &pixels, x.into(), y.into());
@@ -157,7 +157,7 @@ fn cut(pixels: RgbImage, full_area: Area, shown_area: Area) -> RgbImage {
     imageops::crop_imm(&pixels, x, y, width, height).to_image()
 }
 
-fn taken(pixels: XCapResult<RgbaImage>) -> Result<RgbImage> {
+fn to_rgb(pixels: XCapResult<RgbaImage>) -> Result<RgbImage> {
     let pixels = pixels.or_fail(|| "cannot take the picture").map_err(|failure| {
         match cfg!(target_os = "macos") {
             true => failure.hint(

@@ -65,7 +65,7 @@ impl RemoteDesktop {
             _ => String::new(),
         });
         let session = OwnedObjectPath::try_from(handle.unwrap_or_default());
-        let session = session.map_err(|_| strange("it made no session"))?;
+        let session = session.map_err(|_| portal_error("it made no session"))?;
         portal.request(REMOTE, "SelectDevices", |mut options| {
             options.insert("types", Variant::from(DEVICES));
             (session.clone(), options)
@@ -76,7 +76,7 @@ impl RemoteDesktop {
         })?;
         let started = portal.request(REMOTE, "Start", |options| (session.clone(), "", options))?;
         let (stream, area) = monitor(&started)
-            .ok_or_else(|| strange("no monitor was chosen, so no place has a number"))?;
+            .ok_or_else(|| portal_error("no monitor was chosen, so no place has a number"))?;
         Ok(RemoteDesktop { portal, session, stream, area, last: None })
     }
 
@@ -155,7 +155,7 @@ impl InputBackend for RemoteDesktop {
         Ok(())
     }
 
-    fn place(&self) -> Result<PointerPosition> {
+    fn pointer_position(&self) -> Result<PointerPosition> {
         Ok(self.last)
     }
 }
@@ -199,6 +199,6 @@ fn numbers(value: &Variant<'_>) -> Option<(i32, i32)> {
     }
 }
 
-fn strange(why: &str) -> Failure {
-    Failure::failed("the portal does not let pointer and keyboard be moved").because(why)
+fn portal_error(reason: &str) -> Failure {
+    Failure::failed("the portal does not let pointer and keyboard be moved").because(reason)
 }

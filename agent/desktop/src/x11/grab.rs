@@ -31,7 +31,7 @@ impl X11Display {
         }
         // A redirected window is drawn completely, whatever is above it, as long as we are
         // connected.
-        let what = || format!("`{}` is covered, and cannot be drawn aside", open.told.title);
+        let what = || format!("`{}` is covered, and cannot be drawn aside", open.info.title);
         let frame = self.outermost(open.id);
         self.conn.composite_query_version(0, 4).or_fail(what)?.reply().or_fail(what)?;
         let redirect = self.conn.composite_redirect_window(frame, Redirect::AUTOMATIC);
@@ -42,7 +42,7 @@ impl X11Display {
         name_result.or_fail(what)?.check().or_fail(what)?;
         let visual = self.conn.get_window_attributes(frame).or_fail(what)?.reply();
         let visual = visual.or_fail(what)?.visual;
-        let Area { x, y, .. } = open.told.area;
+        let Area { x, y, .. } = open.info.area;
         self.pixels(pixmap, Area { x: area.x - x, y: area.y - y, ..area }, visual)
     }
 
@@ -50,8 +50,8 @@ impl X11Display {
     fn is_covered(&self, open: &OpenWindow) -> Result<bool> {
         let windows = self.windows()?;
         let windows_above = windows.iter().take_while(|other| other.id != open.id);
-        let mut windows_above = windows_above.filter(|other| !other.told.minimized);
-        Ok(windows_above.any(|other| meet(other.told.area, open.told.area)))
+        let mut windows_above = windows_above.filter(|other| !other.info.minimized);
+        Ok(windows_above.any(|other| meet(other.info.area, open.info.area)))
     }
 
     /// Returns the top-level ancestor of a window: its frame, or the window itself.

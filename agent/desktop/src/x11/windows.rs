@@ -16,7 +16,7 @@ pub(crate) struct OpenWindow {
     /// Its id.
     pub id: u32,
     /// Its description.
-    pub told: WindowInfo,
+    pub info: WindowInfo,
 }
 
 impl X11Display {
@@ -43,7 +43,7 @@ impl X11Display {
     /// Returns the window with this id, or whose program or title contains this text.
     pub(crate) fn find(&self, query: &str) -> Result<OpenWindow> {
         let mut windows = self.windows()?;
-        let index = position(windows.iter().map(|open| &open.told), query)?;
+        let index = position(windows.iter().map(|open| &open.info), query)?;
         Ok(windows.swap_remove(index))
     }
 
@@ -67,7 +67,7 @@ impl X11Display {
         let state = self.numbers(id, atoms._NET_WM_STATE);
         let iconic = self.numbers(id, atoms.WM_STATE).first() == Some(&ICONIC);
         let process = self.numbers(id, atoms._NET_WM_PID).first().copied();
-        let told = WindowInfo {
+        let info = WindowInfo {
             id: id.to_string(),
             app: self.program(id, process),
             title: self.title(id),
@@ -78,7 +78,7 @@ impl X11Display {
                 .all(|state_atom| state.contains(state_atom)),
             minimized: iconic || state.contains(&atoms._NET_WM_STATE_HIDDEN),
         };
-        Some(OpenWindow { id, told })
+        Some(OpenWindow { id, info })
     }
 
     /// Returns the area of a window with its frame.

@@ -162,9 +162,9 @@ impl Inner {
 
     async fn take_lock(&self) -> Result<Lock, ProviderError> {
         let store = self.store.clone();
-        let take_lock = tokio::task::spawn_blocking(move || store.take_lock()).await;
-        let take_lock = take_lock.map_err(|why| ProviderError::Broken(why.to_string()))?;
-        take_lock.map_err(|failure| cannot_renew(&failure))
+        let result = tokio::task::spawn_blocking(move || store.take_lock()).await;
+        let result = result.map_err(|error| ProviderError::Broken(error.to_string()))?;
+        result.map_err(|failure| cannot_renew(&failure))
     }
 
     fn is_valid(&self, tokens: &OauthTokens) -> bool {

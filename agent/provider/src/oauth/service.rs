@@ -81,7 +81,7 @@ impl SignInService {
     /// Starts a sign-in that redirects to `redirect`.
     pub(crate) fn begin(&mut self, redirect: &str) -> Result<PendingSignIn, ProviderError> {
         let redirect = RedirectUrl::new(redirect.to_owned())
-            .map_err(|why| ProviderError::rejected(why.to_string()))?;
+            .map_err(|error| ProviderError::rejected(error.to_string()))?;
         self.client = self.client.clone().set_redirect_uri(redirect);
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         let (url, state) = self

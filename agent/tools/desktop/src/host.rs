@@ -239,8 +239,8 @@ impl Host {
     async fn exchange(&mut self, what: DesktopRequest) -> Result<DesktopResponse, Disconnect> {
         let failed = |error: &dyn std::fmt::Display| Disconnect::Failed(error.to_string());
         self.request_count += 1;
-        let request_count = DesktopRequestLine { id: self.request_count, what };
-        let mut line = serde_json::to_vec(&request_count).map_err(|error| failed(&error))?;
+        let request_line = DesktopRequestLine { id: self.request_count, what };
+        let mut line = serde_json::to_vec(&request_line).map_err(|error| failed(&error))?;
         line.push(b'\n');
         self.stdin.write_all(&line).await.map_err(|error| failed(&error))?;
         self.stdin.flush().await.map_err(|error| failed(&error))?;

@@ -44,7 +44,7 @@ pub(crate) fn exists(server: &McpServerConfig) -> bool {
 pub fn forget(server: &McpServerConfig) -> std::io::Result<bool> {
     match file(server).map(std::fs::remove_file) {
         Some(Ok(())) => Ok(true),
-        Some(Err(why)) if why.kind() != std::io::ErrorKind::NotFound => Err(why),
+        Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         Some(Err(_)) | None => Ok(false),
     }
 }

@@ -22,7 +22,7 @@ pub(crate) async fn run(servers: &[&ConfiguredServer], query: &str) -> ToolOutpu
     for (server, tools) in futures_util::future::join_all(queries).await {
         match tools {
             Ok(Ok(tools)) => found_tools.extend(tools.into_iter().map(|tool| (server, tool))),
-            Ok(Err(why)) => notes.push(format!("[{} is not there: {why}]", server.name)),
+            Ok(Err(error)) => notes.push(format!("[{} is not there: {error}]", server.name)),
             Err(_) => notes.push(format!("[{} is still starting; search again]", server.name)),
         }
     }

@@ -70,7 +70,7 @@ fn skill_text(skill: &Skill, cwd: &Path) -> Result<String, ToolError> {
             let bundle = embedded::bundle(&skill.name);
             let extracted = bundle.map_or(Ok(Vec::new()), |bundle| extract::scripts(bundle, cwd));
             let extracted = extracted
-                .map_err(|why| ToolError::io("cannot put the skill's programs there", &why))?;
+                .map_err(|error| ToolError::io("cannot put the skill's programs there", &error))?;
             head.push_str("Base directory: none, it is part of g3\n");
             let show_path =
                 |path: &PathBuf| path.strip_prefix(cwd).unwrap_or(path).display().to_string();

@@ -223,27 +223,29 @@ fn predicates_on_any_and_on_all_nodes_are_evaluated() {
 
 #[test]
 fn a_query_error_shows_its_position() {
-    let why = |query: &str| rust(query).err().unwrap();
+    let reason = |query: &str| rust(query).err().unwrap();
     assert_eq!(
-        why("(function_item\n  nam: (identifier) @n)"),
+        reason("(function_item\n  nam: (identifier) @n)"),
         "line 2, column 3: no field `nam` in this language; the nearest is `name`\n  \
          \u{20} nam: (identifier) @n)\n  \u{20} ^"
     );
     assert_eq!(
-        why("; é\n(block) @b (#eq? @c \"é\")"),
+        reason("; é\n(block) @b (#eq? @c \"é\")"),
         "line 2, column 19: no capture is called `@c`\n  (block) @b (#eq? @c \"é\")\n  \
          \u{20}                 ^"
     );
-    assert!(why("(block").starts_with("line 1, column 7: the syntax is wrong here\n  (block\n"));
-    assert!(why("(block) @b (#lua-match? @b \"x\")").contains("`#lua-match?` is not known here"));
-    assert!(why("((block) @b (#is? @b local))").contains("`#is?` is not known here"));
-    assert!(why("((block) @b (#any-eq? @b))").contains("`#any-eq?` takes a capture"));
-    assert!(why("((block) @b (#any-match? @b \"(\"))").contains("no regular expression"));
-    assert!(why("((block) @b (#match? @b \"(\"))").contains("Invalid regex"));
-    assert!(why("((block) @b (#eq? @b))").contains("Expected 2"));
-    assert!(why("(block (string_content))").contains("never match"));
-    assert!(why("(block)").contains("captures nothing"));
-    assert!(why("").contains("captures nothing"));
+    assert!(reason("(block").starts_with("line 1, column 7: the syntax is wrong here\n  (block\n"));
+    assert!(
+        reason("(block) @b (#lua-match? @b \"x\")").contains("`#lua-match?` is not known here")
+    );
+    assert!(reason("((block) @b (#is? @b local))").contains("`#is?` is not known here"));
+    assert!(reason("((block) @b (#any-eq? @b))").contains("`#any-eq?` takes a capture"));
+    assert!(reason("((block) @b (#any-match? @b \"(\"))").contains("no regular expression"));
+    assert!(reason("((block) @b (#match? @b \"(\"))").contains("Invalid regex"));
+    assert!(reason("((block) @b (#eq? @b))").contains("Expected 2"));
+    assert!(reason("(block (string_content))").contains("never match"));
+    assert!(reason("(block)").contains("captures nothing"));
+    assert!(reason("").contains("captures nothing"));
 }
 
 #[test]

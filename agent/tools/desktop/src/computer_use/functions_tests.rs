@@ -19,8 +19,8 @@ fn points_are_scaled_from_the_grid_to_the_image() {
     assert_eq!(click(999, 999), [gui(json!({ "action": "click", "x": 1438, "y": 899 }))]);
     assert_eq!(click(0, 1), [gui(json!({ "action": "click", "x": 0, "y": 0 }))]);
     for (x, y) in [(1000, 0), (-1, 0)] {
-        let why = plan_call("click_at", &json!({ "x": x, "y": y }), SIZE).unwrap_err();
-        assert!(why.contains("from 0 to 999"), "{why}");
+        let reason = plan_call("click_at", &json!({ "x": x, "y": y }), SIZE).unwrap_err();
+        assert!(reason.contains("from 0 to 999"), "{reason}");
     }
     assert!(plan_call("click_at", &json!({ "x": 1 }), SIZE).unwrap_err().contains("`y`"));
 }
@@ -60,8 +60,8 @@ fn every_function_becomes_the_actions_in_the_table() {
     assert_eq!(opened.url.as_deref(), Some("https://example.org/a"));
     let typed = json!({ "action": "type", "text": "https://example.org/a" });
     assert_eq!(opened.actions[1], gui(typed));
-    let why = plan_call("fly", &json!({}), SIZE).unwrap_err();
-    assert!(why.contains("`fly` does nothing"), "{why}");
+    let reason = plan_call("fly", &json!({}), SIZE).unwrap_err();
+    assert!(reason.contains("`fly` does nothing"), "{reason}");
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn typed_text_replaces_existing_text_by_default() {
 #[test]
 fn blocked_combinations_are_reported_and_not_pressed() {
     for keys in ["Win+R", "super + r", "Ctrl+Alt+Delete", "alt+f4"] {
-        let why = plan_call("key_combination", &json!({ "keys": keys }), SIZE).unwrap_err();
-        assert!(why.contains("blocked"), "{why}");
+        let reason = plan_call("key_combination", &json!({ "keys": keys }), SIZE).unwrap_err();
+        assert!(reason.contains("blocked"), "{reason}");
     }
     let listed = plan_call("key_combination", &json!({ "keys": ["Alt", "F4"] }), SIZE);
     assert!(listed.unwrap_err().contains("blocked"));

@@ -32,8 +32,8 @@ pub(crate) async fn accessibility(
     let with_area = visible.filter_map(|control| Some((control, control.area?)));
     let on_picture = with_area.filter(|(_, area)| overlap(*area, picture.shows));
     let element =
-        |(context, (control, area)): (usize, (&base::desktop_protocol::Control, Area))| Element {
-            id: context.to_string(),
+        |(index, (control, area)): (usize, (&base::desktop_protocol::Control, Area))| Element {
+            id: index.to_string(),
             kind: control.role.clone(),
             content: control.name.clone(),
             interactive: control.enabled,
@@ -50,8 +50,8 @@ pub(crate) async fn accessibility(
 /// Returns the recognized words, line by line, from images at full resolution.
 pub(crate) async fn ocr(context: &ToolContext) -> Result<Option<Observation>, ToolError> {
     let (words, screen_area) = screen_text::read_screen(context).await?;
-    let lines = join_lines(&words).into_iter().enumerate().map(|(context, (text, area))| Element {
-        id: context.to_string(),
+    let lines = join_lines(&words).into_iter().enumerate().map(|(index, (text, area))| Element {
+        id: index.to_string(),
         kind: "text".to_owned(),
         content: text,
         interactive: false,

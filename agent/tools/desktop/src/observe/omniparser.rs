@@ -42,7 +42,7 @@ pub(crate) async fn ask(
 
 async fn exchange(endpoint: &Endpoint, body: String) -> Result<Value, String> {
     let sent = endpoint.post(body.into_bytes(), None).await;
-    let mut came = sent.map_err(|why| why.failure().sentence())?;
+    let mut came = sent.map_err(|error| error.failure().sentence())?;
     let status = came.status();
     let mut bytes = Vec::new();
     while let Some(more) = came.next(None).await? {
@@ -55,7 +55,7 @@ async fn exchange(endpoint: &Endpoint, body: String) -> Result<Value, String> {
         let said = base::text::printable_output(&String::from_utf8_lossy(&bytes));
         return Err(format!("it answers {status}: {}", base::text::head(said.trim(), 300)));
     }
-    serde_json::from_slice(&bytes).map_err(|why| format!("its answer is not JSON: {why}"))
+    serde_json::from_slice(&bytes).map_err(|error| format!("its answer is not JSON: {error}"))
 }
 
 /// Parses the elements of a response; boxes are fractions of the sides or pixels.

@@ -93,7 +93,7 @@ fn elements(words: &str, picture: &Picture) -> Option<Vec<Element>> {
     let (start, end) = (words.find('[')?, words.rfind(']')?);
     let list: Vec<Value> = serde_json::from_str(words.get(start..=end)?).ok()?;
     let (width, height) = (f64::from(picture.width.max(1)), f64::from(picture.height.max(1)));
-    let element = |(position, value): (usize, &Value)| {
+    let element = |(index, value): (usize, &Value)| {
         let number = |key: &str| value[key].as_f64();
         let (x, y) = (number("x")?, number("y")?);
         let half_of = |key: &str| number(key).unwrap_or(0.0).max(0.0) / 2.0;
@@ -101,7 +101,7 @@ fn elements(words: &str, picture: &Picture) -> Option<Vec<Element>> {
         let to_fraction = |position: f64, total: f64| (position / total).clamp(0.0, 1.0);
         let text = |keys: [&str; 2]| keys.iter().find_map(|key| value[*key].as_str());
         Some(Element {
-            id: position.to_string(),
+            id: index.to_string(),
             kind: text(["type", "role"]).unwrap_or("element").to_owned(),
             content: text(["content", "label"]).unwrap_or_default().to_owned(),
             interactive: value["interactive"].as_bool().unwrap_or(true),

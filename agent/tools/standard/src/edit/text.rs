@@ -142,10 +142,12 @@ impl LoadedText {
     }
 
     /// Explains why an edit did not match, with the change that may be the reason.
-    pub(crate) fn explain(&self, call: &Invocation<'_>, path: &Path, why: String) -> String {
+    pub(crate) fn explain(&self, call: &Invocation<'_>, path: &Path, reason: String) -> String {
         match &self.changed {
-            None => why,
-            Some(change) => change.explain(&call.at.session_dir, path, self.text.as_bytes(), &why),
+            None => reason,
+            Some(change) => {
+                change.explain(&call.at.session_dir, path, self.text.as_bytes(), &reason)
+            }
         }
     }
 }
