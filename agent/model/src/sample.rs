@@ -26,7 +26,7 @@ impl Sampler {
         Sampler { grammar: None, temperature, random: Random(seed | 1), filtered: 0 }
     }
 
-    /// Restricts tokens to what the grammar allows after the text in `begun`.
+    /// Restricts tokens to what the grammar allows after the text in `call_text`.
     pub(crate) fn constrain(
         &mut self,
         model: &LlamaModel,

@@ -88,7 +88,7 @@ impl Load {
     }
 }
 
-/// Returns the number of threads that fit while other programs keep `others` of our processors
+/// Returns the number of threads that fit while other programs keep `other_load` of our processors
 /// busy. Half a processor is tolerated as noise.
 fn fitting_threads(max: u32, processors: usize, other_load: f64) -> u32 {
     let free_processors = (processors as f64 - other_load + 0.5).floor().max(1.0) as u32;

@@ -83,7 +83,7 @@ fn has_other_parts(message: &Message, is_omitted: impl Fn(&ToolResult) -> bool) 
     without_empty_parts(message, is_omitted).is_some()
 }
 
-/// Returns the message without empty text and without the results for which `left_out` is true.
+/// Returns the message without empty text and without the results for which `is_omitted` is true.
 /// Results that answer no call become text. Returns `None` if nothing remains.
 fn without_empty_parts(
     message: &Message,

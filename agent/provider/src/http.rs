@@ -213,7 +213,7 @@ impl StreamedResponse {
         }
     }
 
-    /// Returns the first bytes of the body, at most `most`. Read errors are ignored.
+    /// Returns the first bytes of the body, at most `max`. Read errors are ignored.
     pub async fn head(mut self, max: usize) -> Vec<u8> {
         let mut body = Vec::new();
         while body.len() < max

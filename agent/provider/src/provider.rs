@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::error::ProviderError;
 use crate::message::{Message, Reply};
 
-/// A model. Streams deltas to `hear`; the reply contains everything that was streamed.
+/// A model. Streams deltas to `on_delta`; the reply contains everything that was streamed.
 pub trait Provider: Send + Sync {
     /// Sends one request. Retries are handled by [`retry`], tool calls by the turn loop.
     fn ask<'a>(

@@ -15,7 +15,7 @@ pub struct SseEvent {
     pub data: String,
 }
 
-/// A line is longer than [`LONGEST_LINE`].
+/// A line is longer than [`MAX_LINE`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a line of the stream is longer than {} MB", MAX_LINE >> 20)]
 pub struct LineTooLong;

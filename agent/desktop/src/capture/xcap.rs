@@ -137,7 +137,7 @@ fn of_all(monitors: &[(String, Monitor, Area)], screen: Area) -> Result<RgbImage
     Ok(canvas)
 }
 
-/// Crops an image of `whole` to the area `shows`.
+/// Crops an image of `full_area` to the area `shown_area`.
 fn cut(pixels: RgbImage, full_area: Area, shown_area: Area) -> RgbImage {
     if full_area == shown_area {
         return pixels;

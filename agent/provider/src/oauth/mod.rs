@@ -87,7 +87,7 @@ impl OauthLogin {
         self.renew(&tokens.access).await
     }
 
-    /// Returns a new token to replace `stale`, which was rejected or has expired. A renewal runs on
+    /// Returns a new token to replace `stale_token`, which was rejected or has expired. A renewal runs on
     /// its own thread and continues if the request is cancelled or g3 exits: the service revokes
     /// the old refresh token, so the new one must not be lost.
     pub(crate) async fn renew(&self, stale_token: &Secret) -> Result<Secret, ProviderError> {

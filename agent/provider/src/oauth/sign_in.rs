@@ -22,7 +22,7 @@ fn timeout() -> Duration {
     TestHook::LoginMs.number().map_or(Duration::from_secs(120), Duration::from_millis)
 }
 
-/// Signs in. `show` receives the URL for the user to open. Returns the path of the stored login.
+/// Signs in. `show_url` receives the URL for the user to open. Returns the path of the stored login.
 pub async fn sign_in(
     workspace: &DatabricksWorkspace,
     port: u16,

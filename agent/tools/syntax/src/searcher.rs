@@ -69,7 +69,7 @@ pub(crate) enum SkipReason {
     Binary,
     /// It is larger than [`MAX_BYTES`].
     Huge,
-    /// It took longer than [`PATIENCE`].
+    /// It took longer than [`TIMEOUT`].
     Slow,
     /// It could not be read.
     Unreadable,

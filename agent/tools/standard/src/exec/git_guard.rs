@@ -27,7 +27,7 @@ const SYMLINK_MODE: u32 = u32::MAX;
 const MAX_FILE: u64 = 1 << 20;
 
 impl GitGuard {
-    /// Records these files and directories. Later changes are saved in `aside`.
+    /// Records these files and directories. Later changes are saved in `backup_dir`.
     pub(crate) fn new(protected: &[PathBuf], backup_dir: &Path) -> GitGuard {
         let backup_dir = backup_dir.to_owned();
         GitGuard { protected: protected.to_vec(), before: read(protected), backup_dir }
