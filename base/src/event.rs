@@ -163,8 +163,8 @@ impl Usage {
 
     /// Returns the known cost for display: `$0.0123` or `at least $0.0123`.
     pub fn cost_text(&self) -> Option<String> {
-        let least = if self.cost_incomplete { "at least " } else { "" };
-        self.cost_usd.map(|usd| format!("{least}${usd:.4}"))
+        let prefix = if self.cost_incomplete { "at least " } else { "" };
+        self.cost_usd.map(|usd| format!("{prefix}${usd:.4}"))
     }
 
     fn is_unpriced(&self) -> bool {
@@ -277,9 +277,9 @@ mod tests {
 
     #[test]
     fn counts_never_overflow() {
-        let most = Usage { input: u64::MAX, output: 1, cache_read: 1, ..Usage::default() };
-        assert_eq!(most.plus(most).input, u64::MAX);
-        assert_eq!((most.sent(), most.tokens()), (u64::MAX, u64::MAX));
+        let max = Usage { input: u64::MAX, output: 1, cache_read: 1, ..Usage::default() };
+        assert_eq!(max.plus(max).input, u64::MAX);
+        assert_eq!((max.sent(), max.tokens()), (u64::MAX, u64::MAX));
     }
 
     #[test]

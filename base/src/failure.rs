@@ -123,8 +123,8 @@ impl Failure {
     }
 
     /// Parses a failure that another program serialized with [`Failure::to_json`].
-    pub fn from_json(told: &serde_json::Value) -> Option<Failure> {
-        let kind = match told["exit"].as_u64() {
+    pub fn from_json(json: &serde_json::Value) -> Option<Failure> {
+        let kind = match json["exit"].as_u64() {
             Some(2) => FailureKind::Usage,
             Some(3) => FailureKind::Refused,
             Some(4) => FailureKind::Conflict,
@@ -133,12 +133,12 @@ impl Failure {
             Some(130) => FailureKind::Interrupted,
             Some(_) | None => FailureKind::Failed,
         };
-        let mut failure = Failure::new(kind, told["what"].as_str()?);
-        if let Some(why) = told["why"].as_str().filter(|why| !why.trim().is_empty()) {
+        let mut failure = Failure::new(kind, json["what"].as_str()?);
+        if let Some(why) = json["why"].as_str().filter(|why| !why.trim().is_empty()) {
             failure = failure.because(why);
         }
-        let next = told["try"].as_array().into_iter().flatten().filter_map(|it| it.as_str());
-        Some(next.fold(failure, Failure::hint))
+        let hints = json["try"].as_array().into_iter().flatten().filter_map(|it| it.as_str());
+        Some(hints.fold(failure, Failure::hint))
     }
 
     /// Returns the exit code of a process that ends with this failure.
@@ -153,8 +153,8 @@ impl fmt::Display for Failure {
         if let Some(why) = self.reason() {
             write!(f, "\n  why: {}", why.replace('\n', "\n       "))?;
         }
-        for next in &self.hints {
-            write!(f, "\n  try: {}", next.replace('\n', "\n       "))?;
+        for hint in &self.hints {
+            write!(f, "\n  try: {}", hint.replace('\n', "\n       "))?;
         }
         Ok(())
     }
@@ -185,9 +185,9 @@ mod tests {
     #[test]
     fn a_failure_survives_serialization() {
         let failure = Failure::usage("no key").because("unset").hint("set KEY").hint("or log in");
-        let told = Failure::from_json(&failure.to_json()).unwrap();
-        assert_eq!((told.to_string(), told.exit_code()), (failure.to_string(), 2));
-        assert_eq!(told.in_full(), "no key: unset; try: set KEY, or: log in");
+        let parsed = Failure::from_json(&failure.to_json()).unwrap();
+        assert_eq!((parsed.to_string(), parsed.exit_code()), (failure.to_string(), 2));
+        assert_eq!(parsed.in_full(), "no key: unset; try: set KEY, or: log in");
         assert!(Failure::from_json(&serde_json::json!({"why": "x"})).is_none());
     }
 
@@ -196,8 +196,8 @@ mod tests {
         let missing = std::fs::read("/nonexistent/file");
         let text = missing.as_ref().unwrap_err().to_string();
         let inner = missing.or_fail(|| "cannot read the file").unwrap_err();
-        let kept = inner.why.as_deref().and_then(|why| why.downcast_ref::<std::io::Error>());
-        assert_eq!(kept.unwrap().kind(), std::io::ErrorKind::NotFound);
+        let source = inner.why.as_deref().and_then(|why| why.downcast_ref::<std::io::Error>());
+        assert_eq!(source.unwrap().kind(), std::io::ErrorKind::NotFound);
         assert_eq!(inner.to_string().matches(&text).count(), 1);
 
         let outer = Failure::failed("cannot start").because(inner);

@@ -107,13 +107,13 @@ impl Journal {
         let file =
             OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
         let mut journal = Journal { path: path.to_owned(), file, torn: false };
-        let (at, tail) = journal.tail()?;
+        let (offset, tail) = journal.tail()?;
         if tail.is_empty() {
             return Ok(journal);
         }
         match serde_json::from_slice::<serde::de::IgnoredAny>(&tail) {
             Ok(_) => journal.file.write_all(b"\n")?,
-            Err(_) => journal.file.set_len(at)?,
+            Err(_) => journal.file.set_len(offset)?,
         }
         Ok(journal)
     }
@@ -121,21 +121,22 @@ impl Journal {
     /// Returns the bytes after the last newline, and their offset.
     fn tail(&self) -> io::Result<(u64, Vec<u8>)> {
         use std::os::unix::fs::FileExt;
-        let mut at = self.file.metadata()?.len();
+        let mut offset = self.file.metadata()?.len();
         let mut tail = Vec::new();
         let mut block = [0u8; 4096];
-        while at > 0 {
-            let bytes = at.min(4096);
+        while offset > 0 {
+            let bytes = offset.min(4096);
             let block = &mut block[..usize::try_from(bytes).map_err(io::Error::other)?];
-            self.file.read_exact_at(block, at - bytes)?;
-            let cut = block.iter().rposition(|byte| *byte == b'\n').map_or(0, |found| found + 1);
-            tail.splice(0..0, block[cut..].iter().copied());
-            at -= bytes - cut as u64;
-            if cut > 0 {
+            self.file.read_exact_at(block, offset - bytes)?;
+            let line_start =
+                block.iter().rposition(|byte| *byte == b'\n').map_or(0, |index| index + 1);
+            tail.splice(0..0, block[line_start..].iter().copied());
+            offset -= bytes - line_start as u64;
+            if line_start > 0 {
                 break;
             }
         }
-        Ok((at, tail))
+        Ok((offset, tail))
     }
 
     /// Appends a value as one line of JSON.
@@ -150,30 +151,30 @@ impl Journal {
         if self.torn {
             line.insert(0, b'\n');
         }
-        let before = self.file.metadata()?.len();
+        let old_length = self.file.metadata()?.len();
         let Err(error) = self.file.write_all(&line) else {
             self.torn = false;
             return Ok(());
         };
-        self.torn |= !self.take_back(before, &line);
+        self.torn |= !self.undo_append(old_length, &line);
         Err(error)
     }
 
     /// Truncates a partial line, if nothing else was appended after it.
-    fn take_back(&self, before: u64, line: &[u8]) -> bool {
+    fn undo_append(&self, old_length: u64, line: &[u8]) -> bool {
         use std::os::unix::fs::FileExt;
-        let cut = || -> io::Result<bool> {
-            let length = usize::try_from(self.file.metadata()?.len() - before);
+        let truncate = || -> io::Result<bool> {
+            let length = usize::try_from(self.file.metadata()?.len() - old_length);
             let mut written = vec![0; length.unwrap_or(usize::MAX).min(line.len())];
-            self.file.read_exact_at(&mut written, before)?;
-            let ours =
+            self.file.read_exact_at(&mut written, old_length)?;
+            let is_ours =
                 length.is_ok_and(|length| length <= line.len()) && line.starts_with(&written);
-            if ours {
-                self.file.set_len(before)?;
+            if is_ours {
+                self.file.set_len(old_length)?;
             }
-            Ok(ours)
+            Ok(is_ours)
         };
-        cut().unwrap_or(false)
+        truncate().unwrap_or(false)
     }
 
     /// Makes appended lines durable (about 4 ms: once a turn, and before every git operation).
@@ -214,22 +215,22 @@ pub fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<(Vec<T>, Vec<U
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
         Err(e) => return Err(e),
     };
-    let (mut read, mut unreadable) = (Vec::new(), Vec::new());
+    let (mut values, mut unreadable) = (Vec::new(), Vec::new());
     let mut lines = bytes.split(|b| *b == b'\n').enumerate().peekable();
-    while let Some((at, line)) = lines.next() {
+    while let Some((index, line)) = lines.next() {
         let is_torn = lines.peek().is_none();
         match serde_json::from_slice(line) {
-            Ok(value) => read.push(value),
+            Ok(value) => values.push(value),
             Err(_) if line.is_empty() || is_torn => {}
             Err(error) => unreadable.push(UnreadableLine {
-                number: at + 1,
+                number: index + 1,
                 text: String::from_utf8_lossy(line).into_owned(),
                 why: why_unreadable(line, &error),
-                after: read.len(),
+                after: values.len(),
             }),
         }
     }
-    Ok((read, unreadable))
+    Ok((values, unreadable))
 }
 
 /// Returns why a line cannot be read. A whole object that is unknown was written by a newer
@@ -250,17 +251,17 @@ pub fn step(name: &str) {
     {
         let _ = file.write_all(format!("{name}\n").as_bytes());
     }
-    let Some(at) = TestHook::KillAt.value() else { return };
-    let (wanted, pass) = at
+    let Some(kill_at) = TestHook::KillAt.value() else { return };
+    let (target, min_pass) = kill_at
         .split_once(':')
-        .map_or((at.as_str(), 1), |(name, n)| (name, n.parse::<u32>().unwrap_or(1)));
-    if wanted == name && passes(name) >= pass {
+        .map_or((kill_at.as_str(), 1), |(name, n)| (name, n.parse::<u32>().unwrap_or(1)));
+    if target == name && count_pass(name) >= min_pass {
         let _ =
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }
 }
 
-fn passes(name: &str) -> u32 {
+fn count_pass(name: &str) -> u32 {
     use std::collections::HashMap;
     use std::sync::Mutex;
     static PASSES: Mutex<Option<HashMap<String, u32>>> = Mutex::new(None);
@@ -295,8 +296,8 @@ mod tests {
         fs::write(&path, "1\n{\"new\":true}\n2\nx\n\n3\n[4, ").unwrap();
         let (read, unreadable) = read_lines::<u32>(&path).unwrap();
         assert_eq!(read, [1, 2, 3]);
-        let named: Vec<_> = unreadable.iter().map(|line| (line.number, line.after)).collect();
-        assert_eq!(named, [(2, 1), (4, 2)]);
+        let positions: Vec<_> = unreadable.iter().map(|line| (line.number, line.after)).collect();
+        assert_eq!(positions, [(2, 1), (4, 2)]);
         assert!(unreadable[0].why.starts_with("written by a newer version"));
         assert!(unreadable[1].why.starts_with("damaged"));
     }

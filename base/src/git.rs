@@ -14,7 +14,7 @@ use crate::process::{Command, Output, OutputLimits};
 /// Settings of every call, verified with planted hooks, drivers and helpers. They are passed
 /// through the environment (git 2.31 and later), because `-c` cannot name a driver whose name
 /// contains an equals sign.
-const FIXED: &[(&str, &str)] = &[
+const FIXED_SETTINGS: &[(&str, &str)] = &[
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
     ("core.alternateRefsCommand", "true"),
@@ -45,7 +45,7 @@ const VARIABLES: &[(&str, &str)] = &[
 
 /// Commands that never read attributes, so that no driver can run: for them the list of drivers is
 /// not needed.
-const DRIVERLESS: &[&str] = &[
+const COMMANDS_WITHOUT_DRIVERS: &[&str] = &[
     "branch",
     "check-ref-format",
     "config",
@@ -63,15 +63,15 @@ const DRIVERLESS: &[&str] = &[
 ];
 
 /// Commands that show differences: their drivers are disabled by flags as well.
-const SHOWING: &[&str] = &["diff", "diff-files", "diff-index", "diff-tree", "log", "show"];
+const DIFF_COMMANDS: &[&str] = &["diff", "diff-files", "diff-index", "diff-tree", "log", "show"];
 
 /// Commands that would run git inside nested repositories, whose drivers are unknown.
-const DESCENDING: &[&str] = &["diff", "diff-files", "diff-index", "status"];
+const SUBMODULE_COMMANDS: &[&str] = &["diff", "diff-files", "diff-index", "status"];
 
 /// The oldest supported git (`merge-tree --write-tree`).
-const OLDEST: GitVersion = GitVersion(2, 38);
+const MIN_VERSION: GitVersion = GitVersion(2, 38);
 /// The first git with `--attr-source`.
-const ATTR_SOURCE: GitVersion = GitVersion(2, 41);
+const ATTR_SOURCE_VERSION: GitVersion = GitVersion(2, 41);
 /// The empty tree, which every git knows.
 const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
@@ -96,24 +96,24 @@ impl GitVersion {
 /// Returns the version of the git on `PATH`, determined once. Fails with a hint (exit code 2) if
 /// git is missing or too old.
 pub fn version() -> Outcome<GitVersion> {
-    static FOUND: OnceLock<std::result::Result<String, String>> = OnceLock::new();
-    let ask = || {
+    static DETECTED: OnceLock<std::result::Result<String, String>> = OnceLock::new();
+    let run_git = || {
         let output = Command::new("git", "/").arg("version").output(OutputLimits::seconds(30));
         output.map(|output| output.text()).map_err(|error| error.to_string())
     };
-    let text = FOUND.get_or_init(ask).as_ref().map_err(|why| {
+    let text = DETECTED.get_or_init(run_git).as_ref().map_err(|why| {
         Failure::usage("git was not found")
             .because(why.as_str())
             .hint("install git 2.38 or later, e.g. `apt install git`")
     })?;
     match GitVersion::parse(text) {
-        Some(version) if version >= OLDEST => Ok(version),
+        Some(version) if version >= MIN_VERSION => Ok(version),
         Some(version) => Err(Failure::usage(format!("git {version} is too old"))
-            .because(format!("at least {OLDEST} is required"))
-            .hint(format!("install git {OLDEST} or later, first in PATH"))),
+            .because(format!("at least {MIN_VERSION} is required"))
+            .hint(format!("install git {MIN_VERSION} or later, first in PATH"))),
         None => Err(Failure::usage("cannot determine the version of git")
             .because(text.as_str())
-            .hint(format!("install git {OLDEST} or later, first in PATH"))),
+            .hint(format!("install git {MIN_VERSION} or later, first in PATH"))),
     }
 }
 
@@ -205,34 +205,35 @@ impl Git {
     /// Returns the command for a git call, to which the caller may add environment or input.
     pub fn job<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
-        let at = command_at(&args);
-        let command = args.get(at).and_then(|arg| arg.to_str()).unwrap_or_default();
-        let drivers = match DRIVERLESS.contains(&command) {
+        let index = command_index(&args);
+        let command = args.get(index).and_then(|arg| arg.to_str()).unwrap_or_default();
+        let drivers = match COMMANDS_WITHOUT_DRIVERS.contains(&command) {
             true => &[],
-            false => self.drivers.get_or_init(|| self.emptied_drivers()).as_slice(),
+            false => self.drivers.get_or_init(|| self.driver_overrides()).as_slice(),
         };
         let mut job = self.bare_job(drivers);
         let attr_source = self.attributes == Attributes::None
-            && version().is_ok_and(|version| version >= ATTR_SOURCE);
+            && version().is_ok_and(|version| version >= ATTR_SOURCE_VERSION);
         if attr_source {
             job = job.arg(format!("--attr-source={EMPTY_TREE}"));
         }
-        job = job.args(&args[..args.len().min(at + 1)]);
-        if SHOWING.contains(&command) {
+        job = job.args(&args[..args.len().min(index + 1)]);
+        if DIFF_COMMANDS.contains(&command) {
             job = job.args(["--no-ext-diff", "--no-textconv"]);
         }
-        if DESCENDING.contains(&command) {
+        if SUBMODULE_COMMANDS.contains(&command) {
             job = job.arg("--ignore-submodules=dirty");
         }
-        job.args(args.iter().skip(at + 1))
+        job.args(args.iter().skip(index + 1))
     }
 
     /// Returns a git command with directories, environment and settings, without arguments.
     fn bare_job(&self, drivers: &[Setting]) -> Command {
         let directory = self.work_tree.as_deref().unwrap_or(&self.git_dir);
-        let fixed = FIXED.iter().map(|(key, value)| (OsString::from(key), OsString::from(value)));
+        let fixed =
+            FIXED_SETTINGS.iter().map(|(key, value)| (OsString::from(key), OsString::from(value)));
         let settings: Vec<Setting> = fixed.chain(drivers.iter().cloned()).collect();
-        let mut job = cleared(directory).arg("--git-dir").arg(&self.git_dir);
+        let mut job = clean_git(directory).arg("--git-dir").arg(&self.git_dir);
         if let Some(work_tree) = &self.work_tree {
             job = job.arg("--work-tree").arg(work_tree);
         }
@@ -243,9 +244,9 @@ impl Git {
             job = job.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         }
         job = job.env("GIT_CONFIG_COUNT", settings.len().to_string());
-        for (at, (key, value)) in settings.into_iter().enumerate() {
-            job = job.env(format!("GIT_CONFIG_KEY_{at}"), key);
-            job = job.env(format!("GIT_CONFIG_VALUE_{at}"), value);
+        for (index, (key, value)) in settings.into_iter().enumerate() {
+            job = job.env(format!("GIT_CONFIG_KEY_{index}"), key);
+            job = job.env(format!("GIT_CONFIG_VALUE_{index}"), value);
         }
         job
     }
@@ -258,20 +259,20 @@ impl Git {
 
     /// Returns settings that empty every configured driver, by name. Listing the configuration runs
     /// no program.
-    fn emptied_drivers(&self) -> Vec<Setting> {
+    fn driver_overrides(&self) -> Vec<Setting> {
         let list = self.bare_job(&[]).args(["config", "--list", "-z", "--name-only"]);
         let Ok(list) = list.output(OutputLimits::seconds(30)) else { return Vec::new() };
         let keys: BTreeSet<&[u8]> = list.stdout.split(|byte| *byte == 0).collect();
-        let found: BTreeSet<Setting> = keys.into_iter().flat_map(emptied).collect();
-        found.into_iter().collect()
+        let drivers: BTreeSet<Setting> = keys.into_iter().flat_map(empty_drivers).collect();
+        drivers.into_iter().collect()
     }
 }
 
 /// Returns a git command in a directory, without inherited `GIT_…` variables.
-fn cleared(directory: &Path) -> Command {
+fn clean_git(directory: &Path) -> Command {
     let mut job = Command::new("git", directory);
     for (key, _) in std::env::vars_os() {
-        if key.as_bytes().starts_with(b"GIT_") && !KEPT.iter().any(|kept| key == *kept) {
+        if key.as_bytes().starts_with(b"GIT_") && !KEPT_VARIABLES.iter().any(|name| key == *name) {
             job = job.env_remove(key);
         }
     }
@@ -280,7 +281,7 @@ fn cleared(directory: &Path) -> Command {
 
 /// Returns a setting of the user's configuration (system and global files), never of a repository.
 pub fn user_setting(key: &str) -> Option<String> {
-    let job = cleared(Path::new("/")).env("GIT_DIR", "/dev/null");
+    let job = clean_git(Path::new("/")).env("GIT_DIR", "/dev/null");
     let output = job.args(["config", "--get", key]).output(OutputLimits::seconds(30)).ok()?;
     output.ok().then(|| output.text())
 }
@@ -290,8 +291,8 @@ pub fn user_setting(key: &str) -> Option<String> {
 pub fn outside_repositories(directory: &Path) -> Command {
     let mut job = Command::new("git", directory);
     for (key, _) in std::env::vars_os() {
-        let is_users = KEPT.iter().chain(&["GIT_PAGER"]).any(|kept| key == *kept);
-        if key.as_bytes().starts_with(b"GIT_") && !is_users {
+        let is_user_setting = KEPT_VARIABLES.iter().chain(&["GIT_PAGER"]).any(|name| key == *name);
+        if key.as_bytes().starts_with(b"GIT_") && !is_user_setting {
             job = job.env_remove(key);
         }
     }
@@ -299,35 +300,42 @@ pub fn outside_repositories(directory: &Path) -> Command {
 }
 
 /// Variables that are kept: they locate the user's own configuration.
-const KEPT: &[&str] = &["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
+const KEPT_VARIABLES: &[&str] = &["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
 
 /// Returns the index of the subcommand among the arguments, after git's own options.
-fn command_at(args: &[OsString]) -> usize {
-    let mut at = 0;
-    while let Some(arg) = args.get(at).and_then(|arg| arg.to_str()).filter(|a| a.starts_with('-')) {
-        at += if matches!(arg, "-c" | "-C" | "--exec-path" | "--namespace") { 2 } else { 1 };
+fn command_index(args: &[OsString]) -> usize {
+    let mut index = 0;
+    while let Some(arg) =
+        args.get(index).and_then(|arg| arg.to_str()).filter(|a| a.starts_with('-'))
+    {
+        index += if matches!(arg, "-c" | "-C" | "--exec-path" | "--namespace") { 2 } else { 1 };
     }
-    at
+    index
 }
 
 /// Returns the settings that empty the commands of a driver or of a configured hook.
-fn emptied(key: &[u8]) -> Vec<Setting> {
+fn empty_drivers(key: &[u8]) -> Vec<Setting> {
     let Some(first) = key.iter().position(|byte| *byte == b'.') else { return Vec::new() };
     let Some(last) = key.iter().rposition(|byte| *byte == b'.') else { return Vec::new() };
     if first == last {
         return Vec::new();
     }
-    let of = |name: &str, value: &str| {
+    let setting = |name: &str, value: &str| {
         let key = [&key[..=last], name.as_bytes()].concat();
         (OsStr::from_bytes(&key).to_owned(), OsString::from(value))
     };
     match &key[..first] {
         b"filter" => {
-            vec![of("clean", ""), of("smudge", ""), of("process", ""), of("required", "false")]
+            vec![
+                setting("clean", ""),
+                setting("smudge", ""),
+                setting("process", ""),
+                setting("required", "false"),
+            ]
         }
-        b"merge" => vec![of("driver", "")],
-        b"diff" => vec![of("command", ""), of("textconv", "")],
-        b"hook" => vec![of("enabled", "false")],
+        b"merge" => vec![setting("driver", "")],
+        b"diff" => vec![setting("command", ""), setting("textconv", "")],
+        b"hook" => vec![setting("enabled", "false")],
         _ => Vec::new(),
     }
 }
@@ -345,7 +353,7 @@ pub fn checked<S: AsRef<OsStr>>(args: &[S], output: Output) -> Result<Output, Gi
 /// Returns the git directories of a path: `(common, git_dir)`.
 pub fn discover(from: &Path) -> Result<(PathBuf, PathBuf), GitError> {
     let args = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--absolute-git-dir"];
-    let job = cleared(from).env("GIT_CONFIG_COUNT", "0");
+    let job = clean_git(from).env("GIT_CONFIG_COUNT", "0");
     let output = job.args(args).output(OutputLimits::seconds(30))?;
     let output = checked(&args, output)?;
     let text = output.text();

@@ -18,9 +18,9 @@ pub struct BadId(String);
 
 const ALPHABET: &[u8] = b"abcdefghjkmnpqrstuvwxyz23456789";
 const SLUG_CHARS: usize = 24;
-const TAIL: usize = 4;
+const TAIL_CHARS: usize = 4;
 /// Suffixes of the conversations within a session, before their number.
-const WITHIN: [&str; 2] = ["-coach", "-task"];
+const CHILD_SUFFIXES: [&str; 2] = ["-coach", "-task"];
 
 impl Id {
     /// Creates an id from a task and four random bytes.
@@ -34,14 +34,14 @@ impl Id {
 
     /// Parses an id.
     pub fn parse(text: &str) -> Result<Self, BadId> {
-        let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        let good = !text.is_empty()
+        let is_allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        let is_valid = !text.is_empty()
             && text.len() <= 64
-            && text.chars().all(fits)
+            && text.chars().all(is_allowed)
             && !text.starts_with('-')
             && !text.ends_with('-')
             && !text.contains("--");
-        if good { Ok(Self(text.to_owned())) } else { Err(BadId(text.to_owned())) }
+        if is_valid { Ok(Self(text.to_owned())) } else { Err(BadId(text.to_owned())) }
     }
 
     /// Returns the id as text.
@@ -53,17 +53,19 @@ impl Id {
 /// Returns the last part of an id, which is distinctive and contains no words of the task: `7k3f`,
 /// or `7k3f-coach-2` or `7k3f-task-1` for a conversation within a session.
 pub fn tail(id: &str) -> &str {
-    let is_count = |part: &str| part.len() < TAIL && part.bytes().all(|byte| byte.is_ascii_digit());
-    let mut own = id;
+    let is_count =
+        |part: &str| part.len() < TAIL_CHARS && part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut rest = id;
     loop {
-        let mut uncounted = own;
-        while let Some((before, _)) = uncounted.rsplit_once('-').filter(|(_, it)| is_count(it)) {
-            uncounted = before;
+        let mut without_count = rest;
+        while let Some((before, _)) = without_count.rsplit_once('-').filter(|(_, it)| is_count(it))
+        {
+            without_count = before;
         }
-        let outer = WITHIN.iter().find_map(|name| uncounted.strip_suffix(name));
-        match outer.filter(|_| uncounted.len() < own.len()) {
-            Some(outer) => own = outer,
-            None => return &id[own.rfind('-').map_or(0, |at| at + 1)..],
+        let outer = CHILD_SUFFIXES.iter().find_map(|name| without_count.strip_suffix(name));
+        match outer.filter(|_| without_count.len() < rest.len()) {
+            Some(outer) => rest = outer,
+            None => return &id[rest.rfind('-').map_or(0, |index| index + 1)..],
         }
     }
 }
@@ -84,7 +86,7 @@ fn slug(task: &str) -> String {
         }
     }
     if out.len() > SLUG_CHARS {
-        let end = out[..SLUG_CHARS].rfind('-').filter(|at| *at >= 8).unwrap_or(SLUG_CHARS);
+        let end = out[..SLUG_CHARS].rfind('-').filter(|index| *index >= 8).unwrap_or(SLUG_CHARS);
         out.truncate(end);
     }
     let slug = out.trim_matches('-');

@@ -37,7 +37,7 @@ pub(crate) fn list() -> Vec<PathBuf> {
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     let paths = entries.filter_map(|entry| fs::read(entry.path().join(FILE)).ok());
     let paths = paths.map(|bytes| PathBuf::from(OsStr::from_bytes(&bytes)));
-    let mut found: Vec<PathBuf> = paths.filter(|path| path.is_dir()).collect();
-    found.sort();
-    found
+    let mut repositories: Vec<PathBuf> = paths.filter(|path| path.is_dir()).collect();
+    repositories.sort();
+    repositories
 }

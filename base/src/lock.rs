@@ -8,8 +8,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// The lock types as one integer type, which differs between systems.
-const ALL: libc::c_short = libc::F_WRLCK as libc::c_short;
-const SHARE: libc::c_short = libc::F_RDLCK as libc::c_short;
+const EXCLUSIVE: libc::c_short = libc::F_WRLCK as libc::c_short;
+const SHARED: libc::c_short = libc::F_RDLCK as libc::c_short;
 
 /// A lock that is held as long as the value (or a copy of its descriptor) lives.
 #[derive(Debug)]
@@ -20,15 +20,15 @@ pub struct Lock {
 impl Lock {
     /// Takes the lock; returns `None` if it is already held.
     pub fn try_take(path: &Path) -> io::Result<Option<Lock>> {
-        Lock::at_once(path, ALL)
+        Lock::try_lock(path, EXCLUSIVE)
     }
 
     /// Takes a shared lock; returns `None` if the exclusive lock is held.
     pub fn try_share(path: &Path) -> io::Result<Option<Lock>> {
-        Lock::at_once(path, SHARE)
+        Lock::try_lock(path, SHARED)
     }
 
-    fn at_once(path: &Path, kind: libc::c_short) -> io::Result<Option<Lock>> {
+    fn try_lock(path: &Path, kind: libc::c_short) -> io::Result<Option<Lock>> {
         let file = open(path)?;
         match fcntl(&file, libc::F_OFD_SETLK, kind) {
             Ok(_) => Ok(Some(Lock { file })),
@@ -42,7 +42,7 @@ impl Lock {
     pub fn take(path: &Path) -> io::Result<Lock> {
         let file = open(path)?;
         loop {
-            match fcntl(&file, libc::F_OFD_SETLKW, ALL) {
+            match fcntl(&file, libc::F_OFD_SETLKW, EXCLUSIVE) {
                 Ok(_) => return Ok(Lock { file }),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
@@ -57,8 +57,8 @@ impl Lock {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(e) => return Err(e),
         };
-        let seen = fcntl(&file, libc::F_OFD_GETLK, ALL)?;
-        Ok(seen.l_type != libc::F_UNLCK as libc::c_short)
+        let range = fcntl(&file, libc::F_OFD_GETLK, EXCLUSIVE)?;
+        Ok(range.l_type != libc::F_UNLCK as libc::c_short)
     }
 
     /// Returns a descriptor for a child process: the lock is held until both copies are closed.
@@ -86,8 +86,8 @@ fn fcntl(file: &File, command: libc::c_int, kind: libc::c_short) -> io::Result<l
         l_pid: 0,
     };
     // SAFETY: the descriptor is open for the whole call and `range` is a valid `struct flock`.
-    let done = unsafe { libc::fcntl(file.as_raw_fd(), command, &mut range) };
-    if done == -1 { Err(io::Error::last_os_error()) } else { Ok(range) }
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &mut range) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(range) }
 }
 
 #[cfg(test)]

@@ -24,10 +24,10 @@ use rustix::process::{Pid, Signal};
 
 pub use bounds::ResourceLimits;
 use collect::Collector;
-pub use descriptors::{inherited, keep_from_children};
+pub use descriptors::{close_on_exec_except, inherited};
 pub use output::{Output, OutputLimits, exit_code};
 pub use pty::Pty;
-use system::{Group, ProcessPlacement, named};
+use system::{Group, ProcessPlacement, with_program};
 
 use crate::sandbox::Confinement;
 
@@ -67,7 +67,7 @@ pub struct Command {
     program: OsString,
     input: Option<Vec<u8>>,
     descriptors: Vec<(OwnedFd, i32)>,
-    place: ProcessPlacement,
+    placement: ProcessPlacement,
     last_signal: Signal,
     bounds: Option<ResourceLimits>,
     /// Kept open until the child has inherited it.
@@ -85,14 +85,14 @@ impl Command {
         command.current_dir(directory).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = program.as_ref().to_owned();
-        let (descriptors, place) = (Vec::new(), ProcessPlacement::default());
+        let (descriptors, placement) = (Vec::new(), ProcessPlacement::default());
         let (input, bounds, confinement, last_signal) = (None, None, None, Signal::KILL);
         Command {
             command,
             program,
             input,
             descriptors,
-            place,
+            placement,
             last_signal,
             bounds,
             confinement,
@@ -176,15 +176,15 @@ impl Command {
     /// end.
     #[must_use]
     pub fn detached(mut self) -> Command {
-        self.place.group = Group::Detached;
+        self.placement.group = Group::Detached;
         self
     }
 
     /// Gives the child its own process session, with this controlling terminal.
     #[must_use]
     pub fn on_terminal(mut self, terminal: OwnedFd) -> Command {
-        self.place.group = Group::Detached;
-        self.place.terminal = Some(terminal.as_raw_fd());
+        self.placement.group = Group::Detached;
+        self.placement.terminal = Some(terminal.as_raw_fd());
         self.terminal = Some(terminal);
         self
     }
@@ -193,14 +193,14 @@ impl Command {
     /// keys.
     #[must_use]
     pub fn in_our_group(mut self) -> Command {
-        self.place.group = Group::Ours;
+        self.placement.group = Group::Ours;
         self
     }
 
     /// Makes the kernel send SIGKILL to the child when the thread that starts it ends (Linux).
     #[must_use]
     pub fn kill_on_parent_death(mut self) -> Command {
-        self.place.dies_with_us = true;
+        self.placement.kill_on_parent_death = true;
         self
     }
 
@@ -215,7 +215,7 @@ impl Command {
     /// Kills the process group when this process ends first, even by SIGKILL (Linux). Applies to
     /// [`Command::spawn_async`], until [`AsyncRunning::forget`].
     #[must_use]
-    pub fn ends_with_us(mut self) -> Command {
+    pub fn kill_group_on_parent_death(mut self) -> Command {
         self.watched = true;
         self
     }
@@ -249,24 +249,29 @@ impl Command {
         let status = running.wait_until(limits.time.map(|time| Instant::now() + time))?;
         let timed_out = status.is_none();
         let status = status.map_or_else(|| running.end(GRACE), Ok)?;
-        let until = Instant::now() + DRAIN;
-        Ok(Output { status, timed_out, stdout: stdout.finish(until), stderr: stderr.finish(until) })
+        let deadline = Instant::now() + DRAIN;
+        Ok(Output {
+            status,
+            timed_out,
+            stdout: stdout.finish(deadline),
+            stderr: stderr.finish(deadline),
+        })
     }
 
     /// Starts the program and returns a handle that kills its group when it is dropped.
     pub fn spawn(self) -> io::Result<Running> {
         let last_signal = self.last_signal;
-        let (mut command, program, _descriptors) = self.prepared()?;
-        let child = command.spawn().map_err(|e| named(e, &program))?;
+        let (mut command, program, _descriptors) = self.prepare()?;
+        let child = command.spawn().map_err(|e| with_program(e, &program))?;
         Ok(Running { child, ended: false, last_signal })
     }
 
     /// Starts the program on the tokio runtime; its group gets SIGKILL when the handle is dropped.
     pub fn spawn_async(self) -> io::Result<AsyncRunning> {
         let (last_signal, watched) = (self.last_signal, self.watched);
-        let (command, program, _descriptors) = self.prepared()?;
+        let (command, program, _descriptors) = self.prepare()?;
         let mut command = tokio::process::Command::from(command);
-        let child = command.spawn().map_err(|e| named(e, &program))?;
+        let child = command.spawn().map_err(|e| with_program(e, &program))?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let watched = group.filter(|_| watched).and_then(watcher::Watched::group);
         Ok(AsyncRunning { child, group, last_signal, watched })
@@ -274,30 +279,37 @@ impl Command {
 
     /// Starts a program that outlives this process, and returns its process id.
     pub fn spawn_forget(self) -> io::Result<u32> {
-        let (mut command, program, _descriptors) = self.prepared()?;
-        let child = command.spawn().map_err(|e| named(e, &program))?;
+        let (mut command, program, _descriptors) = self.prepare()?;
+        let child = command.spawn().map_err(|e| with_program(e, &program))?;
         Ok(child.id())
     }
 
     /// Replaces the running program by this one. Returns only on failure.
     pub fn exec(self) -> io::Error {
-        match self.in_our_group().prepared() {
-            Ok((mut command, program, _descriptors)) => named(command.exec(), &program),
+        match self.in_our_group().prepare() {
+            Ok((mut command, program, _descriptors)) => with_program(command.exec(), &program),
             Err(error) => error,
         }
     }
 
     /// Prepares group, session and descriptors. The descriptors must live until the start.
-    fn prepared(self) -> io::Result<Prepared> {
+    fn prepare(self) -> io::Result<Prepared> {
         let Command {
-            mut command, program, descriptors, place, bounds, confinement, terminal, ..
+            mut command,
+            program,
+            descriptors,
+            placement,
+            bounds,
+            confinement,
+            terminal,
+            ..
         } = self;
         // This goes first: a change of privileges resets the parent-death signal, and moved
         // descriptors may take the number of the ruleset.
         if let Some(confinement) = confinement {
             system::confine_before_exec(&mut command, confinement);
         }
-        if place.group == Group::Own {
+        if placement.group == Group::Own {
             command.process_group(0);
         }
         // Moved to high numbers first, so that no target number is the source of another one.
@@ -308,8 +320,8 @@ impl Command {
             .collect::<io::Result<Vec<_>>>()?;
         let moves: Vec<(i32, i32)> =
             descriptors.iter().map(|(fd, number)| (fd.as_raw_fd(), *number)).collect();
-        if place.needs_us() || !moves.is_empty() {
-            system::before_exec(&mut command, moves, place);
+        if placement.needs_pre_exec() || !moves.is_empty() {
+            system::before_exec(&mut command, moves, placement);
         }
         if let Some(bounds) = bounds {
             bounds::before_exec(&mut command, bounds)?;
@@ -350,9 +362,9 @@ pub fn signal_group(id: u32, signal: Signal) {
 /// Protects the memory of this process (API keys above all): other processes of the user cannot
 /// inspect it, and no core file is written. Call it first of all.
 #[allow(unsafe_code)]
-pub fn keep_secrets() {
-    let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
-    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+pub fn disable_core_dumps() {
+    let zero = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Core, zero);
     #[cfg(target_os = "linux")]
     // SAFETY: the call takes only numbers.
     unsafe {
@@ -375,10 +387,11 @@ pub fn sibling_program(name: &str) -> Option<PathBuf> {
 
 /// Searches the directories of `PATH` for a program.
 pub fn find_program(name: &str) -> Option<PathBuf> {
-    let runs = |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+    let is_executable =
+        |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
     let all = std::env::var_os("PATH")?;
-    let places = std::env::split_paths(&all).map(|dir| dir.join(name));
-    places.filter(|path| path.is_file()).find(runs)
+    let candidates = std::env::split_paths(&all).map(|dir| dir.join(name));
+    candidates.filter(|path| path.is_file()).find(is_executable)
 }
 
 #[cfg(test)]

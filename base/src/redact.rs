@@ -4,9 +4,9 @@ use crate::sandbox::environment::is_secret;
 use crate::sandbox::home::has_user_in_address;
 
 /// The replacement for a secret.
-const GONE: &str = "[secret]";
+const PLACEHOLDER: &str = "[secret]";
 /// The minimum length of a secret: shorter values occur in too many words.
-const SHORTEST: usize = 8;
+const MIN_SECRET_LEN: usize = 8;
 
 /// The secrets to replace.
 #[derive(Clone, Default)]
@@ -29,7 +29,7 @@ impl Redactor {
             .into_iter()
             .filter(|(name, value)| {
                 let secret = is_secret(name) || has_user_in_address(value);
-                secret && value.len() >= SHORTEST
+                secret && value.len() >= MIN_SECRET_LEN
             })
             .map(|(_, value)| value)
             .collect();
@@ -40,8 +40,8 @@ impl Redactor {
 
     /// Returns the text without the secrets.
     pub fn clean(&self, text: &str) -> String {
-        let take_out = |text: String, secret: &String| text.replace(secret, GONE);
-        self.secrets.iter().fold(text.to_owned(), take_out)
+        let replace = |text: String, secret: &String| text.replace(secret, PLACEHOLDER);
+        self.secrets.iter().fold(text.to_owned(), replace)
     }
 }
 

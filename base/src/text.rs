@@ -33,9 +33,9 @@ pub fn hex(bytes: &[u8]) -> String {
 /// Returns the known names that a word may be a misspelling of, the most similar first.
 pub fn similar<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let scored = known.into_iter().map(|name| (strsim::jaro_winkler(name, word), name));
-    let mut near: Vec<(f64, &str)> = scored.filter(|(score, _)| *score > 0.75).collect();
-    near.sort_by(|a, b| b.0.total_cmp(&a.0));
-    near.into_iter().map(|(_, name)| name).collect()
+    let mut matches: Vec<(f64, &str)> = scored.filter(|(score, _)| *score > 0.75).collect();
+    matches.sort_by(|a, b| b.0.total_cmp(&a.0));
+    matches.into_iter().map(|(_, name)| name).collect()
 }
 
 /// Returns the number of columns that a text takes on a terminal.
@@ -44,15 +44,15 @@ pub fn columns(text: &str) -> usize {
 }
 
 /// Truncates a text to this many columns, with `…` as the last one if something is omitted.
-pub fn cut_columns(text: &str, most: usize) -> String {
-    if columns(text) <= most {
+pub fn cut_columns(text: &str, max: usize) -> String {
+    if columns(text) <= max {
         return text.to_owned();
     }
     let mut out = String::new();
-    let mut taken = 1;
+    let mut used = 1;
     for c in text.chars() {
-        taken += c.width().unwrap_or(0);
-        if taken > most {
+        used += c.width().unwrap_or(0);
+        if used > max {
             break;
         }
         out.push(c);
@@ -126,9 +126,9 @@ pub fn json_escaped(json: &str) -> String {
 pub fn printable_output(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find(['\u{1b}', '\r']) {
-        plain.push_str(&rest[..at]);
-        rest = &rest[at..];
+    while let Some(index) = rest.find(['\u{1b}', '\r']) {
+        plain.push_str(&rest[..index]);
+        rest = &rest[index..];
         let skipped = style_length(rest).unwrap_or(0);
         if skipped == 0 {
             let first = rest.chars().next().map_or(0, char::len_utf8);
@@ -240,9 +240,9 @@ mod tests {
     fn an_unclosed_sequence_hides_nothing() {
         for opening in ['[', ']', 'P', 'X', '^', '_', '(', 'c'] {
             let text = format!("one\u{1b}{opening} rm -rf\nthree\n");
-            let shown = format!("one^[{opening} rm -rf\nthree\n");
-            assert_eq!(printable(&text), shown);
-            assert_eq!(printable_output(&text), shown);
+            let printed = format!("one^[{opening} rm -rf\nthree\n");
+            assert_eq!(printable(&text), printed);
+            assert_eq!(printable_output(&text), printed);
         }
         assert_eq!(printable("one\u{9d}two\u{90}three"), "one<U+009D>two<U+0090>three");
     }
@@ -288,17 +288,20 @@ mod tests {
             texts = std::iter::once(String::new()).chain(longer).collect();
         }
         for text in texts {
-            let shown = printable(&text);
-            let acts = |c: char| c.is_control() && c != '\n' && c != '\t';
-            assert!(!shown.contains(acts) && !printable_output(&text).contains(acts), "{text:?}");
-            assert_eq!(printable(&shown), shown, "{text:?}");
+            let printed = printable(&text);
+            let is_active = |c: char| c.is_control() && c != '\n' && c != '\t';
+            assert!(
+                !printed.contains(is_active) && !printable_output(&text).contains(is_active),
+                "{text:?}"
+            );
+            assert_eq!(printable(&printed), printed, "{text:?}");
             let visible = |text: &str| text.replace(['^', '<', '>', '+'], "");
-            let mut left = visible(&shown);
-            for c in text.chars().filter(|c| !acts(*c)) {
-                let at = left
+            let mut remaining = visible(&printed);
+            for c in text.chars().filter(|c| !is_active(*c)) {
+                let index = remaining
                     .find(c)
-                    .unwrap_or_else(|| panic!("{c:?} of {text:?} is missing in {shown:?}"));
-                left.drain(..at + c.len_utf8());
+                    .unwrap_or_else(|| panic!("{c:?} of {text:?} is missing in {printed:?}"));
+                remaining.drain(..index + c.len_utf8());
             }
         }
     }

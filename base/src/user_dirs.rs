@@ -17,8 +17,8 @@ pub const STATE_VARIABLE: &str = "G3_STATE_DIR";
 /// reports. No command sandbox opens it, and it is never inside the working directory, where a
 /// repository could have placed it.
 pub fn workspace_state(directory: &Path) -> io::Result<PathBuf> {
-    if let Some(given) = absolute(STATE_VARIABLE) {
-        return Ok(given);
+    if let Some(configured) = absolute(STATE_VARIABLE) {
+        return Ok(configured);
     }
     let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
     Ok(state_dir("g3")?.join("workspaces").join(name_for_path(&directory)))

@@ -30,10 +30,10 @@ fn open_regular(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns the first bytes of a regular file, at most `most`.
-pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+/// Returns the first bytes of a regular file, at most `max`.
+pub fn read_regular(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open_regular(path)?.take(most).read_to_end(&mut bytes)?;
+    open_regular(path)?.take(max).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -13,14 +13,14 @@ fn main() -> ExitCode {
     }
     // So is the supervisor, which completions do not offer.
     let supervisor = supervisor_process::Args::parse(std::env::args_os().skip(1));
-    let (json, done) = match supervisor {
+    let (json, result) = match supervisor {
         Some(args) => (false, supervisor_process::run(&args)),
         None => {
             let cli = Cli::parse();
             (cli.json(), cli.run())
         }
     };
-    match done.and_then(|code| report::lost().map_or(Ok(code), Err)) {
+    match result.and_then(|code| report::write_error().map_or(Ok(code), Err)) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
             report::failure(&failure, json);

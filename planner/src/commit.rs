@@ -3,14 +3,14 @@
 /// The maximum number of characters in a line.
 pub const COLUMNS: usize = 72;
 /// The maximum number of characters in a message.
-const LONGEST: usize = 4000;
+const MAX_CHARS: usize = 4000;
 
 /// Parses an answer as a commit message; the error says why it is invalid.
 pub fn read(answer: &str) -> Result<String, String> {
-    if answer.chars().count() > LONGEST {
-        return Err(format!("its answer has more than {LONGEST} characters"));
+    if answer.chars().count() > MAX_CHARS {
+        return Err(format!("its answer has more than {MAX_CHARS} characters"));
     }
-    let answer = untagged(answer);
+    let answer = strip_tags(answer);
     let lines: Vec<&str> = answer
         .trim()
         .lines()
@@ -21,19 +21,19 @@ pub fn read(answer: &str) -> Result<String, String> {
     let Some((first, rest)) = lines.split_first() else {
         return Err("its answer is empty".to_owned());
     };
-    let first = undecorated(first).trim_end_matches('.');
+    let first = strip_decoration(first).trim_end_matches('.');
     let words = first.split_whitespace().filter(|word| word.chars().any(char::is_alphabetic));
     if words.count() < 2 || first.starts_with(['{', '<', '[']) {
         return Err("its answer is not a commit message".to_owned());
     }
     let (subject, more) = subject(first);
-    let body = wrapped(&format!("{more}\n{}", rest.join("\n")));
+    let body = wrap(&format!("{more}\n{}", rest.join("\n")));
     Ok(if body.is_empty() { subject } else { format!("{subject}\n\n{body}") })
 }
 
 /// Returns a line without heading marks, and without quotes, asterisks or backticks around the
 /// whole line.
-fn undecorated(line: &str) -> &str {
+fn strip_decoration(line: &str) -> &str {
     let mut line = line.trim().trim_start_matches('#').trim();
     for mark in ["**", "*", "\"", "`"] {
         let inner = line.strip_prefix(mark).and_then(|rest| rest.strip_suffix(mark));
@@ -46,15 +46,15 @@ fn undecorated(line: &str) -> &str {
 
 /// Returns the answer without the marks `{{COMMIT_SUMMARY}}` and `{{COMMIT_DESCRIPTION}}`, if it
 /// has them; text before the first mark is dropped.
-fn untagged(answer: &str) -> String {
+fn strip_tags(answer: &str) -> String {
     let (summary, description) = ("{{COMMIT_SUMMARY}}", "{{COMMIT_DESCRIPTION}}");
     let Some((_, rest)) = answer.split_once(summary) else { return answer.to_owned() };
     let (first, more) = rest.split_once(description).unwrap_or((rest, ""));
-    let closed = |text: &str, mark: &str| {
+    let until_end_tag = |text: &str, mark: &str| {
         let end = format!("{{{{/{}", &mark[2..]);
         text.split_once(&end).map_or(text, |(before, _)| before).trim().to_owned()
     };
-    format!("{}\n\n{}", closed(first, summary), closed(more, description))
+    format!("{}\n\n{}", until_end_tag(first, summary), until_end_tag(more, description))
 }
 
 /// Returns whether a line is a trailer, which models may not write.
@@ -69,38 +69,38 @@ fn subject(line: &str) -> (String, String) {
     if line.chars().count() <= COLUMNS {
         return (line.to_owned(), String::new());
     }
-    let mut kept = String::new();
+    let mut shortened = String::new();
     for word in line.split_whitespace() {
-        if kept.chars().count() + word.chars().count() + 2 > COLUMNS {
+        if shortened.chars().count() + word.chars().count() + 2 > COLUMNS {
             break;
         }
-        if !kept.is_empty() {
-            kept.push(' ');
+        if !shortened.is_empty() {
+            shortened.push(' ');
         }
-        kept.push_str(word);
+        shortened.push_str(word);
     }
-    if kept.is_empty() {
-        kept = line.chars().take(COLUMNS - 1).collect();
+    if shortened.is_empty() {
+        shortened = line.chars().take(COLUMNS - 1).collect();
     }
-    (format!("{kept}…"), line.to_owned())
+    (format!("{shortened}…"), line.to_owned())
 }
 
 /// Wraps paragraphs and list items.
-fn wrapped(text: &str) -> String {
+fn wrap(text: &str) -> String {
     let mut out: Vec<String> = Vec::new();
     for line in text.trim().lines() {
         let item = line.trim_start().starts_with(['-', '*']) || line.starts_with("  ");
         let joins = !item && !line.is_empty() && out.last().is_some_and(|last| !last.is_empty());
-        let words = match joins {
+        let joined = match joins {
             true => format!("{} {line}", out.pop().unwrap_or_default()),
             false => line.to_owned(),
         };
-        out.extend(broken(&words));
+        out.extend(break_line(&joined));
     }
     out.join("\n")
 }
 
-fn broken(line: &str) -> Vec<String> {
+fn break_line(line: &str) -> Vec<String> {
     let indent = if line.trim_start().starts_with(['-', '*']) { "  " } else { "" };
     let mut lines = vec![String::new()];
     for word in line.split_whitespace() {
@@ -118,20 +118,20 @@ fn broken(line: &str) -> Vec<String> {
 }
 
 /// Creates a message from the task alone.
-pub fn plain(task: &str) -> String {
+pub fn from_task(task: &str) -> String {
     let mut lines = task.trim().lines();
     let first = lines.next().unwrap_or("Work of an agent").trim().trim_end_matches('.');
-    let mut letters = first.chars();
+    let mut chars = first.chars();
     let first: String =
-        letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect();
+        chars.next().into_iter().flat_map(char::to_uppercase).chain(chars).collect();
     let (subject, more) = subject(&first);
     let rest: String = lines.take(40).collect::<Vec<_>>().join("\n");
-    let body = wrapped(&head(format!("{more}\n{rest}").trim()));
+    let body = wrap(&head(format!("{more}\n{rest}").trim()));
     if body.is_empty() { subject } else { format!("{subject}\n\n{body}") }
 }
 
 fn head(text: &str) -> String {
-    text.chars().take(LONGEST).collect()
+    text.chars().take(MAX_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn a_plain_message_is_made_from_the_task() {
-        assert_eq!(plain("fix the login."), "Fix the login");
-        assert!(plain(&"x".repeat(300)).lines().next().unwrap().chars().count() <= 72);
-        assert_eq!(plain("a b\nmore text"), "A b\n\nmore text");
+        assert_eq!(from_task("fix the login."), "Fix the login");
+        assert!(from_task(&"x".repeat(300)).lines().next().unwrap().chars().count() <= 72);
+        assert_eq!(from_task("a b\nmore text"), "A b\n\nmore text");
     }
 }

@@ -37,26 +37,32 @@ pub struct HistoryLine {
 impl HistoryLine {
     /// Returns the text of the line, including its newline. Texts are joined to one line each.
     pub fn text(&self) -> String {
-        let one = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let words = match &self.what {
+        let single_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = match &self.what {
             HistoryEvent::Refining => "REFINING REQUIREMENTS (new_requirements.md)".to_owned(),
-            HistoryEvent::Approved(hash) => format!("APPROVED REQUIREMENTS ({})", one(hash)),
-            HistoryEvent::Head(commit) => format!("GIT HEAD ({})", one(commit)),
+            HistoryEvent::Approved(hash) => {
+                format!("APPROVED REQUIREMENTS ({})", single_line(hash))
+            }
+            HistoryEvent::Head(commit) => format!("GIT HEAD ({})", single_line(commit)),
             HistoryEvent::Started(_) => "START IMPLEMENTING (current_requirements.md)".to_owned(),
             HistoryEvent::Recovering => "ATTEMPTING RECOVERY".to_owned(),
             HistoryEvent::Skipped => "USER SKIPPED RECOVERY".to_owned(),
             HistoryEvent::Completed(requirements, todo) => {
-                format!("COMPLETED REQUIREMENTS ({}, {})", one(requirements), one(todo))
+                format!(
+                    "COMPLETED REQUIREMENTS ({}, {})",
+                    single_line(requirements),
+                    single_line(todo)
+                )
             }
-            HistoryEvent::Committing(subject) => format!("GIT COMMIT ({})", one(subject)),
+            HistoryEvent::Committing(subject) => format!("GIT COMMIT ({})", single_line(subject)),
             HistoryEvent::NotCommitted => "USER SKIPPED COMMIT".to_owned(),
-            HistoryEvent::Other(words) => one(words),
+            HistoryEvent::Other(text) => single_line(text),
         };
-        let mut text = format!("{} - {words}\n", self.time);
+        let mut text = format!("{} - {text}\n", self.time);
         if let HistoryEvent::Started(summary) = &self.what {
             text.push_str("<<\n");
             for line in summary {
-                text.push_str(&format!("  {}\n", one(line)));
+                text.push_str(&format!("  {}\n", single_line(line)));
             }
             text.push_str(">>\n");
         }
@@ -69,12 +75,13 @@ pub fn read(text: &str) -> Vec<HistoryLine> {
     let mut lines = Vec::new();
     let mut rest = text.lines().peekable();
     while let Some(line) = rest.next() {
-        let Some((time, words)) = parted(line) else { continue };
-        let mut what = happened(words);
+        let Some((time, text)) = split_time(line) else { continue };
+        let mut what = parse_event(text);
         if let HistoryEvent::Started(summary) = &mut what
             && rest.next_if_eq(&"<<").is_some()
         {
-            while let Some(line) = rest.next_if(|line| *line != ">>" && parted(line).is_none()) {
+            while let Some(line) = rest.next_if(|line| *line != ">>" && split_time(line).is_none())
+            {
                 summary.push(line.trim().to_owned());
             }
             rest.next_if_eq(&">>");
@@ -85,18 +92,18 @@ pub fn read(text: &str) -> Vec<HistoryLine> {
 }
 
 /// Splits a line into time and text; recovery lines may have spaces instead of a dash between them.
-fn parted(line: &str) -> Option<(&str, &str)> {
+fn split_time(line: &str) -> Option<(&str, &str)> {
     let (time, rest) = line.split_at_checked("2026-01-01 00:00:00".len())?;
     let shape: String = time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
     (shape == "0000-00-00 00:00:00").then(|| (time, rest.trim_start_matches([' ', '-']).trim_end()))
 }
 
-fn happened(words: &str) -> HistoryEvent {
-    let within = |name: &str| words.strip_prefix(name)?.strip_prefix(" (")?.strip_suffix(')');
-    if within("REFINING REQUIREMENTS").is_some() {
+fn parse_event(text: &str) -> HistoryEvent {
+    let argument_of = |name: &str| text.strip_prefix(name)?.strip_prefix(" (")?.strip_suffix(')');
+    if argument_of("REFINING REQUIREMENTS").is_some() {
         return HistoryEvent::Refining;
     }
-    if within("START IMPLEMENTING").is_some() {
+    if argument_of("START IMPLEMENTING").is_some() {
         return HistoryEvent::Started(Vec::new());
     }
     let known = [
@@ -104,21 +111,21 @@ fn happened(words: &str) -> HistoryEvent {
         ("USER SKIPPED RECOVERY", HistoryEvent::Skipped),
         ("USER SKIPPED COMMIT", HistoryEvent::NotCommitted),
     ];
-    if let Some((_, what)) = known.into_iter().find(|(name, _)| words == *name) {
+    if let Some((_, what)) = known.into_iter().find(|(name, _)| text == *name) {
         return what;
     }
     let completed = |inner: &str| {
         let (requirements, todo) = inner.split_once(", ")?;
         Some(HistoryEvent::Completed(requirements.to_owned(), todo.to_owned()))
     };
-    within("APPROVED REQUIREMENTS")
+    argument_of("APPROVED REQUIREMENTS")
         .map(|hash| HistoryEvent::Approved(hash.to_owned()))
-        .or_else(|| within("GIT HEAD").map(|commit| HistoryEvent::Head(commit.to_owned())))
+        .or_else(|| argument_of("GIT HEAD").map(|commit| HistoryEvent::Head(commit.to_owned())))
         .or_else(|| {
-            within("GIT COMMIT").map(|subject| HistoryEvent::Committing(subject.to_owned()))
+            argument_of("GIT COMMIT").map(|subject| HistoryEvent::Committing(subject.to_owned()))
         })
-        .or_else(|| within("COMPLETED REQUIREMENTS").and_then(completed))
-        .unwrap_or_else(|| HistoryEvent::Other(words.to_owned()))
+        .or_else(|| argument_of("COMPLETED REQUIREMENTS").and_then(completed))
+        .unwrap_or_else(|| HistoryEvent::Other(text.to_owned()))
 }
 
 #[cfg(test)]

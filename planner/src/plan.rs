@@ -1,10 +1,10 @@
 //! A plan of several tasks: its stage, and the next action for each task.
 
 use crate::requirement::Requirement;
-use crate::task::{Task, order};
+use crate::task::{Task, topological_order};
 
 /// The maximum number of actions on one task in one run; after that the user must look at it.
-const TRIES: u32 = 8;
+const MAX_ATTEMPTS: u32 = 8;
 
 /// The stage of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +59,8 @@ pub enum TaskListStatus {
 }
 
 /// Returns the stage for this state, where an interrupted plan continues.
-pub fn stage(found: PlanStatus) -> PlanStage {
-    match found {
+pub fn stage(status: PlanStatus) -> PlanStage {
+    match status {
         PlanStatus { requirements: RequirementsStatus::Raw, .. } => PlanStage::Refine,
         PlanStatus { approved: false, .. } => PlanStage::Approve,
         PlanStatus { tasks: TaskListStatus::Partial, .. } => PlanStage::Split,
@@ -102,51 +102,52 @@ pub enum TaskAction {
     Land,
 }
 
-/// Returns the next actions: the index of the task, and the action. `tries` has the number of
+/// Returns the next actions: the index of the task, and the action. `attempts` has the number of
 /// actions on each task in this run. If the result is empty and no session is running, the run is
 /// over.
-pub fn next(
+pub fn next_actions(
     tasks: &[Task],
-    standing: &[TaskSessionStatus],
-    tries: &[u32],
+    statuses: &[TaskSessionStatus],
+    attempts: &[u32],
 ) -> Vec<(usize, TaskAction)> {
-    let done = |id: &String| {
+    let is_done = |id: &String| {
         tasks
             .iter()
-            .zip(standing)
+            .zip(statuses)
             .any(|(task, it)| task.id == *id && *it == TaskSessionStatus::Done)
     };
-    let act = |at: usize| {
-        let act = match standing[at] {
+    let action = |index: usize| {
+        let action = match statuses[index] {
             // A session that the user discards during the run is not restarted.
-            TaskSessionStatus::None => {
-                (tries[at] == 0 && tasks[at].after.iter().all(done)).then_some(TaskAction::Begin)
-            }
+            TaskSessionStatus::None => (attempts[index] == 0
+                && tasks[index].after.iter().all(is_done))
+            .then_some(TaskAction::Begin),
             TaskSessionStatus::Ready => Some(TaskAction::Land),
             TaskSessionStatus::Failed => Some(TaskAction::Again),
             TaskSessionStatus::Cut => Some(TaskAction::GoOn),
             // Only the user may land it a second time.
             TaskSessionStatus::AtWork | TaskSessionStatus::Undone | TaskSessionStatus::Done => None,
         };
-        act.filter(|_| tries[at] < TRIES).map(|act| (at, act))
+        action.filter(|_| attempts[index] < MAX_ATTEMPTS).map(|action| (index, action))
     };
-    order(tasks).into_iter().filter_map(act).collect()
+    topological_order(tasks).into_iter().filter_map(action).collect()
 }
 
 /// Creates a task for each requirement that no task implements, in a sequence: the fallback without
 /// a model that splits the plan.
-pub fn one_each(all: &[Requirement], there: &[Task]) -> Vec<Task> {
+pub fn tasks_for_uncovered(requirements: &[Requirement], existing: &[Task]) -> Vec<Task> {
     let mut new: Vec<Task> = Vec::new();
-    let served = |it: &Requirement| there.iter().any(|task| task.requirements.contains(&it.id));
-    for requirement in all.iter().filter(|it| !served(it)) {
+    let is_covered =
+        |it: &Requirement| existing.iter().any(|task| task.requirements.contains(&it.id));
+    for requirement in requirements.iter().filter(|it| !is_covered(it)) {
         let id = requirement.id.to_lowercase();
-        let taken = |id: &str| there.iter().chain(&new).any(|task| task.id == id);
+        let is_taken = |id: &str| existing.iter().chain(&new).any(|task| task.id == id);
         let names = (1..).map(|n| if n == 1 { id.clone() } else { format!("{id}-{n}") });
         let task = Task {
-            id: names.into_iter().find(|id| !taken(id)).unwrap_or_default(),
+            id: names.into_iter().find(|id| !is_taken(id)).unwrap_or_default(),
             text: requirement.text.clone(),
             requirements: vec![requirement.id.clone()],
-            after: new.last().map(|before| before.id.clone()).into_iter().collect(),
+            after: new.last().map(|previous| previous.id.clone()).into_iter().collect(),
             ..Task::default()
         };
         new.push(task);
@@ -155,8 +156,8 @@ pub fn one_each(all: &[Requirement], there: &[Task]) -> Vec<Task> {
 }
 
 /// Returns the requirements of a task as text for its agent; `None` if it has none.
-pub fn contract(task: &Task, all: &[Requirement]) -> Option<String> {
-    let lines = all.iter().filter(|it| task.requirements.contains(&it.id));
+pub fn contract(task: &Task, requirements: &[Requirement]) -> Option<String> {
+    let lines = requirements.iter().filter(|it| task.requirements.contains(&it.id));
     let lines: String = lines.map(|it| format!("- {}: {}\n", it.id, it.text)).collect();
     (!lines.is_empty()).then_some(lines)
 }
@@ -166,54 +167,54 @@ pub fn contract(task: &Task, all: &[Requirement]) -> Option<String> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskDigest {
     /// The digest to record.
-    pub now: String,
+    pub current: String,
     /// The digest in the encoding of earlier versions, which existing sessions may have recorded.
     pub earlier: String,
 }
 
 impl TaskDigest {
     /// Returns whether a recorded digest matches.
-    pub fn is(&self, written: &str) -> bool {
-        written == self.now || written == self.earlier
+    pub fn matches(&self, written: &str) -> bool {
+        written == self.current || written == self.earlier
     }
 }
 
 /// Returns the digests of all tasks.
 pub fn digests(
     tasks: &[Task],
-    all: &[Requirement],
+    requirements: &[Requirement],
     digest: impl Fn(&str) -> String,
 ) -> Vec<TaskDigest> {
     let mut digests = vec![TaskDigest::default(); tasks.len()];
-    for at in order(tasks) {
-        let task = &tasks[at];
-        let before = tasks.iter().zip(&digests).filter(|(it, _)| task.after.contains(&it.id));
-        let before: Vec<&TaskDigest> = before.map(|(_, digest)| digest).collect();
-        let contract = contract(task, all);
-        let words = encoded(task, contract.as_deref(), &before);
+    for index in topological_order(tasks) {
+        let task = &tasks[index];
+        let dependencies = tasks.iter().zip(&digests).filter(|(it, _)| task.after.contains(&it.id));
+        let dependencies: Vec<&TaskDigest> = dependencies.map(|(_, digest)| digest).collect();
+        let contract = contract(task, requirements);
+        let encoded = encode(task, contract.as_deref(), &dependencies);
         // Debug output of standard library types only, as earlier versions wrote it.
-        let earlier: Vec<&str> = before.iter().map(|it| it.earlier.as_str()).collect();
+        let earlier: Vec<&str> = dependencies.iter().map(|it| it.earlier.as_str()).collect();
         let earlier = format!("{:?}", (&task.text, &task.checks, &task.agent, &contract, earlier));
-        digests[at] = TaskDigest { now: digest(&words), earlier: digest(&earlier) };
+        digests[index] = TaskDigest { current: digest(&encoded), earlier: digest(&earlier) };
     }
     digests
 }
 
 /// Encodes a task field by field, each text with its length before it. The encoding is recorded in
 /// digests, so it must not change.
-fn encoded(task: &Task, contract: Option<&str>, before: &[&TaskDigest]) -> String {
-    let one = |text: &str| format!("{}:{text}\n", text.len());
-    let many = |name: &str, texts: Vec<&str>| {
-        let all: String = texts.iter().map(|text| one(text)).collect();
+fn encode(task: &Task, contract: Option<&str>, dependencies: &[&TaskDigest]) -> String {
+    let encode_text = |text: &str| format!("{}:{text}\n", text.len());
+    let encode_list = |name: &str, texts: Vec<&str>| {
+        let all: String = texts.iter().map(|text| encode_text(text)).collect();
         format!("{name} {}\n{all}", texts.len())
     };
     [
         "task 1\n".to_owned(),
-        many("text", vec![&task.text]),
-        many("checks", task.checks.iter().map(String::as_str).collect()),
-        many("agent", task.agent.as_deref().into_iter().collect()),
-        many("contract", contract.into_iter().collect()),
-        many("after", before.iter().map(|it| it.now.as_str()).collect()),
+        encode_list("text", vec![&task.text]),
+        encode_list("checks", task.checks.iter().map(String::as_str).collect()),
+        encode_list("agent", task.agent.as_deref().into_iter().collect()),
+        encode_list("contract", contract.into_iter().collect()),
+        encode_list("after", dependencies.iter().map(|it| it.current.as_str()).collect()),
     ]
     .concat()
 }
@@ -234,22 +235,22 @@ mod tests {
         let approved = PlanStatus { approved: true, ..refined };
         let split = PlanStatus { tasks: TaskListStatus::Whole, ..approved };
         let agreed = PlanStatus { agreed: true, ..split };
-        let over = PlanStatus { done: true, ..agreed };
+        let finished = PlanStatus { done: true, ..agreed };
         for (found, expected) in [
             (PlanStatus::default(), PlanStage::Refine),
             (refined, PlanStage::Approve),
             (approved, PlanStage::Split),
             (split, PlanStage::Agree),
             (agreed, PlanStage::Work),
-            (over, PlanStage::Over),
+            (finished, PlanStage::Over),
             // The user changed the requirements, or the tasks, of a completed plan.
-            (PlanStatus { approved: false, ..over }, PlanStage::Approve),
+            (PlanStatus { approved: false, ..finished }, PlanStage::Approve),
             (
-                PlanStatus { tasks: TaskListStatus::Partial, agreed: false, ..over },
+                PlanStatus { tasks: TaskListStatus::Partial, agreed: false, ..finished },
                 PlanStage::Split,
             ),
-            (PlanStatus { agreed: false, ..over }, PlanStage::Agree),
-            (PlanStatus { done: false, ..over }, PlanStage::Work),
+            (PlanStatus { agreed: false, ..finished }, PlanStage::Agree),
+            (PlanStatus { done: false, ..finished }, PlanStage::Work),
         ] {
             assert_eq!(stage(found), expected, "{found:?}");
         }
@@ -275,26 +276,26 @@ mod tests {
         };
         let found = digests(&[first, second], &all, str::to_owned);
         let one = "task 1\ntext 1\n6:x: \"y\"\nchecks 2\n4:make\n0:\nagent 0\ncontract 1\n10:- R1: one\n\nafter 0\n";
-        assert_eq!(found[0].now, one);
+        assert_eq!(found[0].current, one);
         let two = format!(
             "task 1\ntext 1\n1:z\nchecks 0\nagent 1\n2:g3\ncontract 0\nafter 1\n{}:{one}\n",
             one.len()
         );
-        assert_eq!(found[1].now, two);
+        assert_eq!(found[1].current, two);
         // The encoding of earlier versions.
         let earlier = r#"("x: \"y\"", ["make", ""], None, Some("- R1: one\n"), [])"#;
         assert_eq!(found[0].earlier, earlier);
-        assert!(found[0].is(earlier) && found[0].is(one) && !found[0].is(&two));
+        assert!(found[0].matches(earlier) && found[0].matches(one) && !found[0].matches(&two));
     }
 
     fn tasks(links: &[(usize, usize)]) -> Vec<Task> {
-        let task = |at: usize| Task {
-            id: format!("t{at}"),
+        let task = |index: usize| Task {
+            id: format!("t{index}"),
             text: "x".into(),
-            requirements: vec![format!("R{}", at + 1)],
+            requirements: vec![format!("R{}", index + 1)],
             after: links
                 .iter()
-                .filter(|(from, to)| *from == at && from > to)
+                .filter(|(from, to)| *from == index && from > to)
                 .map(|(_, to)| format!("t{to}"))
                 .collect(),
             ..Task::default()
@@ -305,7 +306,7 @@ mod tests {
     #[test]
     fn each_session_status_has_its_action() {
         let one = &tasks(&[])[..1];
-        for (standing, act) in [
+        for (statuses, action) in [
             (TaskSessionStatus::None, Some(TaskAction::Begin)),
             (TaskSessionStatus::AtWork, None),
             (TaskSessionStatus::Ready, Some(TaskAction::Land)),
@@ -314,11 +315,14 @@ mod tests {
             (TaskSessionStatus::Undone, None),
             (TaskSessionStatus::Done, None),
         ] {
-            let acts = next(one, &[standing], &[0]);
-            assert_eq!(acts.first().map(|(_, act)| *act), act, "{standing:?}");
-            assert!(next(one, &[standing], &[TRIES]).is_empty(), "{standing:?}");
+            let actions = next_actions(one, &[statuses], &[0]);
+            assert_eq!(actions.first().map(|(_, action)| *action), action, "{statuses:?}");
+            assert!(next_actions(one, &[statuses], &[MAX_ATTEMPTS]).is_empty(), "{statuses:?}");
         }
-        assert!(next(one, &[TaskSessionStatus::None], &[1]).is_empty(), "dropped while we look");
+        assert!(
+            next_actions(one, &[TaskSessionStatus::None], &[1]).is_empty(),
+            "dropped while we look"
+        );
     }
 
     #[test]
@@ -332,13 +336,14 @@ mod tests {
     #[test]
     fn each_uncovered_requirement_gets_a_task() {
         let all = read("- R1: a\n- R2: b\n- R3: c").unwrap();
-        let there = [Task { id: "r3".into(), requirements: vec!["R2".into()], ..Task::default() }];
-        let new = one_each(&all, &there);
-        let told: Vec<_> = new.iter().map(|it| (it.id.as_str(), it.text.as_str())).collect();
-        assert_eq!(told, [("r1", "a"), ("r3-2", "c")]);
+        let existing =
+            [Task { id: "r3".into(), requirements: vec!["R2".into()], ..Task::default() }];
+        let new = tasks_for_uncovered(&all, &existing);
+        let titles: Vec<_> = new.iter().map(|it| (it.id.as_str(), it.text.as_str())).collect();
+        assert_eq!(titles, [("r1", "a"), ("r3-2", "c")]);
         assert_eq!(new[1].after, ["r1"]);
-        let together: Vec<Task> = there.iter().chain(&new).cloned().collect();
-        assert!(one_each(&all, &together).is_empty());
+        let all_tasks: Vec<Task> = existing.iter().chain(&new).cloned().collect();
+        assert!(tasks_for_uncovered(&all, &all_tasks).is_empty());
     }
 
     proptest! {
@@ -348,23 +353,23 @@ mod tests {
         #[test]
         fn every_plan_ends_and_respects_dependencies(
             links in proptest::collection::vec((0usize..6, 0usize..6), 0..9),
-            fates in proptest::collection::vec(0u8..5, 0..80),
+            outcomes in proptest::collection::vec(0u8..5, 0..80),
         ) {
             let tasks = tasks(&links);
-            let (mut standing, mut tries) = (vec![TaskSessionStatus::None; 6], vec![0u32; 6]);
-            let mut fates = fates.into_iter().chain(std::iter::repeat(0));
+            let (mut statuses, mut attempts) = (vec![TaskSessionStatus::None; 6], vec![0u32; 6]);
+            let mut outcomes = outcomes.into_iter().chain(std::iter::repeat(0));
             for _ in 0..100 {
-                let acts = next(&tasks, &standing, &tries);
-                if acts.is_empty() {
+                let actions = next_actions(&tasks, &statuses, &attempts);
+                if actions.is_empty() {
                     break;
                 }
-                for (at, act) in acts {
-                    tries[at] += 1;
-                    let waits = tasks[at].after.iter().any(|id| {
-                        tasks.iter().zip(&standing).any(|(it, s)| it.id == *id && *s != TaskSessionStatus::Done)
+                for (index, action) in actions {
+                    attempts[index] += 1;
+                    let waits = tasks[index].after.iter().any(|id| {
+                        tasks.iter().zip(&statuses).any(|(it, s)| it.id == *id && *s != TaskSessionStatus::Done)
                     });
-                    prop_assert!(act != TaskAction::Begin || !waits);
-                    standing[at] = match (act, fates.next().unwrap_or(0)) {
+                    prop_assert!(action != TaskAction::Begin || !waits);
+                    statuses[index] = match (action, outcomes.next().unwrap_or(0)) {
                         (TaskAction::Land, 0..=2) => TaskSessionStatus::Done,
                         (_, 0..=2) => TaskSessionStatus::Ready,
                         (_, 3) => TaskSessionStatus::Failed,
@@ -372,12 +377,12 @@ mod tests {
                     };
                 }
             }
-            prop_assert!(next(&tasks, &standing, &tries).is_empty());
-            for (at, task) in tasks.iter().enumerate() {
+            prop_assert!(next_actions(&tasks, &statuses, &attempts).is_empty());
+            for (index, task) in tasks.iter().enumerate() {
                 let waits = task.after.iter().any(|id| {
-                    tasks.iter().zip(&standing).any(|(it, s)| it.id == *id && *s != TaskSessionStatus::Done)
+                    tasks.iter().zip(&statuses).any(|(it, s)| it.id == *id && *s != TaskSessionStatus::Done)
                 });
-                prop_assert!(standing[at] == TaskSessionStatus::Done || tries[at] == TRIES || waits);
+                prop_assert!(statuses[index] == TaskSessionStatus::Done || attempts[index] == MAX_ATTEMPTS || waits);
             }
         }
 
@@ -391,21 +396,21 @@ mod tests {
             let text = |new: bool| (1..7).map(|n| {
                 format!("- R{n}: {}\n", if new && changed.contains(&n) { "new" } else { "old" })
             }).collect::<String>();
-            let (before, now) = (read(&text(false)).unwrap(), read(&text(true)).unwrap());
+            let (before, current) = (read(&text(false)).unwrap(), read(&text(true)).unwrap());
             let of = |all: &[Requirement]| digests(&tasks, all, str::to_owned);
-            let (old, new) = (of(&before), of(&now));
+            let (old, new) = (of(&before), of(&current));
             let changes = |differs: fn(&TaskDigest, &TaskDigest) -> bool| -> BTreeSet<usize> {
-                (0..6).filter(|at| differs(&old[*at], &new[*at])).collect()
+                (0..6).filter(|index| differs(&old[*index], &new[*index])).collect()
             };
             // Task `t0` has requirement R1, and so on; `after` names earlier tasks only.
             let mut expected = BTreeSet::new();
-            for (at, task) in tasks.iter().enumerate() {
+            for (index, task) in tasks.iter().enumerate() {
                 let follows = task.after.iter().any(|id| expected.contains(&id[1..].parse().unwrap()));
-                if changed.contains(&(at + 1)) || follows {
-                    expected.insert(at);
+                if changed.contains(&(index + 1)) || follows {
+                    expected.insert(index);
                 }
             }
-            prop_assert_eq!(&changes(|old, new| old.now != new.now), &expected);
+            prop_assert_eq!(&changes(|old, new| old.current != new.current), &expected);
             prop_assert_eq!(&changes(|old, new| old.earlier != new.earlier), &expected);
         }
     }

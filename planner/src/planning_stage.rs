@@ -62,10 +62,10 @@ pub enum CurrentRequirements {
 }
 
 /// Returns the stage for the existing files, where an interrupted run continues.
-pub fn stage(found: PlanningFiles) -> PlanningStage {
-    match (found.current, found.new) {
+pub fn stage(files: PlanningFiles) -> PlanningStage {
+    match (files.current, files.new) {
         // The archive exists: only the commit is missing.
-        _ if found.archived => PlanningStage::Commit,
+        _ if files.archived => PlanningStage::Commit,
         (CurrentRequirements::Completed, _) => PlanningStage::Archive,
         (CurrentRequirements::Played, _) => PlanningStage::Complete,
         (CurrentRequirements::Approved, _) => PlanningStage::Implement,
@@ -78,8 +78,8 @@ pub fn stage(found: PlanningFiles) -> PlanningStage {
 }
 
 /// Returns whether a run that starts here continues an interrupted one; the user is asked.
-pub fn is_recovery(found: PlanningFiles) -> bool {
-    found.current != CurrentRequirements::None || found.todo || found.archived
+pub fn is_recovery(files: PlanningFiles) -> bool {
+    files.current != CurrentRequirements::None || files.todo || files.archived
 }
 
 /// The answer of the user, a model or the harness.
@@ -94,7 +94,7 @@ pub enum StageAnswer {
 }
 
 /// Returns the stage after an answer; `None` ends the run.
-pub fn after(stage: PlanningStage, answer: StageAnswer) -> Option<PlanningStage> {
+pub fn next_stage(stage: PlanningStage, answer: StageAnswer) -> Option<PlanningStage> {
     match (stage, answer) {
         (_, StageAnswer::Quit) => None,
         (PlanningStage::Write, StageAnswer::Yes) => Some(PlanningStage::Refine),
@@ -133,13 +133,13 @@ mod tests {
     #[test]
     fn a_run_passes_every_stage() {
         let mut seen = vec![PlanningStage::Write];
-        while let Some(next) = after(seen[seen.len() - 1], StageAnswer::Yes)
+        while let Some(next) = next_stage(seen[seen.len() - 1], StageAnswer::Yes)
             .filter(|next| *next != PlanningStage::Write)
         {
             seen.push(next);
         }
         assert_eq!(seen, ALL);
-        assert!(ALL.iter().all(|stage| after(*stage, StageAnswer::Quit).is_none()));
+        assert!(ALL.iter().all(|stage| next_stage(*stage, StageAnswer::Quit).is_none()));
         for (stage, next) in [
             (PlanningStage::Refine, PlanningStage::Write),
             (PlanningStage::Approve, PlanningStage::Write),
@@ -147,7 +147,7 @@ mod tests {
             (PlanningStage::Complete, PlanningStage::Implement),
             (PlanningStage::Commit, PlanningStage::Write),
         ] {
-            assert_eq!(after(stage, StageAnswer::No), Some(next));
+            assert_eq!(next_stage(stage, StageAnswer::No), Some(next));
         }
     }
 
@@ -155,8 +155,8 @@ mod tests {
     fn an_interrupted_run_continues_where_it_stopped() {
         let none = PlanningFiles::default();
         let new = PlanningFiles { new: NewRequirements::Raw, ..none };
-        let at = |current| PlanningFiles { current, todo: true, ..none };
-        for (found, next, recovery) in [
+        let with_current = |current| PlanningFiles { current, todo: true, ..none };
+        for (files, next, recovery) in [
             (none, PlanningStage::Write, false),
             (PlanningFiles { todo: true, ..none }, PlanningStage::Write, true),
             (new, PlanningStage::Refine, false),
@@ -165,19 +165,22 @@ mod tests {
                 PlanningStage::Approve,
                 false,
             ),
-            (at(CurrentRequirements::Unapproved), PlanningStage::Approve, true),
-            (at(CurrentRequirements::Approved), PlanningStage::Implement, true),
-            (at(CurrentRequirements::Played), PlanningStage::Complete, true),
-            (at(CurrentRequirements::Completed), PlanningStage::Archive, true),
+            (with_current(CurrentRequirements::Unapproved), PlanningStage::Approve, true),
+            (with_current(CurrentRequirements::Approved), PlanningStage::Implement, true),
+            (with_current(CurrentRequirements::Played), PlanningStage::Complete, true),
+            (with_current(CurrentRequirements::Completed), PlanningStage::Archive, true),
             (PlanningFiles { archived: true, ..none }, PlanningStage::Commit, true),
             // The user wrote the next requirements during the implementation.
             (
-                PlanningFiles { new: NewRequirements::Raw, ..at(CurrentRequirements::Approved) },
+                PlanningFiles {
+                    new: NewRequirements::Raw,
+                    ..with_current(CurrentRequirements::Approved)
+                },
                 PlanningStage::Implement,
                 true,
             ),
         ] {
-            assert_eq!((stage(found), is_recovery(found)), (next, recovery), "{found:?}");
+            assert_eq!((stage(files), is_recovery(files)), (next, recovery), "{files:?}");
         }
     }
 }

@@ -27,41 +27,41 @@ struct Item {
     number: Option<u32>,
     text: String,
     /// The byte offset of its text.
-    at: usize,
+    offset: usize,
 }
 
 /// Parses the requirements of a text: every item of its outermost lists, numbered or not, in order.
 /// Ids in the text are kept (`R7: …`, `- **R7** …`); item 3 of a numbered list becomes `R3` if that
 /// is free. Text without a list is one requirement.
 pub fn read(text: &str) -> Result<Vec<Requirement>, AmbiguousRequirements> {
-    let mut items = items(text);
+    let mut items = parse_items(text);
     if items.is_empty() {
-        let whole = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        if whole.is_empty() {
+        let paragraph = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        if paragraph.is_empty() {
             return Err(AmbiguousRequirements::Empty);
         }
-        items.push(Item { id: None, number: None, text: whole, at: 0 });
+        items.push(Item { id: None, number: None, text: paragraph, offset: 0 });
     }
-    let ids = ids(&items)?;
-    let named = items.into_iter().zip(ids);
-    Ok(named.map(|(item, id)| Requirement { id, text: item.text }).collect())
+    let ids = assign_ids(&items)?;
+    let with_ids = items.into_iter().zip(ids);
+    Ok(with_ids.map(|(item, id)| Requirement { id, text: item.text }).collect())
 }
 
 /// Returns the number of items in the outermost lists of a text; 0 for prose.
-pub fn items_of(text: &str) -> usize {
-    items(text).len()
+pub fn count_items(text: &str) -> usize {
+    parse_items(text).len()
 }
 
 /// Returns the items without an id in the text: the byte offset of the item's text, and its
 /// assigned id.
-pub fn unnumbered(text: &str) -> Result<Vec<(usize, String)>, AmbiguousRequirements> {
-    let items = items(text);
-    let named = items.iter().zip(ids(&items)?);
-    Ok(named.filter(|(item, _)| item.id.is_none()).map(|(item, id)| (item.at, id)).collect())
+pub fn missing_ids(text: &str) -> Result<Vec<(usize, String)>, AmbiguousRequirements> {
+    let items = parse_items(text);
+    let with_ids = items.iter().zip(assign_ids(&items)?);
+    Ok(with_ids.filter(|(item, _)| item.id.is_none()).map(|(item, id)| (item.offset, id)).collect())
 }
 
 /// Returns the id of each item: the one in the text, else its number, else the next free number.
-fn ids(items: &[Item]) -> Result<Vec<String>, AmbiguousRequirements> {
+fn assign_ids(items: &[Item]) -> Result<Vec<String>, AmbiguousRequirements> {
     let mut taken = BTreeSet::new();
     for id in items.iter().filter_map(|item| item.id.as_ref()) {
         if !taken.insert(id.clone()) {
@@ -85,35 +85,37 @@ fn ids(items: &[Item]) -> Result<Vec<String>, AmbiguousRequirements> {
 
 /// Returns the items of the outermost lists. Lines that are indented below an item, or that follow
 /// it without an empty line, belong to it; code blocks contain no items.
-fn items(text: &str) -> Vec<Item> {
+fn parse_items(text: &str) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     let (mut fenced, mut open, mut gap, mut outermost) = (false, false, false, 0);
     let mut end = 0;
     for line in text.split_inclusive('\n') {
         end += line.len();
         let line = line.trim_end_matches(['\n', '\r']);
-        let words = line.trim();
+        let trimmed = line.trim();
         let indent = line.len() - line.trim_start().len();
-        if words.starts_with("```") || words.starts_with("~~~") {
+        if trimmed.starts_with("```") || trimmed.starts_with("~~~") {
             fenced = !fenced;
         } else if fenced {
             // Code belongs to the item above it and is not an item.
-        } else if words.is_empty() {
+        } else if trimmed.is_empty() {
             gap = true;
             continue;
-        } else if let Some(mut item) = item(words).filter(|_| !open || indent < outermost + 2) {
+        } else if let Some(mut item) =
+            parse_item(trimmed).filter(|_| !open || indent < outermost + 2)
+        {
             (open, gap, outermost) = (true, false, indent);
-            item.at += end - last_line(text, end).trim_start().len();
+            item.offset += end - last_line(text, end).trim_start().len();
             items.push(item);
             continue;
-        } else if words.starts_with('#') || (gap && indent < outermost + 2) {
+        } else if trimmed.starts_with('#') || (gap && indent < outermost + 2) {
             // A heading or a separate paragraph ends the list.
             open = false;
         }
         gap = false;
-        if let Some(last) = items.last_mut().filter(|_| open && !words.is_empty()) {
+        if let Some(last) = items.last_mut().filter(|_| open && !trimmed.is_empty()) {
             last.text.push(' ');
-            last.text.push_str(words);
+            last.text.push_str(trimmed);
         }
     }
     items.retain(|item| item.text.contains(char::is_alphanumeric));
@@ -123,41 +125,41 @@ fn items(text: &str) -> Vec<Item> {
 /// Returns the line that ends at this byte, including its newline.
 fn last_line(text: &str, end: usize) -> &str {
     let before = text[..end].trim_end_matches(['\n', '\r']);
-    let start = before.rfind('\n').map_or(0, |at| at + 1);
+    let start = before.rfind('\n').map_or(0, |offset| offset + 1);
     &text[start..end]
 }
 
 /// Parses a line that starts an item, with the offset of its text in the line.
-fn item(words: &str) -> Option<Item> {
-    if let Some((id, text)) = given_id(words) {
-        return Some(Item { id: Some(id), number: None, text, at: 0 });
+fn parse_item(text: &str) -> Option<Item> {
+    if let Some((id, text)) = parse_id(text) {
+        return Some(Item { id: Some(id), number: None, text, offset: 0 });
     }
-    let (number, rest) = marker(words)?;
+    let (number, rest) = strip_marker(text)?;
     let rest =
         ["[ ] ", "[x] ", "[X] "].iter().find_map(|mark| rest.strip_prefix(mark)).unwrap_or(rest);
-    let at = words.len() - rest.trim_start().len();
-    Some(match given_id(rest) {
-        Some((id, text)) => Item { id: Some(id), number: None, text, at },
-        None => Item { id: None, number, text: rest.trim().to_owned(), at },
+    let offset = text.len() - rest.trim_start().len();
+    Some(match parse_id(rest) {
+        Some((id, text)) => Item { id: Some(id), number: None, text, offset },
+        None => Item { id: None, number, text: rest.trim().to_owned(), offset },
     })
 }
 
 /// Parses `- `, `* `, `+ `, `3. `, `3) ` at the start: the number, and the rest.
-fn marker(words: &str) -> Option<(Option<u32>, &str)> {
-    if let Some(rest) = ["- ", "* ", "+ "].iter().find_map(|mark| words.strip_prefix(mark)) {
+fn strip_marker(text: &str) -> Option<(Option<u32>, &str)> {
+    if let Some(rest) = ["- ", "* ", "+ "].iter().find_map(|mark| text.strip_prefix(mark)) {
         return Some((None, rest.trim_start()));
     }
-    let digits = words.len() - words.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let rest = words[digits..].strip_prefix(['.', ')'])?;
-    let number = words[..digits].parse().ok()?;
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let rest = text[digits..].strip_prefix(['.', ')'])?;
+    let number = text[..digits].parse().ok()?;
     let rest = rest.strip_prefix([' ', '\t'])?;
     Some((Some(number), rest.trim_start()))
 }
 
 /// Parses `R7: words`, `**R7** words`, `[R7] words`, `R7. words`: the id, and the words.
-fn given_id(words: &str) -> Option<(String, String)> {
-    let bare = words.trim_start_matches(['*', '[', '(', '`', '_']);
-    let decorated = bare.len() < words.len();
+fn parse_id(text: &str) -> Option<(String, String)> {
+    let bare = text.trim_start_matches(['*', '[', '(', '`', '_']);
+    let decorated = bare.len() < text.len();
     let rest = bare.strip_prefix('R').or_else(|| bare.strip_prefix('r'))?;
     let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let number: u32 = rest[..digits].parse().ok()?;

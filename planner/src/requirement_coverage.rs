@@ -53,14 +53,18 @@ impl CoverageRow {
 }
 
 /// Returns a row for each requirement, in order.
-pub fn coverage(all: &[Requirement], tasks: &[Task], progress: &[Progress]) -> Vec<CoverageRow> {
+pub fn coverage(
+    requirements: &[Requirement],
+    tasks: &[Task],
+    progress: &[Progress],
+) -> Vec<CoverageRow> {
     let row = |requirement: &Requirement| {
         let id = &requirement.id;
         let serving: Vec<&Task> =
             tasks.iter().filter(|task| task.requirements.contains(id)).collect();
-        let of = |task: &&Task| progress.iter().find(|it| it.task == task.id);
+        let progress_of = |task: &&Task| progress.iter().find(|it| it.task == task.id);
         let landed: Vec<&Progress> =
-            serving.iter().filter_map(of).filter(|it| it.landed.is_some()).collect();
+            serving.iter().filter_map(progress_of).filter(|it| it.landed.is_some()).collect();
         let mut checks: Vec<String> = Vec::new();
         for check in landed.iter().flat_map(|it| &it.passed) {
             if !checks.contains(check) {
@@ -74,14 +78,18 @@ pub fn coverage(all: &[Requirement], tasks: &[Task], progress: &[Progress]) -> V
             checks,
         }
     };
-    all.iter().map(row).collect()
+    requirements.iter().map(row).collect()
 }
 
 /// Returns the references to unknown requirements: task and id.
-pub fn strangers<'a>(all: &[Requirement], tasks: &'a [Task]) -> Vec<(&'a Task, &'a str)> {
-    let known: BTreeSet<&str> = all.iter().map(|it| it.id.as_str()).collect();
-    let named = tasks.iter().flat_map(|task| task.requirements.iter().map(move |id| (task, id)));
-    named.map(|(task, id)| (task, id.as_str())).filter(|(_, id)| !known.contains(id)).collect()
+pub fn unknown_references<'a>(
+    requirements: &[Requirement],
+    tasks: &'a [Task],
+) -> Vec<(&'a Task, &'a str)> {
+    let known: BTreeSet<&str> = requirements.iter().map(|it| it.id.as_str()).collect();
+    let references =
+        tasks.iter().flat_map(|task| task.requirements.iter().map(move |id| (task, id)));
+    references.map(|(task, id)| (task, id.as_str())).filter(|(_, id)| !known.contains(id)).collect()
 }
 
 #[cfg(test)]
@@ -102,17 +110,20 @@ mod tests {
 
     #[test]
     fn the_gap_of_each_requirement_is_its_first_missing_step() {
-        let all = read("- R1: a\n- R2: b\n- R3: c\n- R4: d").unwrap();
+        let requirements = read("- R1: a\n- R2: b\n- R3: c\n- R4: d").unwrap();
         let tasks = from_toml(TASKS).unwrap();
         let gaps = |progress: &[Progress]| {
-            coverage(&all, &tasks, progress).iter().map(CoverageRow::gap).collect::<Vec<_>>()
+            coverage(&requirements, &tasks, progress)
+                .iter()
+                .map(CoverageRow::gap)
+                .collect::<Vec<_>>()
         };
         use Gap::{Check, Landing, Task};
         assert_eq!(gaps(&[]), [Some(Landing), Some(Landing), Some(Landing), Some(Task)]);
         let some = [done("a", &["cargo test"]), done("c", &[])];
         assert_eq!(gaps(&some), [Some(Landing), Some(Landing), Some(Check), Some(Task)]);
         let more = [done("a", &["t"]), done("b", &["t", "u"])];
-        let rows = coverage(&all, &tasks, &more);
+        let rows = coverage(&requirements, &tasks, &more);
         assert_eq!((rows[0].gap(), rows[1].gap()), (None, None));
         assert_eq!(rows[0].commits, ["commit-a", "commit-b"]);
         assert_eq!(rows[0].checks, ["t", "u"]);
@@ -120,10 +131,12 @@ mod tests {
 
     #[test]
     fn references_to_unknown_requirements_are_found() {
-        let all = read("- R1: a\n- R2: b").unwrap();
+        let requirements = read("- R1: a\n- R2: b").unwrap();
         let tasks = from_toml(TASKS).unwrap();
-        let found: Vec<(&str, &str)> =
-            strangers(&all, &tasks).iter().map(|(task, id)| (task.id.as_str(), *id)).collect();
+        let found: Vec<(&str, &str)> = unknown_references(&requirements, &tasks)
+            .iter()
+            .map(|(task, id)| (task.id.as_str(), *id))
+            .collect();
         assert_eq!(found, [("c", "R3")]);
     }
 }

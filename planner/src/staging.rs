@@ -15,26 +15,26 @@ const DIRECTORIES: &[&str] = &[
     ".worktrees",
 ];
 /// Suffixes of temporary files.
-const ENDINGS: &[&str] = &[".log", ".tmp", ".bak", ".pyc", ".swp", ".swo", "~"];
+const SUFFIXES: &[&str] = &[".log", ".tmp", ".bak", ".pyc", ".swp", ".swo", "~"];
 /// Names of files that operating systems create.
-const NAMES: &[&str] = &[".DS_Store", "Thumbs.db"];
+const FILE_NAMES: &[&str] = &[".DS_Store", "Thumbs.db"];
 /// Names and suffixes of files with secrets.
 const SECRETS: &[&str] = &[".env", ".netrc", ".npmrc", "id_rsa", "id_ed25519", "credentials.json"];
-const SECRET_ENDINGS: &[&str] = &[".pem", ".key", ".p12", ".pfx"];
+const SECRET_SUFFIXES: &[&str] = &[".pem", ".key", ".p12", ".pfx"];
 
 /// Returns why a path, relative to the repository with `/`, is excluded; `None` if it is not.
-pub fn left_out(path: &str) -> Option<&'static str> {
+pub fn exclusion_reason(path: &str) -> Option<&'static str> {
     let mut parts: Vec<&str> = path.split('/').collect();
     let name = parts.pop().unwrap_or_default();
     if parts.iter().any(|part| DIRECTORIES.contains(part)) {
         return Some("a build product or a dependency");
     }
-    if NAMES.contains(&name) || ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+    if FILE_NAMES.contains(&name) || SUFFIXES.iter().any(|ending| name.ends_with(ending)) {
         return Some("a temporary file of a program");
     }
     let holds_secret = SECRETS.contains(&name)
         || (name.starts_with(".env.") && !name.ends_with(".example") && !name.ends_with(".sample"))
-        || SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending));
+        || SECRET_SUFFIXES.iter().any(|ending| name.ends_with(ending));
     holds_secret.then_some("it may hold a secret")
 }
 
@@ -60,7 +60,7 @@ mod tests {
             "id_rsa",
             ".g3/x",
         ] {
-            assert!(left_out(path).is_some(), "{path}");
+            assert!(exclusion_reason(path).is_some(), "{path}");
         }
         for path in [
             "src/target.rs",
@@ -72,7 +72,7 @@ mod tests {
             "ünï/é.txt",
             "logs.md",
         ] {
-            assert_eq!(left_out(path), None, "{path}");
+            assert_eq!(exclusion_reason(path), None, "{path}");
         }
     }
 }

@@ -59,17 +59,17 @@ pub struct VerdictBasis<'a> {
     /// The requirements.
     pub requirements: &'a [Requirement],
     /// The command lines of the checks that failed.
-    pub red: &'a [String],
+    pub failed_checks: &'a [String],
 }
 
 /// Returns all errors of a verdict, one sentence each; empty if it is valid.
-pub fn faults(verdict: &Verdict, by: &VerdictBasis<'_>) -> Vec<String> {
+pub fn validate(verdict: &Verdict, basis: &VerdictBasis<'_>) -> Vec<String> {
     let mut times: BTreeMap<&str, usize> = BTreeMap::new();
-    for judged in &verdict.requirements {
-        *times.entry(&judged.id).or_default() += 1;
+    for entry in &verdict.requirements {
+        *times.entry(&entry.id).or_default() += 1;
     }
     let mut faults = Vec::new();
-    for requirement in by.requirements {
+    for requirement in basis.requirements {
         match times.remove(requirement.id.as_str()) {
             Some(1) => {}
             Some(n) => faults.push(format!("`{}` is listed {n} times", requirement.id)),
@@ -77,17 +77,18 @@ pub fn faults(verdict: &Verdict, by: &VerdictBasis<'_>) -> Vec<String> {
         }
     }
     faults.extend(times.keys().map(|id| format!("no such requirement: `{id}`")));
-    for judged in &verdict.requirements {
-        if judged.status == VerdictStatus::Met && judged.evidence.trim().is_empty() {
-            faults.push(format!("`{}` was judged met without evidence", judged.id));
+    for entry in &verdict.requirements {
+        if entry.status == VerdictStatus::Met && entry.evidence.trim().is_empty() {
+            faults.push(format!("`{}` was judged met without evidence", entry.id));
         }
     }
-    let open: Vec<&str> = open(verdict).map(|judged| judged.id.as_str()).collect();
-    if verdict.approved && !open.is_empty() {
-        faults.push(format!("approved although requirements are not met: {}", open.join(", ")));
+    let unmet: Vec<&str> = unmet(verdict).map(|entry| entry.id.as_str()).collect();
+    if verdict.approved && !unmet.is_empty() {
+        faults.push(format!("approved although requirements are not met: {}", unmet.join(", ")));
     }
-    if verdict.approved && !by.red.is_empty() {
-        faults.push(format!("approved although a check failed: {}", by.red.join("; ")));
+    if verdict.approved && !basis.failed_checks.is_empty() {
+        faults
+            .push(format!("approved although a check failed: {}", basis.failed_checks.join("; ")));
     }
     if !verdict.approved && verdict.feedback.trim().is_empty() {
         faults.push("not approved, but the feedback is empty".to_owned());
@@ -96,17 +97,17 @@ pub fn faults(verdict: &Verdict, by: &VerdictBasis<'_>) -> Vec<String> {
 }
 
 /// Returns the requirements that are not met.
-pub fn open(verdict: &Verdict) -> impl Iterator<Item = &RequirementVerdict> {
-    verdict.requirements.iter().filter(|judged| judged.status != VerdictStatus::Met)
+pub fn unmet(verdict: &Verdict) -> impl Iterator<Item = &RequirementVerdict> {
+    verdict.requirements.iter().filter(|entry| entry.status != VerdictStatus::Met)
 }
 
 /// The results of the checks of the judged work, as command lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckOutcomes {
     /// Those that passed.
-    pub green: Vec<String>,
+    pub passed: Vec<String>,
     /// Those that failed.
-    pub red: Vec<String>,
+    pub failed: Vec<String>,
 }
 
 impl CheckOutcomes {
@@ -114,15 +115,15 @@ impl CheckOutcomes {
     pub fn of<'a>(all: impl IntoIterator<Item = (&'a str, bool)>) -> CheckOutcomes {
         let mut checks = CheckOutcomes::default();
         for (line, ok) in all {
-            let lines = if ok { &mut checks.green } else { &mut checks.red };
+            let lines = if ok { &mut checks.passed } else { &mut checks.failed };
             lines.push(line.to_owned());
         }
         checks
     }
 
     /// Returns whether at least one check ran, and none failed.
-    fn passed(&self) -> bool {
-        self.red.is_empty() && !self.green.is_empty()
+    fn all_passed(&self) -> bool {
+        self.failed.is_empty() && !self.passed.is_empty()
     }
 }
 
@@ -140,25 +141,25 @@ pub struct Disagreement {
 /// Returns the contradictions between a verdict and the checks; empty if there are none.
 pub fn disagreements(verdict: &Verdict, checks: &CheckOutcomes) -> Vec<Disagreement> {
     let mut found = Vec::new();
-    for judged in &verdict.requirements {
-        let id = &judged.id;
-        let mut say = |text| found.push(Disagreement { id: Some(id.clone()), text });
-        match judged.status {
+    for entry in &verdict.requirements {
+        let id = &entry.id;
+        let mut report = |text| found.push(Disagreement { id: Some(id.clone()), text });
+        match entry.status {
             VerdictStatus::Met => {
-                for line in checks.red.iter().filter(|line| names(&judged.evidence, line)) {
-                    say(format!("`{id}` was judged met by `{line}`, which failed"));
+                for line in checks.failed.iter().filter(|line| names(&entry.evidence, line)) {
+                    report(format!("`{id}` was judged met by `{line}`, which failed"));
                 }
             }
-            VerdictStatus::Unmet if checks.passed() => {
-                say(format!("`{id}` was judged unmet, but every check passed"));
+            VerdictStatus::Unmet if checks.all_passed() => {
+                report(format!("`{id}` was judged unmet, but every check passed"));
             }
-            VerdictStatus::Unknown if checks.passed() => {
-                say(format!("`{id}` was judged unknown, but every check passed"));
+            VerdictStatus::Unknown if checks.all_passed() => {
+                report(format!("`{id}` was judged unknown, but every check passed"));
             }
             VerdictStatus::Unmet | VerdictStatus::Unknown => {}
         }
     }
-    if !verdict.approved && checks.passed() && open(verdict).next().is_none() {
+    if !verdict.approved && checks.all_passed() && unmet(verdict).next().is_none() {
         let text =
             "not approved, although every requirement is met and every check passed".to_owned();
         found.push(Disagreement { id: None, text });
@@ -168,11 +169,13 @@ pub fn disagreements(verdict: &Verdict, checks: &CheckOutcomes) -> Vec<Disagreem
 
 /// Returns whether a text names a command line: in full, or without its flags if at least two words
 /// remain.
-fn names(words: &str, line: &str) -> bool {
-    let words = one_spaced(words.split_whitespace());
-    let bare: Vec<&str> = line.split_whitespace().filter(|word| !word.starts_with('-')).collect();
-    let whole = one_spaced(line.split_whitespace());
-    stands_in(&words, &whole) || (bare.len() > 1 && stands_in(&words, &one_spaced(bare)))
+fn names(text: &str, line: &str) -> bool {
+    let text = one_spaced(text.split_whitespace());
+    let without_flags: Vec<&str> =
+        line.split_whitespace().filter(|word| !word.starts_with('-')).collect();
+    let command = one_spaced(line.split_whitespace());
+    contains_command(&text, &command)
+        || (without_flags.len() > 1 && contains_command(&text, &one_spaced(without_flags)))
 }
 
 fn one_spaced<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
@@ -180,12 +183,12 @@ fn one_spaced<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
 }
 
 /// Returns whether a text occurs in another one without an adjacent letter, digit, `-`, `_` or `/`.
-fn stands_in(words: &str, text: &str) -> bool {
+fn contains_command(text: &str, command: &str) -> bool {
     let joins = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '/');
-    !text.is_empty()
-        && words.match_indices(text).any(|(at, _)| {
-            let before = words[..at].chars().next_back();
-            let after = words[at + text.len()..].chars().next();
+    !command.is_empty()
+        && text.match_indices(command).any(|(index, _)| {
+            let before = text[..index].chars().next_back();
+            let after = text[index + command.len()..].chars().next();
             !before.is_some_and(joins) && !after.is_some_and(joins)
         })
 }
@@ -205,23 +208,27 @@ mod tests {
         Verdict { approved, requirements: judged.collect(), feedback }
     }
 
-    fn wrong(verdict: &Verdict, red: &[&str]) -> String {
+    fn errors_of(verdict: &Verdict, red: &[&str]) -> String {
         let requirements = read("- a\n- b").unwrap();
         let red: Vec<String> = red.iter().map(|line| (*line).to_owned()).collect();
-        faults(verdict, &VerdictBasis { requirements: &requirements, red: &red }).join("; ")
+        validate(verdict, &VerdictBasis { requirements: &requirements, failed_checks: &red })
+            .join("; ")
     }
 
     #[test]
     fn a_complete_verdict_is_valid() {
         use VerdictStatus::{Met, Unknown, Unmet};
-        assert_eq!(wrong(&verdict(true, &[("R1", Met, "t"), ("R2", Met, "t")]), &[]), "");
-        assert_eq!(wrong(&verdict(false, &[("R2", Unmet, ""), ("R1", Unknown, "")]), &["x"]), "");
+        assert_eq!(errors_of(&verdict(true, &[("R1", Met, "t"), ("R2", Met, "t")]), &[]), "");
+        assert_eq!(
+            errors_of(&verdict(false, &[("R2", Unmet, ""), ("R1", Unknown, "")]), &["x"]),
+            ""
+        );
     }
 
     #[test]
     fn every_error_of_a_verdict_is_reported() {
         use VerdictStatus::{Met, Unmet};
-        let said = wrong(
+        let errors = errors_of(
             &verdict(true, &[("R1", Met, " "), ("R1", Unmet, ""), ("R9", Met, "t")]),
             &["cargo test"],
         );
@@ -233,10 +240,10 @@ mod tests {
             "requirements are not met: R1",
             "a check failed: cargo test",
         ] {
-            assert!(said.contains(words), "no `{words}` in: {said}");
+            assert!(errors.contains(words), "no `{words}` in: {errors}");
         }
         let silent = Verdict { feedback: String::new(), ..verdict(false, &[]) };
-        assert!(wrong(&silent, &[]).contains("the feedback is empty"));
+        assert!(errors_of(&silent, &[]).contains("the feedback is empty"));
     }
 
     #[test]
@@ -248,7 +255,7 @@ mod tests {
         assert!(serde_json::from_value::<Verdict>(json).is_err());
     }
 
-    fn told(verdict: &Verdict, green: &[&str], red: &[&str]) -> Vec<String> {
+    fn disagreement_texts(verdict: &Verdict, green: &[&str], red: &[&str]) -> Vec<String> {
         let lines = green.iter().map(|line| (*line, true)).chain(red.iter().map(|it| (*it, false)));
         let found = disagreements(verdict, &CheckOutcomes::of(lines));
         found.into_iter().map(|it| format!("{:?} {}", it.id, it.text)).collect()
@@ -257,38 +264,41 @@ mod tests {
     #[test]
     fn agreement_reports_no_disagreement() {
         use VerdictStatus::{Met, Unmet};
-        let good = verdict(true, &[("R1", Met, "make test passes"), ("R2", Met, "a.rs:3")]);
-        assert!(told(&good, &["make test"], &[]).is_empty());
-        assert!(told(&good, &[], &[]).is_empty());
+        let approved = verdict(true, &[("R1", Met, "make test passes"), ("R2", Met, "a.rs:3")]);
+        assert!(disagreement_texts(&approved, &["make test"], &[]).is_empty());
+        assert!(disagreement_texts(&approved, &[], &[]).is_empty());
         let open = verdict(false, &[("R1", Unmet, ""), ("R2", Met, "make tests, a.rs")]);
-        assert!(told(&open, &["make lint"], &["make test"]).is_empty(), "others are red");
-        assert!(told(&open, &[], &[]).is_empty(), "no check ran");
+        assert!(
+            disagreement_texts(&open, &["make lint"], &["make test"]).is_empty(),
+            "others are red"
+        );
+        assert!(disagreement_texts(&open, &[], &[]).is_empty(), "no check ran");
     }
 
     #[test]
     fn each_disagreement_has_its_sentence() {
         use VerdictStatus::{Met, Unknown, Unmet};
         let met = verdict(false, &[("R1", Met, "seen: `cargo  test\n-q shop`"), ("R2", Met, "b")]);
-        let said = told(&met, &["make"], &["cargo test -q shop"]);
+        let errors = disagreement_texts(&met, &["make"], &["cargo test -q shop"]);
         assert_eq!(
-            said,
+            errors,
             ["Some(\"R1\") `R1` was judged met by `cargo test -q shop`, which failed"]
         );
         let short = verdict(false, &[("R1", Met, "cargo test shop is green"), ("R2", Met, "b")]);
-        assert_eq!(told(&short, &[], &["cargo test -q shop"]).len(), 1);
+        assert_eq!(disagreement_texts(&short, &[], &["cargo test -q shop"]).len(), 1);
         let open = verdict(false, &[("R1", Unmet, ""), ("R2", Unknown, "")]);
-        let said = told(&open, &["make"], &[]);
+        let errors = disagreement_texts(&open, &["make"], &[]);
         assert_eq!(
-            said,
+            errors,
             [
                 "Some(\"R1\") `R1` was judged unmet, but every check passed",
                 "Some(\"R2\") `R2` was judged unknown, but every check passed",
             ]
         );
-        let whole = verdict(false, &[("R1", Met, "a"), ("R2", Met, "b")]);
-        let said = told(&whole, &["make"], &[]);
+        let unapproved = verdict(false, &[("R1", Met, "a"), ("R2", Met, "b")]);
+        let errors = disagreement_texts(&unapproved, &["make"], &[]);
         assert_eq!(
-            said,
+            errors,
             ["None not approved, although every requirement is met and every check passed"]
         );
     }
@@ -302,11 +312,12 @@ mod tests {
             red in proptest::collection::vec("[a-z -]{1,8}", 0..3),
         ) {
             use VerdictStatus::Met;
-            let good = verdict(true, &[("R1", Met, &evidence[0]), ("R2", Met, &evidence[1])]);
+            let approved = verdict(true, &[("R1", Met, &evidence[0]), ("R2", Met, &evidence[1])]);
             let requirements = read("- a\n- b").unwrap();
-            let counts = faults(&good, &VerdictBasis { requirements: &requirements, red: &red });
+            let basis = VerdictBasis { requirements: &requirements, failed_checks: &red };
+            let counts = validate(&approved, &basis);
             if counts.is_empty() {
-                let found = disagreements(&good, &CheckOutcomes { green, red });
+                let found = disagreements(&approved, &CheckOutcomes { passed: green, failed: red });
                 proptest::prop_assert!(found.is_empty());
             }
         }

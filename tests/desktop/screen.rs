@@ -3,6 +3,7 @@
 use base::desktop_protocol::{Area, CaptureTarget, DesktopRequest, DesktopResponse, WindowInfo};
 use image::Rgb;
 use testkit::desktop::Desktop;
+use testkit::env::until;
 
 use crate::support::{Helper, output};
 
@@ -141,9 +142,10 @@ fn windows_are_listed_topmost_first_as_reported_by_x() {
         assert_eq!(i64::from(height), number("Height"), "{said}");
     }
     output(&desktop, "xdotool", &["windowminimize", "--sync", &listed[0].id]);
-    let after = windows(&mut helper);
-    let minimized = after.iter().find(|window| window.id == listed[0].id).unwrap();
-    assert!(minimized.minimized);
+    until("the window to be minimized", || {
+        let after = windows(&mut helper);
+        after.iter().find(|window| window.id == listed[0].id)?.minimized.then_some(())
+    });
     let wanted = CaptureTarget { window: Some(listed[0].id.clone()), ..CaptureTarget::default() };
     assert!(helper.fault(DesktopRequest::Capture(wanted)).why.unwrap().contains("minimized"));
     let wanted = CaptureTarget { window: Some("Nobody".to_owned()), ..CaptureTarget::default() };

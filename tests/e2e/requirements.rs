@@ -114,7 +114,7 @@ fn requirements_are_met_checked_accounted_and_named_in_the_commit() {
 
 #[test]
 fn each_task_implements_the_same_requirements_and_lands_separately() {
-    let scene = scene(script("Fulfil these requirements"));
+    let scene = scene(script("Meet these requirements"));
     let args = ["run", "--requirements", "../plan.md", "--accept", "--json", "-j", "1"];
     let ran = scene.studio(args.into_iter().chain(["write them in haste"]));
     ran.exits(0);

@@ -17,7 +17,7 @@ use crate::git_setting::{Setting, setting};
 fn check_worktree(s: &Setting, kept: &[&str], commit: &str) -> CheckWorktree {
     let (worktrees, branches) = (WorktreeTemplate::default(), BranchTemplate::default());
     let kept: Vec<String> = kept.iter().map(|path| (*path).to_owned()).collect();
-    let kept = check_worktree::kept_paths(&kept).expect("they are relative");
+    let kept = check_worktree::parse_kept_paths(&kept).expect("they are relative");
     check_worktree::prepare(&s.repository, &worktrees, &branches, &kept, commit)
         .unwrap_or_else(|failure| panic!("{failure}"))
 }
@@ -30,8 +30,8 @@ fn a_check_worktree_has_exactly_the_merged_files_and_the_configured_caches() {
     session.work.write("new", "x");
     let ready = s.ready(&session, MergeStrategy::Squash);
     let prepare = |commit: &str| check_worktree(&s, &["deep/cache", "gone", "README.md"], commit);
-    let first = prepare(&ready.candidate.merged);
-    let work = Repo::at(&first.place.worktree);
+    let first = prepare(&ready.candidate.merged_commit);
+    let work = Repo::at(&first.session_repo.worktree);
     assert_eq!(
         (work.read("new").as_str(), work.git(["status", "--porcelain"]).as_str()),
         ("x", "")
@@ -46,17 +46,20 @@ fn a_check_worktree_has_exactly_the_merged_files_and_the_configured_caches() {
     work.git(["init", "-q", "nested"]);
     fs::create_dir_all(&first.temporary).unwrap();
     fs::write(first.temporary.join("x"), "by a check").unwrap();
-    let second = prepare(&ready.candidate.merged);
-    assert_ne!(second.place.worktree, first.place.worktree, "the first is still in use");
+    let second = prepare(&ready.candidate.merged_commit);
+    assert_ne!(
+        second.session_repo.worktree, first.session_repo.worktree,
+        "the first is still in use"
+    );
     drop(first);
     let again = prepare(&s.repo.rev("main"));
-    assert_eq!(again.place.worktree, work.path());
+    assert_eq!(again.session_repo.worktree, work.path());
     assert_eq!(work.git(["status", "--porcelain", "--ignored"]), "!! deep/");
     assert_eq!(work.read("deep/cache/big"), "warm");
     assert_eq!(work.read("README.md"), "# A repository\n");
     assert_eq!(work.git(["diff", "main"]), "");
     assert!(!again.temporary.exists() && !again.caches.exists());
-    let slot = again.place.git_dir.parent().unwrap().to_owned();
+    let slot = again.session_repo.git_dir.parent().unwrap().to_owned();
     let trash = s.repo.worktrees().join(".trash");
     drop(again);
     assert_eq!(fs::read_dir(trash).unwrap().count(), 0, "what was put aside is removed");
@@ -74,10 +77,10 @@ fn files_of_a_check_in_its_git_directory_are_never_followed_or_used() {
     let canaries = ["bashrc", "authorized_keys", "kept"].map(|name| s.env.home().join(name));
     canaries.iter().for_each(|path| fs::write(path, "theirs").unwrap());
     let first = check_worktree(&s, &["cache", "link/cache"], &main);
-    let work = Repo::at(&first.place.worktree);
+    let work = Repo::at(&first.session_repo.worktree);
     work.git(["update-index", "--skip-worktree", "check.sh"]);
     work.write("check.sh", "exit 0\n");
-    let git = &first.place.git_dir;
+    let git = &first.session_repo.git_dir;
     fs::remove_file(git.join("refs/heads/studio-check")).unwrap();
     symlink(&canaries[0], git.join("refs/heads/studio-check")).unwrap();
     fs::remove_file(git.join("index")).unwrap();
@@ -90,7 +93,7 @@ fn files_of_a_check_in_its_git_directory_are_never_followed_or_used() {
 
     let again = check_worktree(&s, &["cache", "link/cache"], &main);
 
-    assert_eq!(again.place.worktree, work.path());
+    assert_eq!(again.session_repo.worktree, work.path());
     assert_eq!(work.read("check.sh"), "exit 1\n");
     assert_eq!(work.git(["status", "--porcelain", "--ignored"]), "");
     for path in &canaries {
@@ -117,7 +120,7 @@ fn check_worktrees_and_trash_never_follow_a_symlink() {
         let order = worktree::WorktreeSpec { worktree: worktrees.clone(), ..s.order("task-abcd") };
         symlink(&outside, &directory).unwrap();
         assert_eq!(prepare().unwrap_err().kind, FailureKind::Refused);
-        assert_eq!(worktree::make(&s.repository, &order).unwrap_err().kind, FailureKind::Refused);
+        assert_eq!(worktree::create(&s.repository, &order).unwrap_err().kind, FailureKind::Refused);
         fs::remove_file(&directory).unwrap();
         let session = s.session_of(&order);
         symlink(&outside, directory.join(".checks")).unwrap();
@@ -153,6 +156,6 @@ fn a_user_directory_is_not_mistaken_for_a_check_worktree() {
     fs::remove_dir_all(&theirs).unwrap();
     for _ in 0..2 {
         let made = prepare().unwrap();
-        assert_eq!(made.place.worktree, theirs);
+        assert_eq!(made.session_repo.worktree, theirs);
     }
 }

@@ -52,7 +52,7 @@ fn scene() -> Scene {
 
 fn act(name: &str, repository: &Repository) {
     let order = order(repository, if name == "create" { "task-new" } else { "task-abcd" });
-    let mut place = order.place(repository).expect("it works in a test");
+    let mut place = order.session_repo(repository).expect("it works in a test");
     place.base = repository.base(Some("main~1")).expect("it works in a test").commit;
     let s = Setting {
         env: testkit::env::TestEnv::new(),
@@ -61,7 +61,7 @@ fn act(name: &str, repository: &Repository) {
     };
     let session = Session { work: Repo::at(&place.worktree), place };
     match name {
-        "create" => drop(worktree::make(repository, &order).expect("it works in a test")),
+        "create" => drop(worktree::create(repository, &order).expect("it works in a test")),
         "import" => drop(s.home(&session)),
         "snapshot" => drop(s.snapshot(&session)),
         "accept" => drop(s.accept(&session).expect("it works in a test")),
@@ -69,14 +69,15 @@ fn act(name: &str, repository: &Repository) {
             drop(discard::discard(repository, &[session.place], NOW).expect("it works in a test"))
         }
         "remake" => {
-            let remade = recreate_worktree::if_gone(repository, &session.place).expect("it works");
+            let remade = recreate_worktree::recreate_if_missing(repository, &session.place)
+                .expect("it works");
             assert_eq!(remade, Recreated::Yes { note: None });
         }
         "checks" => {
             let work = s.snapshot(&session).work;
             session.work.write("file", "rewritten by a check\n");
-            let before = WorkBeforeChecks { work: &work, left_out: &[] };
-            check_leftovers::note(repository, &session.place, before, now())
+            let before = WorkBeforeChecks { work: &work, omitted: &[] };
+            check_leftovers::record(repository, &session.place, before, now())
                 .expect("it works in a test");
         }
         "mend" => {
@@ -86,7 +87,7 @@ fn act(name: &str, repository: &Repository) {
         "relocate" => {
             let to = session.place.worktree.clone();
             let place = SessionRepo { worktree: inside(&s.repo), ..session.place };
-            let wanted = [Relocation { place, to }];
+            let wanted = [Relocation { session_repo: place, new_worktree: to }];
             drop(move_worktree::relocate(repository, &wanted, NOW).expect("it works in a test"));
         }
         "undo" => drop(undo::undo(repository, None, NOW).expect("it works in a test")),
@@ -200,10 +201,10 @@ fn recover(scene: &Scene) {
 fn creating_a_worktree_survives_a_crash() {
     survive("create", scene, |scene| {
         recover(scene);
-        let place = scene.s.order("task-new").place(&scene.s.repository).unwrap();
+        let place = scene.s.order("task-new").session_repo(&scene.s.repository).unwrap();
         if !worktree::is_finished(&place) {
-            worktree::unmake(&scene.s.repository, &place).unwrap();
-            worktree::make(&scene.s.repository, &scene.s.order("task-new")).unwrap();
+            worktree::remove_incomplete(&scene.s.repository, &place).unwrap();
+            worktree::create(&scene.s.repository, &scene.s.order("task-new")).unwrap();
         }
     });
 }
@@ -251,7 +252,7 @@ fn recreating_a_deleted_worktree_survives_a_crash() {
     };
     survive("remake", gone, |scene| {
         recover(scene);
-        recreate_worktree::if_gone(&scene.s.repository, &scene.session.place).unwrap();
+        recreate_worktree::recreate_if_missing(&scene.s.repository, &scene.session.place).unwrap();
         let places = std::slice::from_ref(&scene.session.place);
         assert!(recreate_worktree::remove_leftovers(places).unwrap().is_empty());
     });
@@ -283,7 +284,7 @@ fn moving_a_worktree_survives_a_crash() {
     survive("relocate", made_inside, |scene| {
         recover(scene);
         let file =
-            scene.s.repository.session_dir(&scene.session.place.id).join(move_worktree::PLACE);
+            scene.s.repository.session_dir(&scene.session.place.id).join(move_worktree::PATHS_FILE);
         if !file.exists() {
             act("relocate", &scene.s.repository);
         }
@@ -314,7 +315,7 @@ fn repairing_a_moved_repository_survives_a_crash() {
         act("mend", &scene.s.repository);
         assert_eq!(scene.session.work.git(["status", "--porcelain"]), "", "{at}");
         let place =
-            moved_repository::place_now(&scene.s.repository.common_dir, &scene.session.place);
+            moved_repository::current_paths(&scene.s.repository.common_dir, &scene.session.place);
         assert!(import::check_pointer(&place).unwrap(), "{at}");
     }
 }

@@ -95,12 +95,12 @@ mod needs_loop_device {
         let before = s.repo.everything();
         disk.fill(600_000);
         let order = s.order("task-abcd");
-        let failure = worktree::make(&s.repository, &order).unwrap_err();
+        let failure = worktree::create(&s.repository, &order).unwrap_err();
         let said = failure.to_string();
         assert!(said.contains("disk space") || said.contains("No space left"), "{failure}");
         disk.free();
         assert_eq!(s.repo.everything(), before);
-        assert!(!order.place(&s.repository).unwrap().git_dir.exists());
+        assert!(!order.session_repo(&s.repository).unwrap().git_dir.exists());
         s.session("task-abcd");
         s.repo.is_sound();
     }
@@ -150,7 +150,7 @@ mod needs_loop_device {
         remount("remount,ro");
         let order = s.order("other-abcd");
         for failure in [
-            worktree::make(&s.repository, &order).unwrap_err(),
+            worktree::create(&s.repository, &order).unwrap_err(),
             discard::discard(&s.repository, std::slice::from_ref(&session.place), NOW).unwrap_err(),
         ] {
             assert!(failure.to_string().contains("Read-only file system"), "{failure}");
@@ -183,7 +183,7 @@ fn worktrees_that_did_not_move_with_the_repository_are_found_restored_and_emptie
     let now_there = moved.session("later-e");
     assert_eq!(now_there.work.path().parent().unwrap(), moved.repo.worktrees());
 
-    let place = moved_repository::place_now(&moved.repository.common_dir, &live.place);
+    let place = moved_repository::current_paths(&moved.repository.common_dir, &live.place);
     assert_eq!(place.worktree, stayed.join("live-d"));
     moved_repository::repair(&moved.repository, &place).unwrap();
     let live = Session { work: Repo::at(&place.worktree), place };
@@ -193,7 +193,7 @@ fn worktrees_that_did_not_move_with_the_repository_are_found_restored_and_emptie
     let operation =
         discard::discard(&moved.repository, std::slice::from_ref(&live.place), NOW).unwrap();
     let after = now() + jiff::SignedDuration::from_hours(24 * 8);
-    let freed = gc::empty(&moved.repository, RetentionPolicy::default(), after).unwrap();
+    let freed = gc::empty_trash(&moved.repository, RetentionPolicy::default(), after).unwrap();
     assert!(freed.operations.contains(&operation));
     let left: Vec<String> = tree(&stayed).into_keys().collect();
     assert!(!left.iter().any(|path| path.contains(&operation)), "{left:?}");
@@ -201,8 +201,10 @@ fn worktrees_that_did_not_move_with_the_repository_are_found_restored_and_emptie
     let copy = moved.env.home().join("copy");
     let job = Command::new("cp", "/").arg("-a").arg(moved.repo.path()).arg(&copy);
     assert!(job.output(OutputLimits::seconds(60)).unwrap().ok());
-    let place =
-        moved_repository::place_now(&copy.canonicalize().unwrap().join(".git"), &now_there.place);
+    let place = moved_repository::current_paths(
+        &copy.canonicalize().unwrap().join(".git"),
+        &now_there.place,
+    );
     assert_eq!(place.worktree, Repo::at(&copy).worktrees().join("later-e"), "not the original's");
 }
 
@@ -215,7 +217,7 @@ fn a_moved_repository_finds_its_sessions() {
     move_with_worktrees(&s.repo, &there);
     let repo = Repo::at(&there);
     let repository = Repository::discover(&there).unwrap();
-    let place = moved_repository::place_now(&repository.common_dir, &session.place);
+    let place = moved_repository::current_paths(&repository.common_dir, &session.place);
     assert_eq!(place.worktree, Repo::at(&there).worktrees().join("task-abcd"));
     let did = moved_repository::repair(&repository, &place).unwrap();
     assert_eq!(did.len(), 2, "{did:?}");
@@ -253,7 +255,7 @@ fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_path() {
 
     undo::undo(&repository, Some("op3"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
     undo::undo(&repository, Some("op2"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
-    let live = moved_repository::place_now(&repository.common_dir, &live.place);
+    let live = moved_repository::current_paths(&repository.common_dir, &live.place);
     let operation = discard::discard(&repository, std::slice::from_ref(&live), NOW).unwrap();
 
     let at = |name: &str| Repo::at(&Repo::at(&there).worktrees().join(name));
@@ -270,7 +272,7 @@ fn operations_from_before_a_move_are_undone_and_emptied_at_the_new_path() {
     assert_eq!(files(&live.worktree), before);
     assert!(repo.git(["worktree", "list"]).contains("moved away.worktrees/live-d"));
     let after = now() + jiff::SignedDuration::from_hours(24 * 8);
-    gc::empty(&repository, RetentionPolicy::default(), after).unwrap();
+    gc::empty_trash(&repository, RetentionPolicy::default(), after).unwrap();
     assert!(
         !repo.worktrees().join(".trash/op1").exists()
             && !there.join(".git/studio/trash/op1").exists()
@@ -353,11 +355,11 @@ fn only_old_trash_is_emptied_and_an_undo_reports_it() {
     let later = "2026-01-08T10:00:00Z";
     discard::discard(&s.repository, &[place(&second)], later).unwrap();
     let after = |days: i64| now() + jiff::SignedDuration::from_hours(24 * days);
-    let none = gc::empty(&s.repository, RetentionPolicy::default(), after(6)).unwrap();
+    let none = gc::empty_trash(&s.repository, RetentionPolicy::default(), after(6)).unwrap();
     assert_eq!(none.operations, Vec::<String>::new());
-    let planned = gc::planned(&s.repository, RetentionPolicy::default(), after(8)).unwrap();
+    let planned = gc::preview(&s.repository, RetentionPolicy::default(), after(8)).unwrap();
     assert_eq!(planned.operations, std::slice::from_ref(&operation));
-    let freed = gc::empty(&s.repository, RetentionPolicy::default(), after(8)).unwrap();
+    let freed = gc::empty_trash(&s.repository, RetentionPolicy::default(), after(8)).unwrap();
     assert_eq!(freed.operations, std::slice::from_ref(&operation));
     assert!(freed.bytes > 0);
     let refs = s.repo.git(["for-each-ref", "--format=%(refname)"]);
@@ -370,7 +372,7 @@ fn only_old_trash_is_emptied_and_an_undo_reports_it() {
     assert_eq!(second.work.git(["status", "--porcelain"]), "");
     discard::discard(&s.repository, &[place(&second)], later).unwrap();
     let tight = RetentionPolicy { bytes: 1000, ..RetentionPolicy::default() };
-    assert_eq!(gc::empty(&s.repository, tight, after(6)).unwrap().operations.len(), 1);
+    assert_eq!(gc::empty_trash(&s.repository, tight, after(6)).unwrap().operations.len(), 1);
     s.repo.is_sound();
 }
 
@@ -389,7 +391,7 @@ fn worktrees_at_custom_paths_follow_a_move_and_belong_to_the_original_of_a_copy(
     let job = Command::new("cp", "/").arg("-a").arg(s.repo.path()).arg(&copy);
     assert!(job.output(OutputLimits::seconds(60)).unwrap().ok());
     let repository = Repository::discover(&copy).unwrap();
-    let place = moved_repository::place_now(&repository.common_dir, &session.place);
+    let place = moved_repository::current_paths(&repository.common_dir, &session.place);
     for failure in [
         discard::discard(&repository, std::slice::from_ref(&place), NOW).unwrap_err(),
         import::import(&repository, &place).unwrap_err(),

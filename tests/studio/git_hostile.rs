@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use base::failure::FailureKind;
 use rustix::fs::{CWD, Mode, RenameFlags, mkfifoat, renameat_with};
-use studio_git::import::tampered;
+use studio_git::import::tampering_warning;
 use studio_git::merge::{self, MergeStrategy};
 use studio_git::names::BranchName;
 use studio_git::snapshot::SnapshotLimits;
@@ -209,7 +209,7 @@ fn an_object_with_a_wrong_id_is_not_imported() {
 fn changes_of_a_session_git_directory_are_reported_until_restored() {
     let s = setting();
     let session = s.session("task-abcd");
-    let told = || tampered(&session.place);
+    let told = || tampering_warning(&session.place);
     assert_eq!(told(), None);
     session.work.git(["config", "core.fsmonitor", "/evil"]);
     let git_dir = &session.place.git_dir;

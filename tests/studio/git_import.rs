@@ -15,14 +15,14 @@ fn commits_are_imported_and_a_second_import_changes_nothing() {
     session.work.commit_file("new", "work");
     session.work.commit_file("more", "work");
     let home = s.home(&session);
-    assert!(home.moved && home.notes.is_empty(), "{home:?}");
-    assert_eq!(home.on.as_deref(), Some("studio/task-abcd"));
+    assert!(home.branch_moved && home.notes.is_empty(), "{home:?}");
+    assert_eq!(home.branch.as_deref(), Some("studio/task-abcd"));
     assert_eq!(s.repo.rev("studio/task-abcd"), session.work.rev("HEAD"));
     assert_eq!(s.repo.show("studio/task-abcd", "more"), "work");
     s.repo.is_sound();
     let before = s.repo.everything();
     let again = s.home(&session);
-    assert!(!again.moved);
+    assert!(!again.branch_moved);
     assert_eq!(s.repo.everything(), before);
     let packs = fs::read_dir(s.repo.path().join(".git/objects/pack")).unwrap();
     assert!(packs.flatten().all(|file| file.path().extension() != Some("keep".as_ref())));
@@ -35,10 +35,10 @@ fn packed_refs_rewritten_history_and_resets_are_imported() {
     session.work.commit_file("one", "1");
     session.work.git(["gc", "-q", "--prune=now"]);
     session.work.git(["pack-refs", "--all"]);
-    assert!(s.home(&session).moved);
+    assert!(s.home(&session).branch_moved);
     let first = session.work.rev("HEAD");
     session.work.git(["commit", "-q", "--amend", "-m", "better"]);
-    assert!(s.home(&session).moved);
+    assert!(s.home(&session).branch_moved);
     session.work.git(["reset", "-q", "--hard", "HEAD~1"]);
     let home = s.home(&session);
     assert_eq!(home.head, s.repo.rev("main"));
@@ -54,16 +54,16 @@ fn an_agent_on_another_branch_or_a_detached_head_is_reported_and_its_head_import
     session.work.git(["checkout", "-q", "-b", "my-idea"]);
     session.work.commit_file("new", "work");
     let home = s.home(&session);
-    assert_eq!(home.on.as_deref(), Some("my-idea"));
+    assert_eq!(home.branch.as_deref(), Some("my-idea"));
     assert!(home.notes[0].contains("my-idea"), "{home:?}");
     assert_eq!(s.repo.show("studio/task-abcd", "new"), "work");
     session.work.git(["checkout", "-q", "--detach"]);
     session.work.commit_file("newer", "work");
     let home = s.home(&session);
-    assert_eq!((home.on, home.head), (None, session.work.rev("HEAD")));
+    assert_eq!((home.branch, home.head), (None, session.work.rev("HEAD")));
     session.work.git(["checkout", "-q", "--orphan", "fresh"]);
     let orphan = s.home(&session);
-    assert!(!orphan.moved && orphan.notes[0].contains("no commit yet"), "{orphan:?}");
+    assert!(!orphan.branch_moved && orphan.notes[0].contains("no commit yet"), "{orphan:?}");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_rewritten_git_file_is_refused_and_reported() {
     assert!(import::import(&s.repository, &session.place).is_err());
     fs::remove_dir_all(&pointer).unwrap();
     fs::write(&pointer, good).unwrap();
-    assert!(s.home(&session).moved);
+    assert!(s.home(&session).branch_moved);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_changed_private_configuration_is_restored_without_running_anything() {
     fs::write(git.join("objects/info/alternates"), "/nowhere\n").unwrap();
     fs::remove_dir_all(git.join("info")).unwrap();
     symlink(&outside, git.join("info")).unwrap();
-    assert!(s.home(&session).moved);
+    assert!(s.home(&session).branch_moved);
     assert!(!marker.exists());
     assert_eq!(fs::read(git.join("config")).unwrap(), original);
     assert_eq!(fs::read_dir(git.join("hooks")).unwrap().count(), 0);
@@ -137,7 +137,7 @@ fn a_worktree_that_the_agent_deleted_loses_no_commit() {
     session.work.commit_file("new", "work");
     fs::remove_dir_all(session.work.path()).unwrap();
     let home = s.home(&session);
-    assert!(home.moved && home.notes[0].contains("is missing"), "{home:?}");
+    assert!(home.branch_moved && home.notes[0].contains("is missing"), "{home:?}");
     assert_eq!(s.repo.show("studio/task-abcd", "new"), "work");
 }
 
@@ -158,7 +158,7 @@ fn borrowed_objects_survive_gc_in_the_repository() {
     s.repo.git(["tag", "-d", "v1"]);
     s.repo.git(["reflog", "expire", "--expire=now", "--all"]);
     s.repo.git(["gc", "-q", "--prune=now"]);
-    let dropped = session_repo::drop_dead_refs(&s.repository, &session.place).unwrap();
+    let dropped = session_repo::remove_dead_refs(&s.repository, &session.place).unwrap();
     assert_eq!(dropped, ["refs/tags/v1"], "a tag object cannot be pinned");
     session.work.git(["log", "--all", "--oneline"]);
     session.work.git(["checkout", "-q", "side"]);

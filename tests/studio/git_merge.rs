@@ -17,10 +17,10 @@ fn committed_and_uncommitted_work_become_one_commit_on_the_moved_target() {
     let before = s.repo.rev("main");
     let ready = s.ready(&session, MergeStrategy::Squash);
     assert_eq!(s.repo.rev("main"), before, "nothing that anybody sees moved");
-    assert_eq!(s.repo.rev(&format!("{}^", ready.committed.commit)), before);
-    let list = s.repo.git(["ls-tree", "-r", "--name-only", &ready.committed.commit]);
+    assert_eq!(s.repo.rev(&format!("{}^", ready.landing_commit.commit)), before);
+    let list = s.repo.git(["ls-tree", "-r", "--name-only", &ready.landing_commit.commit]);
     assert_eq!(list, "README.md\ncommitted\nmeanwhile\nuntracked");
-    let message = s.repo.git(["log", "-1", "--format=%B", &ready.committed.commit]);
+    let message = s.repo.git(["log", "-1", "--format=%B", &ready.landing_commit.commit]);
     assert_eq!(message, "Land it\n\nSession: task-abcd Evil: x");
     assert_eq!(s.repo.rev("studio/task-abcd"), session.work.rev("HEAD"));
     s.repo.git(["gc", "-q", "--prune=now"]);
@@ -74,13 +74,13 @@ fn a_merge_keeps_the_agents_commits_and_a_rebase_replays_them() {
     session.work.commit_file("two", "2");
     session.work.write("three", "3");
     s.repo.commit_file("meanwhile", "x");
-    let merged = s.ready(&session, MergeStrategy::Merge).committed.commit;
+    let merged = s.ready(&session, MergeStrategy::Merge).landing_commit.commit;
     assert_eq!(s.repo.rev(&format!("{merged}^1")), s.repo.rev("main"));
     assert_eq!(s.repo.rev(&format!("{merged}^2^")), session.work.rev("HEAD"));
     let subjects = s.repo.git(["log", "--format=%s", &format!("main..{merged}^2")]);
     assert_eq!(subjects, "Uncommitted work of task-abcd\nadd two\nadd one");
 
-    let rebased = s.ready(&session, MergeStrategy::Rebase).committed.commit;
+    let rebased = s.ready(&session, MergeStrategy::Rebase).landing_commit.commit;
     let subjects = s.repo.git(["log", "--format=%s|%an", &format!("main..{rebased}")]);
     assert!(subjects.starts_with("Land it|"), "{subjects}");
     assert!(subjects.ends_with("\nadd two|Ada\nadd one|Ada"), "{subjects}");
@@ -92,7 +92,10 @@ fn a_fast_forward_lands_the_agents_own_commits_or_is_refused() {
     let s = setting();
     let session = s.session("task-abcd");
     session.work.commit_file("one", "1");
-    assert_eq!(s.ready(&session, MergeStrategy::Ff).committed.commit, session.work.rev("HEAD"));
+    assert_eq!(
+        s.ready(&session, MergeStrategy::Ff).landing_commit.commit,
+        session.work.rev("HEAD")
+    );
     s.repo.commit_file("meanwhile", "x");
     let snapshot = s.snapshot(&session);
     let main = BranchName::parse("main").unwrap();
@@ -120,7 +123,7 @@ fn union_merges_and_workspace_memory_do_not_conflict() {
     }
     let ready = s.ready(&session, MergeStrategy::Squash);
     for file in ["notes.log", "analysis/memory.md"] {
-        assert_eq!(s.repo.show(&ready.committed.commit, file), "start\ntarget\nsession");
+        assert_eq!(s.repo.show(&ready.landing_commit.commit, file), "start\ntarget\nsession");
     }
 }
 
@@ -133,7 +136,7 @@ fn g3s_working_files_do_not_land_even_if_committed() {
     session.work.git(["add", "-f", ".g3"]);
     session.work.git(["commit", "-q", "-m", "everything"]);
     let ready = s.ready(&session, MergeStrategy::Squash);
-    let list = s.repo.git(["ls-tree", "-r", "--name-only", &ready.committed.commit]);
+    let list = s.repo.git(["ls-tree", "-r", "--name-only", &ready.landing_commit.commit]);
     assert_eq!(list, ".g3/skills/mine/SKILL.md\nREADME.md");
     let stats = diff::stats(&s.repository, &session.place.base, &ready.candidate.work).unwrap();
     assert_eq!(stats.paths, [".g3/skills/mine/SKILL.md"]);
@@ -154,6 +157,6 @@ fn the_diff_is_counted_and_shown_without_running_programs() {
     let patch = diff::patch(&s.repository, &session.place.base, &work).unwrap();
     assert!(patch.contains("-b\n+B\n c\n+d\n") && patch.contains("+++ b/new"), "{patch}");
     assert!(!marker.exists());
-    let apart = diff::apart(&s.repository, &work, &session.place.base).unwrap();
+    let apart = diff::commit_distance(&s.repository, &work, &session.place.base).unwrap();
     assert_eq!((apart.ahead, apart.behind), (2, 0));
 }

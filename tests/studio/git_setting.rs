@@ -50,8 +50,8 @@ impl Setting {
 
     /// Creates a session from this specification.
     pub fn session_of(&self, order: &WorktreeSpec) -> Session {
-        let NewWorktree { place, .. } =
-            worktree::make(&self.repository, order).unwrap_or_else(|failure| panic!("{failure}"));
+        let NewWorktree { session_repo: place, .. } =
+            worktree::create(&self.repository, order).unwrap_or_else(|failure| panic!("{failure}"));
         Session { work: Repo::at(&place.worktree), place }
     }
 }
@@ -108,7 +108,13 @@ impl Setting {
         let (repository, noted) = (&self.repository, receipt.as_deref());
         let committed = merge::commit(repository, &place, &candidate, &message, noted, now())
             .unwrap_or_else(|failure| panic!("{failure}"));
-        land::LandRequest { place, candidate: *candidate, committed, receipt, time: NOW.to_owned() }
+        land::LandRequest {
+            session_repo: place,
+            candidate: *candidate,
+            landing_commit: committed,
+            receipt,
+            time: NOW.to_owned(),
+        }
     }
 
     /// Lands a session's work on `main` as one commit.

@@ -44,7 +44,7 @@ fn a_snapshot_contains_all_changes_and_moves_no_file() {
     let files = tree(session.work.path());
 
     let taken = s.snapshot(&session);
-    assert_eq!((taken.number, taken.left_out.len()), (Some(1), 0));
+    assert_eq!((taken.number, taken.omissions.len()), (Some(1), 0));
     let list = s.repo.git(["ls-tree", "-r", "--format=%(objectmode) %(path)", &taken.work]);
     let expected = "100644 .gitignore\n100644 README.md\n100644 dir/untracked\n100644 intent\n\
                     120000 link\n100755 mode\n100644 staged";
@@ -109,7 +109,7 @@ fn large_files_too_many_files_and_nested_repositories_are_reported_and_excluded(
     };
     let limits = SnapshotLimits { file_bytes: 1000, ..SnapshotLimits::default() };
     let taken = take(&limits);
-    let mut named: Vec<_> = taken.left_out.iter().map(|l| (l.path.as_str(), l.why)).collect();
+    let mut named: Vec<_> = taken.omissions.iter().map(|l| (l.path.as_str(), l.why)).collect();
     named.sort_by_key(|(path, _)| *path);
     let expected = [
         ("disguised", OmissionReason::Repository),
@@ -118,14 +118,14 @@ fn large_files_too_many_files_and_nested_repositories_are_reported_and_excluded(
     ];
     assert_eq!(named, expected);
     assert_eq!(s.repo.git(["ls-tree", "-r", "--name-only", &taken.work]), "README.md\nfine");
-    let failure = snapshot::refuse_left_out(&taken, session.work.path()).unwrap_err();
+    let failure = snapshot::refuse_omissions(&taken, session.work.path()).unwrap_err();
     assert!(failure.to_string().contains("large: larger than 10 MB"), "{failure}");
 
     let included =
         take(&SnapshotLimits { include: vec![PathBuf::from("large")], ..limits.clone() });
-    assert!(included.left_out.iter().all(|left| left.path != "large"));
+    assert!(included.omissions.iter().all(|left| left.path != "large"));
     let few = take(&SnapshotLimits { untracked: 1, ..SnapshotLimits::default() });
-    assert!(few.left_out.iter().any(|left| left.why == OmissionReason::TooMany));
+    assert!(few.omissions.iter().any(|left| left.why == OmissionReason::TooMany));
 }
 
 #[test]
@@ -182,6 +182,6 @@ fn a_merge_in_progress_is_snapshotted_unchanged() {
     assert_ne!(code, 0);
     let taken = s.snapshot(&session);
     assert!(s.repo.show(&taken.work, "file").contains("<<<<<<<"));
-    assert_eq!(s.home(&session).busy.as_deref(), Some("merge"));
+    assert_eq!(s.home(&session).operation.as_deref(), Some("merge"));
     s.repo.is_sound();
 }

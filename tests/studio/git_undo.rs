@@ -172,7 +172,7 @@ fn undoing_a_landing_restores_the_checkout_and_the_session() {
     expected.remove("<refs>");
     assert_eq!(after, expected);
     assert_eq!(
-        s.repo.git(["cat-file", "-t", &ready.committed.commit]),
+        s.repo.git(["cat-file", "-t", &ready.landing_commit.commit]),
         "commit",
         "the landed commit is kept"
     );
@@ -197,7 +197,7 @@ fn a_landing_with_later_commits_is_not_undone() {
         let before = s.repo.everything();
         let failure = undo::undo(&s.repository, None, NOW).unwrap_err();
         assert_eq!(failure.kind, FailureKind::Refused);
-        assert_eq!(failure.hints[0], format!("{revert}{}", ready.committed.commit));
+        assert_eq!(failure.hints[0], format!("{revert}{}", ready.landing_commit.commit));
         assert_eq!(s.repo.everything(), before);
         let argv: Vec<&str> = failure.hints[0].split(' ').skip(1).collect();
         let mut job = s.repo.job().args(&argv);

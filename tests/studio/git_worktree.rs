@@ -112,7 +112,7 @@ fn a_branch_named_studio_is_refused_with_the_setting_to_change() {
     let s = setting();
     s.repo.git(["branch", "studio"]);
     let before = s.repo.everything();
-    let failure = worktree::make(&s.repository, &s.order("task-abcd")).unwrap_err();
+    let failure = worktree::create(&s.repository, &s.order("task-abcd")).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Usage);
     assert!(failure.to_string().contains("[studio] branch"), "{failure}");
     assert_eq!(s.repo.everything(), before);
@@ -128,7 +128,7 @@ fn worktrees_never_follow_a_symlink_of_the_repository() {
     let outside = s.env.home().join("outside");
     fs::create_dir(&outside).unwrap();
     symlink(&outside, s.repo.worktrees()).unwrap();
-    let failure = worktree::make(&s.repository, &s.order("task-abcd")).unwrap_err();
+    let failure = worktree::create(&s.repository, &s.order("task-abcd")).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Refused);
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
     assert_eq!(s.repo.git(["branch", "--list", "studio/*"]), "");
@@ -141,12 +141,12 @@ fn an_incomplete_worktree_is_removed() {
     let before = s.repo.everything();
     let mut order = s.order("task-abcd");
     order.base = Base { branch: None, commit: "1".repeat(40) };
-    assert!(worktree::make(&s.repository, &order).is_err());
+    assert!(worktree::create(&s.repository, &order).is_err());
     assert_eq!(s.repo.everything(), before);
-    let place = order.place(&s.repository).unwrap();
+    let place = order.session_repo(&s.repository).unwrap();
     assert!(!place.git_dir.exists() && !place.worktree.exists());
     s.session("task-abcd");
-    let finished = worktree::unmake(&s.repository, &place).unwrap_err();
+    let finished = worktree::remove_incomplete(&s.repository, &place).unwrap_err();
     assert_eq!(finished.kind, FailureKind::Refused);
 }
 
@@ -159,9 +159,9 @@ fn a_session_can_start_from_a_tag_in_a_detached_checkout_of_a_bare_repository() 
     let repository = Repository::discover(&bare).unwrap();
     let mut order = order(&repository, "task-abcd");
     order.base = repository.base(Some("v1")).unwrap();
-    let made = worktree::make(&repository, &order).unwrap();
-    assert_eq!(made.place.worktree, s.env.home().join("bare.git.worktrees/task-abcd"));
-    let work = Repo::at(&made.place.worktree);
+    let made = worktree::create(&repository, &order).unwrap();
+    assert_eq!(made.session_repo.worktree, s.env.home().join("bare.git.worktrees/task-abcd"));
+    let work = Repo::at(&made.session_repo.worktree);
     assert_eq!(work.git(["describe", "--tags"]), "v1");
     assert_eq!(work.git(["status", "--porcelain"]), "");
 }
@@ -209,10 +209,10 @@ fn listed_untracked_files_are_copied() {
     s.repo.write("other", "not named");
     symlink("/etc/passwd", s.repo.path().join("local/link")).unwrap();
     s.repo.write("README.md", "changed here");
-    let made = worktree::make(&s.repository, &s.order("task-abcd")).unwrap();
+    let made = worktree::create(&s.repository, &s.order("task-abcd")).unwrap();
     let names: Vec<&str> = made.included.iter().map(|p| p.to_str().unwrap()).collect();
     assert_eq!(names, [".env", "local/a/settings", "local/link", "local/server.pem", "notes.md"]);
-    let work = Repo::at(&made.place.worktree);
+    let work = Repo::at(&made.session_repo.worktree);
     assert_eq!(work.read(".env"), "KEY=1");
     assert_eq!(work.read("README.md"), "# A repository\n");
     assert!(fs::symlink_metadata(work.path().join("local/link")).unwrap().is_symlink());
@@ -220,7 +220,7 @@ fn listed_untracked_files_are_copied() {
     // A list that came with the repository is not trusted.
     s.repo.git(["add", ".worktreeinclude"]);
     s.repo.git(["commit", "-q", "-m", "list"]);
-    let made = worktree::make(&s.repository, &s.order("other-abcd")).unwrap();
+    let made = worktree::create(&s.repository, &s.order("other-abcd")).unwrap();
     let names: Vec<&str> = made.included.iter().map(|p| p.to_str().unwrap()).collect();
     assert_eq!(names, ["local/a/settings", "local/link", "notes.md"]);
 }
@@ -229,8 +229,8 @@ fn listed_untracked_files_are_copied() {
 fn a_duplicate_id_is_refused() {
     let s = setting();
     s.session("task-abcd");
-    let failure = worktree::make(&s.repository, &s.order("task-abcd")).unwrap_err();
+    let failure = worktree::create(&s.repository, &s.order("task-abcd")).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Refused);
-    assert!(worktree::is_finished(&s.order("task-abcd").place(&s.repository).unwrap()));
+    assert!(worktree::is_finished(&s.order("task-abcd").session_repo(&s.repository).unwrap()));
     assert!(Id::parse("task-abcd").is_ok());
 }

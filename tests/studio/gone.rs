@@ -70,7 +70,7 @@ fn the_worktree_is_recreated_with_files_and_index() {
     fs::remove_dir_all(session.work.path()).unwrap();
     s.repo.git(["worktree", "prune"]);
 
-    let remade = || recreate_worktree::if_gone(&s.repository, &session.place).unwrap();
+    let remade = || recreate_worktree::recreate_if_missing(&s.repository, &session.place).unwrap();
     assert_eq!(remade(), Recreated::Yes { note: None });
 
     assert_eq!(state(&session), before);

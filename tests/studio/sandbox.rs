@@ -57,12 +57,12 @@ impl Den {
     }
 
     fn job(&self, program: &str, args: &[&str]) -> (Command, Lifeline) {
-        let SandboxJob { job, lifeline, .. } = self.reporting(program, args);
+        let SandboxJob { command: job, lifeline, .. } = self.reporting(program, args);
         (job, lifeline)
     }
 
     fn reporting(&self, program: &str, args: &[&str]) -> SandboxJob {
-        sandbox::job_of(studio().as_ref(), &self.spec, program, args).unwrap()
+        sandbox::prepare_job_with(studio().as_ref(), &self.spec, program, args).unwrap()
     }
 
     fn run(&self, program: &str, args: &[&str]) -> CommandRun {
@@ -199,7 +199,7 @@ fn exit_codes_and_streams_are_passed_through() {
 fn a_failed_start_is_reported_and_output_cannot_fake_one() {
     let den = Den::new();
     let report = |program: &str, args: &[&str]| {
-        let SandboxJob { job, lifeline: _lifeline, report } = den.reporting(program, args);
+        let SandboxJob { command: job, lifeline: _lifeline, report } = den.reporting(program, args);
         let ran = den.env.run_command(job);
         (ran.code, report.read())
     };

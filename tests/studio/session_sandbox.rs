@@ -10,7 +10,7 @@ use base::config::agent::SandboxConfig;
 use base::config::studio::AgentRow;
 use studio_core::sandbox::session_rules::SessionPaths;
 use studio_core::sandbox::{self, SandboxJob, SandboxSpec};
-use studio_git::import::tampered;
+use studio_git::import::tampering_warning;
 use studio_git::session_repo;
 use testkit::env::{CommandRun, until};
 use testkit::repo::tree;
@@ -35,8 +35,11 @@ impl<'a> SandboxedAgent<'a> {
             repository_git: &git,
             temp: &temp,
             cache: &cache,
-            closed: &[git.parent().unwrap().to_owned()],
-            fixed: &session_repo::fixed(&session.place.worktree, &session.place.git_dir),
+            hidden: &[git.parent().unwrap().to_owned()],
+            protected: &session_repo::protected_paths(
+                &session.place.worktree,
+                &session.place.git_dir,
+            ),
         };
         let mut spec = SandboxSpec::for_session(&places, row, &SandboxConfig::default()).unwrap();
         spec.environment.retain(|(known, _)| known != "HOME");
@@ -46,8 +49,9 @@ impl<'a> SandboxedAgent<'a> {
 
     fn sh(&self, line: &str) -> CommandRun {
         let studio = env!("CARGO_BIN_EXE_studio");
-        let started = sandbox::job_of(studio.as_ref(), &self.spec, "sh", ["-c", line]).unwrap();
-        let SandboxJob { job, lifeline: _lifeline, .. } = started;
+        let started =
+            sandbox::prepare_job_with(studio.as_ref(), &self.spec, "sh", ["-c", line]).unwrap();
+        let SandboxJob { command: job, lifeline: _lifeline, .. } = started;
         self.setting.env.run_command(job)
     }
 }
@@ -74,7 +78,7 @@ fn a_sandboxed_agent_uses_git_normally() {
         agent.sh(line).ok();
     }
     assert_eq!(s.repo.everything(), before);
-    assert_eq!(tampered(&session.place), None);
+    assert_eq!(tampering_warning(&session.place), None);
     s.repo.is_sound();
     session.work.is_sound();
 }
@@ -112,7 +116,7 @@ mod needs_mount_namespace {
             agent.sh("rm -f new").ok();
         }
         assert_eq!(tree(&session.place.git_dir), before);
-        assert_eq!(tampered(&session.place), None);
+        assert_eq!(tampering_warning(&session.place), None);
         // Commits of the agent's git still belong to the session, even from a process that runs
         // during the import.
         agent.sh("echo 1 > one && git add -A && git commit -qm one").ok();
@@ -130,8 +134,8 @@ mod needs_mount_namespace {
         let studio = env!("CARGO_BIN_EXE_studio");
         let line = "echo 1 > one && git add -A && git commit -qm one && touch begun; \
                     while ! test -e go; do sleep 0.05; done; ! git config core.fsmonitor evil";
-        let SandboxJob { job, lifeline: _lifeline, .. } =
-            sandbox::job_of(studio.as_ref(), &agent.spec, "sh", ["-c", line]).unwrap();
+        let SandboxJob { command: job, lifeline: _lifeline, .. } =
+            sandbox::prepare_job_with(studio.as_ref(), &agent.spec, "sh", ["-c", line]).unwrap();
         let mut running = job.spawn().unwrap();
         until("the commit", || session.work.path().join("begun").exists().then_some(()));
         s.home(&session);
@@ -139,7 +143,7 @@ mod needs_mount_namespace {
         let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
         let status = running.wait_until(Some(end)).unwrap().expect("it ends");
         assert!(status.success(), "the configuration was changed");
-        assert_eq!(tampered(&session.place), None);
+        assert_eq!(tampering_warning(&session.place), None);
     }
 }
 

@@ -5,6 +5,6 @@ use std::process::ExitCode;
 mod toolset;
 
 fn main() -> ExitCode {
-    base::process::keep_secrets();
+    base::process::disable_core_dumps();
     ExitCode::from(agent::cli::main(&toolset::EveryTool))
 }

@@ -48,7 +48,7 @@ pub(crate) fn open(config: &Config) -> Result<HostLookup> {
         failure.hints.truncate(1);
         failure.hint("leave `embedder` out of [memory]: the built-in embedder needs no model")
     };
-    let (host, hello) = match find::handed_down() {
+    let (host, hello) = match find::inherited_connection() {
         Some(socket) => {
             let connection = Connection::new(socket).or_fail(|| "cannot talk to the model host")?;
             let hello = connection.hello().map_err(HostFault::into_failure)?;

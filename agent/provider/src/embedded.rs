@@ -60,7 +60,7 @@ pub(crate) fn open(
             .hint(format!("leave them out of [providers.{reference}]")));
     }
     let name = model.or(config.model.as_deref());
-    let (host, hello) = match find::handed_down() {
+    let (host, hello) = match find::inherited_connection() {
         Some(socket) => {
             let connection = Connection::new(socket).or_fail(|| "cannot talk to the model host")?;
             let hello = connection.hello().map_err(HostFault::into_failure)?;

@@ -31,10 +31,10 @@ enum ConfigCommand {
 pub(crate) fn run(args: &ConfigArgs) -> Result<u8> {
     let ConfigCommand::Show { origin, common } = &args.command;
     let loaded = load(common, &directory(common)?)?;
-    let line = |shown: show::ShownValue| {
-        let from = shown.origin.map_or_else(|| "default".to_owned(), |from| from.to_string());
-        let from = if *origin { format!("  # {from}") } else { String::new() };
-        format!("{} = {}{from}\n", shown.key, shown.value)
+    let line = |entry: show::ShownValue| {
+        let source = entry.origin.map_or_else(|| "default".to_owned(), |source| source.to_string());
+        let source = if *origin { format!("  # {source}") } else { String::new() };
+        format!("{} = {}{source}\n", entry.key, entry.value)
     };
     let text: String = show::values(&loaded).into_iter().map(line).collect();
     ui::print(&text)?;

@@ -48,7 +48,7 @@ pub(crate) async fn run(args: &LoginArgs) -> Result<u8> {
     let common = GlobalArgs { config: args.config.clone(), ..GlobalArgs::default() };
     let loaded = load(&common, &directory(&common)?)?;
     loaded.notices.iter().for_each(|notice| ui::say(notice));
-    let (workspace, uses_it) =
+    let (workspace, uses_login) =
         from_config::databricks::workspace(&loaded.config, args.name.as_deref())?;
     if args.remove {
         let removed = TokenStore::of(&workspace.host)?.remove()?;
@@ -58,9 +58,9 @@ pub(crate) async fn run(args: &LoginArgs) -> Result<u8> {
         });
         return Ok(0);
     }
-    let file = sign_in::sign_in(&workspace, args.port, show).await?;
+    let file = sign_in::sign_in(&workspace, args.port, open_browser).await?;
     ui::say(&format!("signed in to {}; the login is stored in {}", workspace.host, file.display()));
-    if !uses_it {
+    if !uses_login {
         ui::say(&format!(
             "to use it, set `use_oauth = true` in [providers.{}]",
             workspace.reference
@@ -70,7 +70,7 @@ pub(crate) async fn run(args: &LoginArgs) -> Result<u8> {
 }
 
 /// Shows the URL, and opens it in a browser if there is a display and stderr is a terminal.
-fn show(url: &str) {
+fn open_browser(url: &str) {
     ui::say(&format!("Sign in with your browser (two minutes):\n\n  {url}\n"));
     let has_screen = cfg!(target_os = "macos")
         || ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some());
@@ -79,7 +79,7 @@ fn show(url: &str) {
         return;
     }
     let Some(program) = find_program(opener) else { return };
-    let job = Command::new(program, "/").arg(url).stdout(Stream::Null).stderr(Stream::Null);
+    let command = Command::new(program, "/").arg(url).stdout(Stream::Null).stderr(Stream::Null);
     // The URL is on the screen too, so a browser that cannot be started is not an error.
-    let _ = job.detached().spawn_forget();
+    let _ = command.detached().spawn_forget();
 }

@@ -90,8 +90,8 @@ struct ConfigScope {
 }
 
 impl From<ConfigScope> for GlobalArgs {
-    fn from(here: ConfigScope) -> GlobalArgs {
-        GlobalArgs { config: here.config, workspace: here.workspace, ..GlobalArgs::default() }
+    fn from(scope: ConfigScope) -> GlobalArgs {
+        GlobalArgs { config: scope.config, workspace: scope.workspace, ..GlobalArgs::default() }
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn run(args: McpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
             let settings = settings(&common, &agent, toolset)?;
             let trace = trace::begin(&common, &settings.config, "mcp serve")?;
             settings.notices.iter().for_each(|notice| ui::say(&format!("warning: {notice}")));
-            trace.over(in_runtime(mcp::serve(settings)).map(|()| 0))
+            trace.finish(in_runtime(mcp::serve(settings)).map(|()| 0))
         }
     }
 }
@@ -117,9 +117,9 @@ fn list(as_json: bool, common: &GlobalArgs) -> Result<()> {
     let cwd = directory(common)?;
     let LoadedConfig { config, notices, .. } = load(common, &cwd)?;
     let around = CommandSandbox::of(&config.sandbox, &root_of(&cwd));
-    let on = servers(&config.mcp, &ServerPaths { cwd, logs: None, around });
+    let configured = servers(&config.mcp, &ServerPaths { cwd, logs: None, around });
     let rows = config.mcp.iter().map(|(name, definition)| {
-        let server = on.iter().find(|server| server.name == *name);
+        let server = configured.iter().find(|server| server.name == *name);
         row(name, definition, server.map(Arc::as_ref))
     });
     let rows: Vec<Value> = rows.collect();
@@ -191,8 +191,9 @@ async fn login(name: &str, common: &GlobalArgs) -> Result<()> {
 
 fn logout(name: &str, common: &GlobalArgs) -> Result<()> {
     let server = definition(name, common, &directory(common)?)?;
-    let was = login::forget(&server).or_fail(|| format!("cannot forget the login at `{name}`"))?;
-    let result = if was { "removed" } else { "not found" };
+    let was_removed =
+        login::forget(&server).or_fail(|| format!("cannot forget the login at `{name}`"))?;
+    let result = if was_removed { "removed" } else { "not found" };
     ui::print(&format!("login to `{name}`: {result}\n"))
 }
 
@@ -200,33 +201,36 @@ async fn test(name: &str, as_json: bool, common: &GlobalArgs) -> Result<u8> {
     let cwd = directory(common)?;
     let definition = McpServerConfig { enabled: true, ..definition(name, common, &cwd)? };
     let around = CommandSandbox::of(&load(common, &cwd)?.config.sandbox, &root_of(&cwd));
-    let place = ServerPaths { cwd, logs: None, around };
+    let paths = ServerPaths { cwd, logs: None, around };
     let part = parts([name]).remove(0);
-    let server = ConfiguredServer::new(name, &part, &definition, &place);
-    let since = Instant::now();
+    let server = ConfiguredServer::new(name, &part, &definition, &paths);
+    let start = Instant::now();
     let started = server.start().await;
-    let ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
     let tools = server.known_tools().filter(|_| started.is_ok()).unwrap_or_default();
     server.close().await;
     if as_json {
         let described: Vec<Value> = server
             .tools_by_name(&tools)
             .into_iter()
-            .map(|(full, tool)| {
-                json!({"name": full, "tool": tool.name, "description": tool.description,
+            .map(|(full_name, tool)| {
+                json!({"name": full_name, "tool": tool.name, "description": tool.description,
                        "parameters": tool.parameters})
             })
             .collect();
         let error = started.as_ref().err();
-        let all = json!({"name": name, "ok": started.is_ok(), "ms": ms, "tools": described, "error": error});
-        ui::print(&format!("{all:#}\n"))?;
+        let report = json!({"name": name, "ok": started.is_ok(), "ms": ms, "tools": described, "error": error});
+        ui::print(&format!("{report:#}\n"))?;
         return Ok(u8::from(started.is_err()));
     }
     started.map_err(|why| Failure::failed(format!("`{name}` cannot be used")).because(why))?;
     let mut text = format!("`{name}` started in {ms} ms and has {} tools\n", tools.len());
-    for (full, tool) in server.tools_by_name(&tools) {
-        let first = tool.description.lines().next().unwrap_or_default();
-        text.push_str(&format!("{full}  {}\n", cut_columns(&base::text::printable(first), 80)));
+    for (full_name, tool) in server.tools_by_name(&tools) {
+        let first_line = tool.description.lines().next().unwrap_or_default();
+        text.push_str(&format!(
+            "{full_name}  {}\n",
+            cut_columns(&base::text::printable(first_line), 80)
+        ));
     }
     ui::print(&text).map(|()| 0)
 }

@@ -230,14 +230,14 @@ fn dollars(text: &str) -> std::result::Result<f64, String> {
 
 /// Parses the command line, runs it and returns the exit code.
 pub fn main(toolset: &'static dyn Toolset) -> u8 {
-    let typed = Cli::command().try_get_matches();
-    let parsed =
-        typed.and_then(|typed| Ok((Cli::from_arg_matches(&typed)?, ExplicitFlags::of(&typed))));
-    let (cli, given) = match parsed {
+    let matches = Cli::command().try_get_matches();
+    let parsed = matches
+        .and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, ExplicitFlags::of(&matches))));
+    let (cli, explicit_flags) = match parsed {
         Ok(parsed) => parsed,
         Err(error) => return usage_error::report(&error),
     };
-    match run(cli, &given, toolset) {
+    match run(cli, &explicit_flags, toolset) {
         Ok(code) => code,
         Err(failure) => {
             ui::fail(&failure);
@@ -246,9 +246,9 @@ pub fn main(toolset: &'static dyn Toolset) -> u8 {
     }
 }
 
-fn run(cli: Cli, given: &ExplicitFlags, toolset: &'static dyn Toolset) -> Result<u8> {
+fn run(cli: Cli, explicit_flags: &ExplicitFlags, toolset: &'static dyn Toolset) -> Result<u8> {
     match cli.command {
-        None => in_runtime(agent((cli.common, cli.agent), given, toolset)),
+        None => in_runtime(agent((cli.common, cli.agent), explicit_flags, toolset)),
         Some(Command::Acp(args)) => in_runtime(serve(args, toolset)),
         Some(Command::Complete(common)) => in_runtime(answer(common, toolset)),
         Some(Command::Plan(args)) => in_runtime(plan::run(args, toolset)),
@@ -270,35 +270,35 @@ fn run(cli: Cli, given: &ExplicitFlags, toolset: &'static dyn Toolset) -> Result
 
 fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let runtime = base::runtime::current_thread().or_fail(|| "cannot start the runtime")?;
-    let done = runtime.block_on(work);
+    let result = runtime.block_on(work);
     // A thread that still waits for a line from the terminal must not delay the exit.
     runtime.shutdown_background();
-    done
+    result
 }
 
 async fn agent(
     (mut common, mut args): (GlobalArgs, AgentArgs),
-    given: &ExplicitFlags,
+    explicit_flags: &ExplicitFlags,
     toolset: &'static dyn Toolset,
 ) -> Result<u8> {
     if args.mode.list_agents {
-        given.fits(Mode::List)?;
+        explicit_flags.check_mode(Mode::List)?;
         return agents::list(&common, args.show.json);
     }
-    let bus = Bus::new(Clock::from_env(), args.show.views()?);
+    let bus = Bus::new(Clock::from_env(), args.show.sinks()?);
     let mut setup = || -> Result<_> {
         common.workspace = args.codebase_fast_start.clone().or(common.workspace.take());
         let task = task(&args)?;
         let mode = Mode::of(&args.mode, task.is_some());
-        given.fits(mode)?;
+        explicit_flags.check_mode(mode)?;
         let cwd = common.workspace.clone().unwrap_or_else(|| PathBuf::from("."));
         common.workspace = args.mode.code_path(&cwd)?.or(common.workspace.take());
-        if let Some(wanted) = &args.resume
+        if let Some(requested) = &args.resume
             && args.agent.is_none()
             && !args.mode.is_some()
         {
-            let found = agents::of_session(&common, wanted.as_deref());
-            args.agent = found.map_err(|failure| match wanted {
+            let agent = agents::of_session(&common, requested.as_deref());
+            args.agent = agent.map_err(|failure| match requested {
                 Some(text) if args.task.is_none() => {
                     failure.hint(format!("if this is the task: g3 --resume -- {text:?}"))
                 }
@@ -315,7 +315,7 @@ async fn agent(
         setup().inspect_err(|failure| tell_failure(&bus, failure))?;
     let asker = args.show.asker(&bus);
     let which = match &args.resume {
-        Some(wanted) => SessionSelector::Resume(wanted.clone()),
+        Some(requested) => SessionSelector::Resume(requested.clone()),
         None => SessionSelector::New(task.clone().unwrap_or_default()),
     };
     let request = |settings| {
@@ -340,7 +340,7 @@ async fn agent(
         };
         Ok(status.exit())
     };
-    trace.over(work.await)
+    trace.finish(work.await)
 }
 
 async fn serve(args: AcpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
@@ -349,13 +349,13 @@ async fn serve(args: AcpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     let rounds = rounds.autonomous.then_some(terms);
     let agent = AgentArgs { profile, acd, agent, limits, browser, ..AgentArgs::default() };
     if dry_run {
-        let checked = settings(&common, &agent, toolset).and_then(|settings| {
+        let result = settings(&common, &agent, toolset).and_then(|settings| {
             let roles = &settings.config.providers;
             let roles = rounds.as_ref().map(|_| [&roles.player, &roles.coach]);
             let roles = roles.into_iter().flatten().flatten().cloned();
             provider::check(&settings.config, &settings.choice, roles)
         });
-        return match checked {
+        return match result {
             Ok(()) => Ok(0),
             Err(failure) => {
                 let report = serde_json::json!({ "error": failure.to_json() });
@@ -364,11 +364,11 @@ async fn serve(args: AcpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
         };
     }
     let trace = trace::begin_anywhere(&common, "acp")?;
-    let for_directory = move |cwd: &std::path::Path| {
+    let settings_for = move |cwd: &std::path::Path| {
         let common = GlobalArgs { workspace: Some(cwd.to_owned()), ..common.clone() };
         settings(&common, &agent, toolset)
     };
-    trace.over(acp::run(Box::new(for_directory), rounds).await.map(|()| 0))
+    trace.finish(acp::run(Box::new(settings_for), rounds).await.map(|()| 0))
 }
 
 async fn answer(common: GlobalArgs, toolset: &'static dyn Toolset) -> Result<u8> {
@@ -378,11 +378,11 @@ async fn answer(common: GlobalArgs, toolset: &'static dyn Toolset) -> Result<u8>
         let question = stdin_text()?;
         let output = PlainOutput::new(std::io::stdout(), Some(std::io::stderr()));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(output)]);
-        let words = complete::run(&settings, &question, bus).await?.text;
-        let end = if words.ends_with('\n') { "" } else { "\n" };
-        ui::print(&format!("{words}{end}")).map(|()| 0)
+        let text = complete::run(&settings, &question, bus).await?.text;
+        let newline = if text.ends_with('\n') { "" } else { "\n" };
+        ui::print(&format!("{text}{newline}")).map(|()| 0)
     };
-    trace.over(work.await)
+    trace.finish(work.await)
 }
 
 /// Returns the task: the argument, or stdin for `-`. If there is none and stdin is not a terminal,
@@ -391,7 +391,9 @@ async fn answer(common: GlobalArgs, toolset: &'static dyn Toolset) -> Result<u8>
 fn task(args: &AgentArgs) -> Result<Option<String>> {
     let task = match args.task.as_deref() {
         Some("-") => Some(stdin_text()?),
-        Some(word) if usage_error::is_slip(word) => return Err(usage_error::slip(word)),
+        Some(word) if usage_error::is_misspelled_command(word) => {
+            return Err(usage_error::unknown_command(word));
+        }
         Some(task) => Some(task.to_owned()),
         None if args.mode.is_some() => None,
         None if args.resume.is_some() && !std::io::stdin().is_terminal() => {

@@ -59,7 +59,7 @@ impl ModeArgs {
 
     /// Returns the directory of `--codepath`, resolved against `cwd`.
     pub(crate) fn code_path(&self, cwd: &Path) -> Result<Option<PathBuf>> {
-        self.plan.codepath.as_ref().map(|typed| planning::code_path(typed, cwd)).transpose()
+        self.plan.codepath.as_ref().map(|text| planning::code_path(text, cwd)).transpose()
     }
 }
 
@@ -106,7 +106,7 @@ impl Mode {
         }
     }
 
-    fn shown(self) -> &'static str {
+    fn display_name(self) -> &'static str {
         match self {
             Once => "g3 TASK",
             Interactive => "an interactive session",
@@ -121,28 +121,28 @@ impl Mode {
 /// A flag: its clap id, how it is typed, the modes that support it, and the hint for other modes.
 type Flag = (&'static str, &'static str, &'static [Mode], &'static str);
 
-const WORK: &[Mode] = &[Once, Interactive, Autonomous, Accumulative, Planning];
-const ALL: &[Mode] = &[Once, Interactive, Autonomous, Accumulative, Planning, List];
+const RUN_MODES: &[Mode] = &[Once, Interactive, Autonomous, Accumulative, Planning];
+const ALL_MODES: &[Mode] = &[Once, Interactive, Autonomous, Accumulative, Planning, List];
 
 /// All flags. A new mode is added to each flag that it supports.
 const FLAGS: &[Flag] = &[
     ("task", "a task", &[Once], "g3 --autonomous --requirements \"what must hold\""),
-    ("provider", "--provider", WORK, "omit it"),
-    ("model", "--model", WORK, "omit it"),
-    ("fallback_model", "--fallback-model", WORK, "omit it"),
-    ("config", "--config", ALL, ""),
-    ("workspace", "--workspace", ALL, ""),
-    ("trace_file", "--trace-file", WORK, "omit it"),
-    ("profile", "--profile", WORK, "omit it"),
+    ("provider", "--provider", RUN_MODES, "omit it"),
+    ("model", "--model", RUN_MODES, "omit it"),
+    ("fallback_model", "--fallback-model", RUN_MODES, "omit it"),
+    ("config", "--config", ALL_MODES, ""),
+    ("workspace", "--workspace", ALL_MODES, ""),
+    ("trace_file", "--trace-file", RUN_MODES, "omit it"),
+    ("profile", "--profile", RUN_MODES, "omit it"),
     ("resume", "--resume", &[Once, Interactive, Autonomous], "g3 --autonomous --resume"),
-    ("new_session", "--new-session", WORK, "omit it"),
+    ("new_session", "--new-session", RUN_MODES, "omit it"),
     ("chat", "--chat", &[Once, Interactive], "g3 --chat, without a mode"),
-    ("acd", "--acd", WORK, "omit it"),
-    ("memory", "--memory", WORK, "omit it"),
-    ("auto_memory", "--auto-memory", WORK, "omit it"),
-    ("no_auto_memory", "--no-auto-memory", WORK, "omit it"),
-    ("webdriver", "--webdriver", WORK, "omit it"),
-    ("chrome_headless", "--chrome-headless", WORK, "omit it"),
+    ("acd", "--acd", RUN_MODES, "omit it"),
+    ("memory", "--memory", RUN_MODES, "omit it"),
+    ("auto_memory", "--auto-memory", RUN_MODES, "omit it"),
+    ("no_auto_memory", "--no-auto-memory", RUN_MODES, "omit it"),
+    ("webdriver", "--webdriver", RUN_MODES, "omit it"),
+    ("chrome_headless", "--chrome-headless", RUN_MODES, "omit it"),
     ("images", "--image", &[Once, Interactive], "g3 --image FILE TASK"),
     ("agent", "--agent", &[Once, Interactive], "g3 --agent NAME TASK"),
     ("codebase_fast_start", "--codebase-fast-start", &[Once, Interactive], "g3 --workspace DIR"),
@@ -155,13 +155,13 @@ const FLAGS: &[Flag] = &[
     ("requirements", "--requirements", &[Autonomous], "g3 --autonomous --requirements TEXT"),
     ("checks", "--check", &[Autonomous, Accumulative, Planning], "g3 --autonomous --check LINE"),
     ("list_agents", "--list-agents", &[List], ""),
-    ("max_turns", "--max-turns", WORK, "omit it"),
-    ("max_tokens", "--max-tokens", WORK, "omit it"),
-    ("budget", "--budget", WORK, "omit it"),
-    ("timeout", "--timeout", WORK, "omit it"),
+    ("max_turns", "--max-turns", RUN_MODES, "omit it"),
+    ("max_tokens", "--max-tokens", RUN_MODES, "omit it"),
+    ("budget", "--budget", RUN_MODES, "omit it"),
+    ("timeout", "--timeout", RUN_MODES, "omit it"),
     ("json", "--json", &[Once, Autonomous, Planning, List], "g3 --json TASK"),
-    ("events", "--events", WORK, "omit it"),
-    ("quiet", "--quiet", WORK, "omit it"),
+    ("events", "--events", RUN_MODES, "omit it"),
+    ("quiet", "--quiet", RUN_MODES, "omit it"),
 ];
 
 /// The flags that were set on the command line.
@@ -170,20 +170,20 @@ pub(crate) struct ExplicitFlags(Vec<&'static Flag>);
 
 impl ExplicitFlags {
     /// Collects the flags that a command line sets.
-    pub(crate) fn of(typed: &ArgMatches) -> ExplicitFlags {
-        let has = |(flag, ..): &&Flag| {
-            let known = typed.try_contains_id(flag).unwrap_or(false);
-            known && typed.value_source(flag) == Some(ValueSource::CommandLine)
+    pub(crate) fn of(matches: &ArgMatches) -> ExplicitFlags {
+        let is_explicit = |(flag, ..): &&Flag| {
+            let is_defined = matches.try_contains_id(flag).unwrap_or(false);
+            is_defined && matches.value_source(flag) == Some(ValueSource::CommandLine)
         };
-        ExplicitFlags(FLAGS.iter().filter(has).collect())
+        ExplicitFlags(FLAGS.iter().filter(is_explicit).collect())
     }
 
     /// Fails if this mode does not support a flag.
-    pub(crate) fn fits(&self, mode: Mode) -> Result<()> {
-        match self.0.iter().find(|(_, _, by, _)| !by.contains(&mode)) {
-            Some((_, shown, _, instead)) => {
-                Err(Failure::usage(format!("{shown} cannot be used with {}", mode.shown()))
-                    .hint(*instead))
+    pub(crate) fn check_mode(&self, mode: Mode) -> Result<()> {
+        match self.0.iter().find(|(_, _, modes, _)| !modes.contains(&mode)) {
+            Some((_, flag, _, hint)) => {
+                Err(Failure::usage(format!("{flag} cannot be used with {}", mode.display_name()))
+                    .hint(*hint))
             }
             None => Ok(()),
         }
@@ -203,7 +203,7 @@ pub(crate) fn run_request(
                 .hint("g3 --autonomous --resume")
                 .hint("g3 --autonomous --requirements TEXT, for a new run"));
         }
-        Some(wanted) => RunOrigin::Resume(wanted.clone()),
+        Some(requested) => RunOrigin::Resume(requested.clone()),
         None if mode == Accumulative => RunOrigin::New(String::new()),
         None => RunOrigin::New(requirements::text(requirements, &settings.cwd)?),
     };

@@ -96,29 +96,29 @@ pub(crate) fn run(args: &ModelArgs) -> Result<u8> {
 }
 
 fn list(as_json: bool) -> Result<()> {
-    let kept = catalogue::kept()?;
-    let others = kept.iter().filter(|kept| catalogue::entry(&kept.name).is_none());
+    let installed = catalogue::installed()?;
+    let others = installed.iter().filter(|installed| catalogue::entry(&installed.name).is_none());
     if as_json {
-        let here = |name: &str| kept.iter().find(|kept| kept.name == name);
+        let find_installed = |name: &str| installed.iter().find(|installed| installed.name == name);
         let known = ENTRIES.iter().map(|entry| {
             json!({
                 "name": entry.name, "about": entry.about, "bytes": entry.bytes,
                 "licence": entry.licence, "sha256": entry.sha256, "url": entry.url,
-                "default": entry.name == DEFAULT, "path": here(entry.name).map(|kept| &kept.path),
+                "default": entry.name == DEFAULT, "path": find_installed(entry.name).map(|installed| &installed.path),
             })
         });
-        let added = others.map(|kept| {
-            json!({ "name": kept.name, "about": null, "bytes": kept.bytes, "licence": null,
-                    "sha256": null, "url": null, "default": false, "path": kept.path })
+        let added = others.map(|installed| {
+            json!({ "name": installed.name, "about": null, "bytes": installed.bytes, "licence": null,
+                    "sha256": null, "url": null, "default": false, "path": installed.path })
         });
         let models: Vec<_> = known.chain(added).collect();
         return print(&format!("{:#}\n", json!({ "schema": 1, "models": models })));
     }
     let mut text = String::new();
     for entry in ENTRIES {
-        let state = match kept.iter().find(|kept| kept.name == entry.name) {
-            Some(kept) if kept.bytes == entry.bytes => "here".to_owned(),
-            Some(kept) => format!("damaged ({})", size(kept.bytes)),
+        let state = match installed.iter().find(|installed| installed.name == entry.name) {
+            Some(installed) if installed.bytes == entry.bytes => "here".to_owned(),
+            Some(installed) => format!("damaged ({})", size(installed.bytes)),
             None => format!("g3 model pull {}", entry.name),
         };
         let mark = if entry.name == DEFAULT { " (default)" } else { "" };
@@ -143,17 +143,18 @@ fn pull(args: &PullArgs) -> Result<()> {
             .hint(format!("one of these: {}", names.join(", ")))
             .hint("a local file: g3 model add FILE --name NAME")
     })?;
-    let directory = made(catalogue::directory()?)?;
+    let directory = create_dir(catalogue::directory()?)?;
     let target = directory.join(entry.file);
-    let whole = fs::metadata(&target).is_ok_and(|meta| meta.len() == entry.bytes);
-    if whole && pull::sha256(&target).is_ok_and(|found| found == entry.sha256) {
+    let is_complete = fs::metadata(&target).is_ok_and(|meta| meta.len() == entry.bytes);
+    if is_complete && pull::sha256(&target).is_ok_and(|found| found == entry.sha256) {
         return print(&format!("{} is already downloaded: {}\n", entry.name, target.display()));
     }
     let url = args.from.as_deref().unwrap_or(entry.url);
-    let wanted = pull::Download { url, sha256: entry.sha256, bytes: entry.bytes, target: &target };
+    let download =
+        pull::Download { url, sha256: entry.sha256, bytes: entry.bytes, target: &target };
     base::runtime::current_thread()
         .or_fail(|| "cannot start the runtime")?
-        .block_on(pull::fetch(&wanted))?;
+        .block_on(pull::fetch(&download))?;
     print(&format!("{} is ready: {}\n", entry.name, target.display()))
 }
 
@@ -169,7 +170,7 @@ fn add(args: &AddArgs) -> Result<()> {
     let stem = file.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let name = args.name.clone().or(stem).unwrap_or_default();
     check_name(&name)?;
-    let target = made(catalogue::directory()?)?.join(format!("{name}.gguf"));
+    let target = create_dir(catalogue::directory()?)?.join(format!("{name}.gguf"));
     if fs::symlink_metadata(&target).is_ok() {
         return Err(Failure::usage(format!("model `{name}` already exists"))
             .hint(format!("g3 model remove {name}"))
@@ -185,8 +186,8 @@ fn add(args: &AddArgs) -> Result<()> {
 
 /// Checks a model name: it becomes a file name, so it must not lead to another directory.
 fn check_name(name: &str) -> Result<()> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if !name.is_empty() && !name.starts_with(['.', '-']) && name.chars().all(fits) {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if !name.is_empty() && !name.starts_with(['.', '-']) && name.chars().all(is_allowed) {
         return Ok(());
     }
     Err(Failure::usage(format!("invalid model name `{name}`"))
@@ -202,29 +203,30 @@ fn serve(args: &ServeArgs) -> Failure {
         return Failure::usage(format!("`{PROGRAM}` is neither next to g3 nor in PATH"))
             .hint("cargo build --release -p model");
     };
-    let job = Command::new(program, ".").arg("--model").arg(path).args(&args.options);
-    let error = job.stdin(Stream::Inherit).stdout(Stream::Inherit).stderr(Stream::Inherit).exec();
+    let command = Command::new(program, ".").arg("--model").arg(path).args(&args.options);
+    let error =
+        command.stdin(Stream::Inherit).stdout(Stream::Inherit).stderr(Stream::Inherit).exec();
     Failure::failed("cannot serve the model").because(error)
 }
 
 fn remove(name: &str) -> Result<()> {
-    let kept = catalogue::kept()?;
-    let Some(found) = kept.iter().find(|kept| kept.name == name) else {
+    let installed = catalogue::installed()?;
+    let Some(found) = installed.iter().find(|installed| installed.name == name) else {
         return Err(Failure::usage(format!("no such model on this machine: `{name}`"))
             .hint("g3 model list"));
     };
-    let link = fs::symlink_metadata(&found.path).is_ok_and(|meta| meta.is_symlink());
+    let is_link = fs::symlink_metadata(&found.path).is_ok_and(|meta| meta.is_symlink());
     fs::remove_file(&found.path).or_fail(|| format!("cannot delete {}", found.path.display()))?;
-    let mut half = found.path.clone().into_os_string();
-    half.push(".checked");
-    let _ = fs::remove_file(half);
-    if link {
+    let mut partial = found.path.clone().into_os_string();
+    partial.push(".checked");
+    let _ = fs::remove_file(partial);
+    if is_link {
         return print(&format!("removed {name}; the file that it linked to is kept\n"));
     }
     print(&format!("deleted {name}; freed {}\n", size(found.bytes)))
 }
 
-fn made(directory: PathBuf) -> Result<PathBuf> {
+fn create_dir(directory: PathBuf) -> Result<PathBuf> {
     fs::create_dir_all(&directory).or_fail(|| format!("cannot make {}", directory.display()))?;
     Ok(directory)
 }
@@ -247,12 +249,12 @@ fn print(text: &str) -> Result<()> {
 }
 
 /// Returns whether stderr is a terminal.
-fn is_watched() -> bool {
+fn shows_progress() -> bool {
     io::stderr().is_terminal()
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(ending);
+    name.push(suffix);
     PathBuf::from(name)
 }

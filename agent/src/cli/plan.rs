@@ -44,10 +44,10 @@ struct SplitArgs {
 /// Runs `g3 plan …` and returns the exit code; what the model does is shown on stderr.
 pub(crate) async fn run(args: PlanArgs, toolset: &'static dyn Toolset) -> Result<u8> {
     if !args.json {
-        let answer = part(args.command, toolset).await?;
+        let answer = run_part(args.command, toolset).await?;
         return ui::print(&format!("{}\n", answer.trim_end())).map(|()| 0);
     }
-    let (report, code) = match part(args.command, toolset).await {
+    let (report, code) = match run_part(args.command, toolset).await {
         Ok(answer) => (serde_json::json!({ "text": answer }), 0),
         Err(failure) => (serde_json::json!({ "error": failure.to_json() }), failure.exit_code()),
     };
@@ -55,7 +55,7 @@ pub(crate) async fn run(args: PlanArgs, toolset: &'static dyn Toolset) -> Result
 }
 
 /// Runs one step and returns the model's text.
-async fn part(command: PlanCommand, toolset: &'static dyn Toolset) -> Result<String> {
+async fn run_part(command: PlanCommand, toolset: &'static dyn Toolset) -> Result<String> {
     let (common, part) = match command {
         PlanCommand::Refine(common) => (common, PlanPart::Refine),
         PlanCommand::Split(args) => {
@@ -71,7 +71,7 @@ async fn part(command: PlanCommand, toolset: &'static dyn Toolset) -> Result<Str
         noninteractive::run(&settings, &part, &text, (bus, None)).await
     };
     let mut answer = String::new();
-    trace.over(work.await.map(|text| {
+    trace.finish(work.await.map(|text| {
         answer = text;
         0
     }))?;

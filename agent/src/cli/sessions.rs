@@ -88,26 +88,27 @@ pub(crate) fn run(args: &SessionsArgs) -> Result<u8> {
     let common = GlobalArgs { workspace: args.workspace.clone(), ..GlobalArgs::default() };
     let cwd = directory(&common)?;
     let dir = session::sessions_dir(&cwd);
-    let picture = |id: &base::id::Id| SessionSnapshot::read(&dir.join(id.as_str()), id.as_str());
+    let snapshot = |id: &base::id::Id| SessionSnapshot::read(&dir.join(id.as_str()), id.as_str());
     let text = match &args.command {
         SessionsCommand::List { json } => {
-            let all: Vec<SessionSnapshot> = session::list(&cwd)?.iter().map(picture).collect();
-            if *json { pretty(&all)? } else { all.iter().map(line).collect() }
+            let snapshots: Vec<SessionSnapshot> =
+                session::list(&cwd)?.iter().map(snapshot).collect();
+            if *json { pretty(&snapshots)? } else { snapshots.iter().map(line).collect() }
         }
         SessionsCommand::Show { id, json } => {
-            let seen = picture(&session::find(&cwd, id.as_deref())?);
-            if *json { pretty(&seen)? } else { in_full(&seen) }
+            let snapshot = snapshot(&session::find(&cwd, id.as_deref())?);
+            if *json { pretty(&snapshot)? } else { details(&snapshot) }
         }
         SessionsCommand::Export { id, format, output } => {
             let id = session::find(&cwd, id.as_deref())?;
-            let text = exported(&picture(&id), &dir.join(id.as_str()), *format)?;
+            let text = export_text(&snapshot(&id), &dir.join(id.as_str()), *format)?;
             let Some(file) = output else { return ui::print(&text).map(|()| 0) };
             write_new(file, &text)?;
             return Ok(0);
         }
         SessionsCommand::Fork { id, before } => {
-            let from = dir.join(session::find(&cwd, id.as_deref())?.as_str());
-            format!("{}\n", session::fork::fork(&cwd, &from, *before)?.id)
+            let source = dir.join(session::find(&cwd, id.as_deref())?.as_str());
+            format!("{}\n", session::fork::fork(&cwd, &source, *before)?.id)
         }
         SessionsCommand::Import => {
             session::import::import(&cwd)?.iter().map(|id| format!("{id}\n")).collect()
@@ -121,25 +122,25 @@ pub(crate) fn run(args: &SessionsArgs) -> Result<u8> {
     ui::print(&text).map(|()| 0)
 }
 
-fn exported(seen: &SessionSnapshot, dir: &Path, format: Format) -> Result<String> {
+fn export_text(snapshot: &SessionSnapshot, dir: &Path, format: Format) -> Result<String> {
     let path = dir.join("session.jsonl");
     let cannot = || format!("cannot read {}", path.display());
     let entries = || base::files::read_journal(&path).or_fail(cannot);
     match format {
-        Format::Markdown => Ok(export::markdown(seen, entries()?)),
-        Format::Json => pretty(&export::object(seen, entries()?)),
+        Format::Markdown => Ok(export::markdown(snapshot, entries()?)),
+        Format::Json => pretty(&export::object(snapshot, entries()?)),
         Format::Journal => std::fs::read_to_string(&path).or_fail(cannot),
     }
 }
 
 fn write_new(file: &Path, text: &str) -> Result<()> {
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
-    let mut made = made.map_err(|why| {
+    let output = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    let mut output = output.map_err(|why| {
         Failure::usage(format!("cannot write {}", file.display()))
             .because(why)
             .hint("name a file that does not exist")
     })?;
-    made.write_all(text.as_bytes()).or_fail(|| format!("cannot write {}", file.display()))
+    output.write_all(text.as_bytes()).or_fail(|| format!("cannot write {}", file.display()))
 }
 
 fn pretty(value: &impl serde::Serialize) -> Result<String> {
@@ -147,40 +148,41 @@ fn pretty(value: &impl serde::Serialize) -> Result<String> {
     Ok(format!("{text}\n"))
 }
 
-fn line(seen: &SessionSnapshot) -> String {
-    let task = base::text::printable(&seen.task.replace('\n', " "));
+fn line(snapshot: &SessionSnapshot) -> String {
+    let task = base::text::printable(&snapshot.task.replace('\n', " "));
     format!(
         "{:30}  {:12}  {:24}  {:>3} turns  {}\n",
-        seen.id,
-        seen.status,
-        seen.updated_at,
-        seen.turns,
+        snapshot.id,
+        snapshot.status,
+        snapshot.updated_at,
+        snapshot.turns,
         cut_columns(&task, 60)
     )
 }
 
-fn in_full(seen: &SessionSnapshot) -> String {
-    let usage = seen.usage;
-    let ledger: String = seen.by_model.iter().map(|(model, line)| billed(model, line)).collect();
+fn details(snapshot: &SessionSnapshot) -> String {
+    let usage = snapshot.usage;
+    let ledger: String =
+        snapshot.by_model.iter().map(|(model, line)| model_line(model, line)).collect();
     format!(
         "session  {}\nstatus   {}\ncreated  {}\nupdated  {}\nmodel    {} on {}\nturns    {}\n\
          tokens   {} in, {} from cache, {} out\n{ledger}task     {}\n\n{}\n",
-        seen.id,
-        seen.status,
-        seen.created_at,
-        seen.updated_at,
-        seen.model,
-        seen.provider,
-        seen.turns,
+        snapshot.id,
+        snapshot.status,
+        snapshot.created_at,
+        snapshot.updated_at,
+        snapshot.model,
+        snapshot.provider,
+        snapshot.turns,
         ui::tokens(usage.input.saturating_add(usage.cache_write)),
         ui::tokens(usage.cache_read),
         ui::tokens(usage.output),
-        base::text::printable(&seen.task),
-        base::text::printable(&seen.last_words)
+        base::text::printable(&snapshot.task),
+        base::text::printable(&snapshot.last_words)
     )
 }
 
 /// Formats the usage and cost of one model as a line.
-fn billed(model: &str, line: &ModelUsage) -> String {
+fn model_line(model: &str, line: &ModelUsage) -> String {
     format!("         {model}: {}\n", ui::bill(line.calls, line.usage))
 }

@@ -34,10 +34,10 @@ pub(crate) struct BrowserArgs {
 impl BrowserArgs {
     /// Applies the flags to the configuration; fails together with `--chat`.
     fn apply(&self, config: &mut Config, chat: bool) -> Result<()> {
-        let visible =
+        let visible_browser =
             if cfg!(target_os = "macos") { BrowserKind::Safari } else { BrowserKind::Chrome };
         let (flag, kind) = match (self.webdriver, self.chrome_headless) {
-            (true, _) => ("--webdriver", visible),
+            (true, _) => ("--webdriver", visible_browser),
             (_, true) => ("--chrome-headless", BrowserKind::ChromeHeadless),
             (false, false) => return Ok(()),
         };
@@ -61,28 +61,28 @@ pub(crate) fn settings(
     let LoadedConfig { mut config, mut notices, .. } = load(common, &cwd)?;
     args.browser.apply(&mut config, args.chat)?;
     config.gate.rules.extend(research_agent::scouts_rule());
-    let named = args.profile.as_deref().or(config.agent.profile.as_deref());
-    let profile = named.map_or(Ok(Profile::default()), |name| {
+    let profile_name = args.profile.as_deref().or(config.agent.profile.as_deref());
+    let profile = profile_name.map_or(Ok(Profile::default()), |name| {
         Profile::parse(name).ok_or_else(|| {
             Failure::usage(format!("no such profile: `{name}`"))
                 .hint("use g3, egirl, tools-api, core or all")
         })
     })?;
     let mut notes = notes(&args.notes, &config)?;
-    let places = PersonaDirs::new(&cwd, sources(common, &cwd).trust_store());
+    let persona_dirs = PersonaDirs::new(&cwd, sources(common, &cwd).trust_store());
     let role = match &args.agent {
         Some(name) => {
-            let (persona, more) = places.find(name)?;
-            notices.extend(more);
-            places.role(&persona)?
+            let (persona, persona_notices) = persona_dirs.find(name)?;
+            notices.extend(persona_notices);
+            persona_dirs.role(&persona)?
         }
         None => AgentRole::default(),
     };
     // A persona keeps notes by default, unless it only reads or its write scope excludes the notes.
     if args.agent.is_some() && notes.auto.is_none() {
         let file = notes.file.clone().unwrap_or_else(|| memory::notes_file(&cwd));
-        let refused = role.fence.as_ref().and_then(|fence| fence.refuses(&file));
-        notes.auto = Some(!role.reads_only && refused.is_none());
+        let refusal = role.fence.as_ref().and_then(|fence| fence.refuses(&file));
+        notes.auto = Some(!role.reads_only && refusal.is_none());
     }
     let first_note = args.codebase_fast_start.as_ref().map(|_| first_report(&cwd));
     Ok(AgentSettings {
@@ -102,7 +102,7 @@ pub(crate) fn settings(
         acd: args.acd,
         notes,
         role,
-        personas: places,
+        personas: persona_dirs,
         first_note,
     })
 }
@@ -148,11 +148,11 @@ fn limits(args: &LimitArgs) -> UsageLimits {
 
 /// Returns the working directory, absolute and without symbolic links.
 pub(crate) fn directory(common: &GlobalArgs) -> Result<PathBuf> {
-    let here = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
-    let Some(wanted) = &common.workspace else { return Ok(here) };
-    let dir = here.join(wanted);
+    let current_dir = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
+    let Some(requested) = &common.workspace else { return Ok(current_dir) };
+    let dir = current_dir.join(requested);
     match dir.canonicalize() {
-        Ok(found) if found.is_dir() => Ok(found),
+        Ok(path) if path.is_dir() => Ok(path),
         Ok(_) => Err(Failure::usage(format!("{} is not a directory", dir.display()))),
         Err(why) => Err(Failure::usage(format!("cannot use {}", dir.display())).because(why)),
     }
@@ -162,7 +162,7 @@ pub(crate) fn directory(common: &GlobalArgs) -> Result<PathBuf> {
 pub(crate) fn load(common: &GlobalArgs, cwd: &std::path::Path) -> Result<LoadedConfig> {
     let sources = sources(common, cwd);
     let mut loaded = base::config::load(&sources)?;
-    if sources.only.is_none() {
+    if sources.config_file.is_none() {
         let file = mcp::repository_file(cwd);
         mcp::add(&mut loaded, &file, sources.trust_store().as_deref())?;
     }
@@ -172,7 +172,7 @@ pub(crate) fn load(common: &GlobalArgs, cwd: &std::path::Path) -> Result<LoadedC
 /// Returns the sources of the configuration.
 pub(crate) fn sources(common: &GlobalArgs, cwd: &std::path::Path) -> ConfigSources {
     let mut sources = ConfigSources::from_env(cwd);
-    sources.only = common.config.as_ref().map(|file| cwd_of_user().join(file));
+    sources.config_file = common.config.as_ref().map(|file| cwd_of_user().join(file));
     sources
 }
 

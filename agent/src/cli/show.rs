@@ -32,7 +32,7 @@ pub(crate) struct ShowOptions {
 
 impl ShowOptions {
     /// Returns the event sinks: JSON, rich or plain output on stdout, and the file of `--events`.
-    pub(crate) fn views(&self) -> Result<Vec<Box<dyn EventSink>>> {
+    pub(crate) fn sinks(&self) -> Result<Vec<Box<dyn EventSink>>> {
         let (out, err) = (std::io::stdout, std::io::stderr);
         let mut sinks: Vec<Box<dyn EventSink>> = vec![if self.json {
             Box::new(JsonLines::new(out()))
@@ -58,8 +58,8 @@ impl ShowOptions {
 
     /// Returns an asker if stdin and stderr are a terminal and `--json` is not set.
     pub(crate) fn asker(&self, bus: &Arc<Bus>) -> Option<Arc<dyn Asker>> {
-        let here = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+        let is_interactive = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         let terminal = || -> Arc<dyn Asker> { Arc::new(TerminalAsker::new(bus.clone())) };
-        (here && !self.json).then(terminal)
+        (is_interactive && !self.json).then(terminal)
     }
 }

@@ -85,13 +85,13 @@ fn as_json(skill: &Skill) -> Value {
 
 fn check(common: &GlobalArgs, cwd: &Path, dir: Option<&Path>, json: bool) -> Result<u8> {
     let found = match dir {
-        Some(dir) => named(&cwd.join(dir))?,
+        Some(dir) => skills_in(&cwd.join(dir))?,
         None => {
             let places = find::places(&load(common, cwd)?.config.skills, cwd);
             places.iter().flat_map(find::in_place).collect()
         }
     };
-    let broken = found.iter().any(|found| !found.faults.is_empty());
+    let has_faults = found.iter().any(|found| !found.faults.is_empty());
     if json {
         print_json(&found.iter().flat_map(faults_as_json).collect())?;
     } else {
@@ -99,11 +99,11 @@ fn check(common: &GlobalArgs, cwd: &Path, dir: Option<&Path>, json: bool) -> Res
         let skills = if found.len() == 1 { "skill" } else { "skills" };
         ui::say(&format!("{} {skills} checked", found.len()));
     }
-    Ok(u8::from(broken))
+    Ok(u8::from(has_faults))
 }
 
 /// Returns the skill in a directory, or the skills in the directories below it.
-fn named(dir: &Path) -> Result<Vec<SkillSearch>> {
+fn skills_in(dir: &Path) -> Result<Vec<SkillSearch>> {
     let real = dir
         .canonicalize()
         .map_err(|why| Failure::usage(format!("cannot check {}", dir.display())).because(why))?;
@@ -127,7 +127,7 @@ fn faults_as_text(found: &SkillSearch, cwd: &Path) -> String {
 }
 
 fn faults_as_json(found: &SkillSearch) -> Vec<Value> {
-    let each = found.faults.iter().map(|fault| {
+    let entries = found.faults.iter().map(|fault| {
         json!({
             "file": found.file,
             "line": fault.line,
@@ -136,7 +136,7 @@ fn faults_as_json(found: &SkillSearch) -> Vec<Value> {
             "left_out": fault.fatal,
         })
     });
-    each.collect()
+    entries.collect()
 }
 
 fn print_json(values: &Vec<Value>) -> Result<()> {

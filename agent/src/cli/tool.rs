@@ -127,11 +127,11 @@ fn list(args: &ListArgs) -> Result<()> {
         return print(&format!("{:#}\n", Value::Array(all)));
     }
     let widest = faces.iter().map(|face| face.name.len()).max().unwrap_or(0);
-    let by = faces.iter().map(|face| face.enabled_by.len()).max().unwrap_or(0).max(10);
-    let mut table = format!("{:widest$}  {:by$}  DESCRIPTION\n", "NAME", "ENABLED BY");
+    let width = faces.iter().map(|face| face.enabled_by.len()).max().unwrap_or(0).max(10);
+    let mut table = format!("{:widest$}  {:width$}  DESCRIPTION\n", "NAME", "ENABLED BY");
     for face in faces {
         let first = face.description.split(". ").next().unwrap_or_default().trim_end_matches('.');
-        table.push_str(&format!("{:widest$}  {:by$}  {first}\n", face.name, face.enabled_by));
+        table.push_str(&format!("{:widest$}  {:width$}  {first}\n", face.name, face.enabled_by));
     }
     print(&table)
 }
@@ -146,25 +146,25 @@ fn schema(face: &ProfileTool) -> Value {
 }
 
 fn exec(args: &ExecArgs, toolset: &'static dyn Toolset) -> Result<u8> {
-    let given = given(&args.call.args)?;
-    let (cwd, config) = loaded(args.call.cwd.as_deref())?;
-    let mut at = workplace((&cwd, args.session.as_deref()), &config, toolset)?;
-    keep(&at)?;
+    let raw_args = read_args(&args.call.args)?;
+    let (cwd, config) = load_config(args.call.cwd.as_deref())?;
+    let mut context = tool_context((&cwd, args.session.as_deref()), &config, toolset)?;
+    create_session_dir(&context)?;
     let live = Arc::new(Mutex::new(LiveArea::new()));
-    at.hear = listener(&live);
+    context.hear = live_output(&live);
     let started = Instant::now();
-    let outcome = match serde_json::from_str::<Value>(&given) {
+    let outcome = match serde_json::from_str::<Value>(&raw_args) {
         Ok(call @ Value::Object(_)) => {
-            with(&live, |live| {
+            with_live(&live, |live| {
                 live.fit(terminal::stderr_width());
                 live.begin(CALL, &call_line(&args.call.name, &call));
                 live.show();
             });
-            let outcome = run_to_its_end(args.call.profile, &args.call.name, &call, &at);
-            with(&live, LiveArea::hide);
+            let outcome = run_to_completion(args.call.profile, &args.call.name, &call, &context);
+            with_live(&live, LiveArea::hide);
             outcome?
         }
-        Ok(_) | Err(_) => arguments::malformed(args.call.profile, &args.call.name, &given),
+        Ok(_) | Err(_) => arguments::malformed(args.call.profile, &args.call.name, &raw_args),
     };
     let text = if args.json {
         format!("{}\n", as_json(&outcome, started.elapsed()))
@@ -176,12 +176,12 @@ fn exec(args: &ExecArgs, toolset: &'static dyn Toolset) -> Result<u8> {
 }
 
 /// Returns a callback that shows a tool's output on stderr, if that is a terminal.
-fn listener(live: &Arc<Mutex<LiveArea>>) -> Arc<dyn Fn(&str) + Send + Sync> {
+fn live_output(live: &Arc<Mutex<LiveArea>>) -> Arc<dyn Fn(&str) + Send + Sync> {
     let live = live.clone();
-    Arc::new(move |text| with(&live, |live| live.append(CALL, text)))
+    Arc::new(move |text| with_live(&live, |live| live.append(CALL, text)))
 }
 
-fn with(live: &Mutex<LiveArea>, work: impl FnOnce(&mut LiveArea)) {
+fn with_live(live: &Mutex<LiveArea>, work: impl FnOnce(&mut LiveArea)) {
     work(&mut base::sync::lock(live));
 }
 
@@ -195,14 +195,14 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     base::runtime::current_thread().or_fail(|| "cannot start the runtime")
 }
 
-fn run_to_its_end(
+fn run_to_completion(
     profile: Profile,
     name: &str,
     call: &Value,
-    at: &ToolContext,
+    context: &ToolContext,
 ) -> Result<ToolOutput> {
     let runtime = runtime()?;
-    let cancel = at.cancel.clone();
+    let cancel = context.cancel.clone();
     Ok(runtime.block_on(async {
         let interrupted = async {
             // Without the signal handler, the call cannot be cancelled.
@@ -212,13 +212,13 @@ fn run_to_its_end(
             std::future::pending::<()>().await
         };
         let outcome = tokio::select! {
-            outcome = dispatch::run(profile, name, call, at) => outcome,
+            outcome = dispatch::run(profile, name, call, context) => outcome,
             () = interrupted => ToolOutput::default(),
         };
-        if let Some(servers) = &at.others.lsp {
+        if let Some(servers) = &context.others.lsp {
             servers.close().await;
         }
-        if let Some(desktop) = &at.others.desktop {
+        if let Some(desktop) = &context.others.desktop {
             desktop.close().await;
         }
         outcome
@@ -226,7 +226,7 @@ fn run_to_its_end(
 }
 
 /// Reads the arguments: the text itself, a file (`@FILE`) or stdin (`-`).
-fn given(args: &str) -> Result<String> {
+fn read_args(args: &str) -> Result<String> {
     if args == "-" {
         let mut text = String::new();
         io::stdin().read_to_string(&mut text).or_fail(|| "cannot read the arguments on stdin")?;
@@ -242,8 +242,8 @@ fn given(args: &str) -> Result<String> {
 
 /// Returns the working directory of a call.
 fn directory(cwd: Option<&Path>) -> Result<PathBuf> {
-    let here = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
-    let cwd = cwd.map_or(here.clone(), |cwd| here.join(cwd));
+    let current_dir = std::env::current_dir().or_fail(|| "cannot tell the working directory")?;
+    let cwd = cwd.map_or(current_dir.clone(), |cwd| current_dir.join(cwd));
     if !cwd.is_dir() {
         let what = format!("no such directory: {}", cwd.display());
         return Err(Failure::usage(what).hint("name an existing one with --cwd"));
@@ -252,7 +252,7 @@ fn directory(cwd: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// Returns the working directory of a call and the configuration there.
-fn loaded(cwd: Option<&Path>) -> Result<(PathBuf, Config)> {
+fn load_config(cwd: Option<&Path>) -> Result<(PathBuf, Config)> {
     let cwd = directory(cwd)?;
     let loaded = base::config::load(&ConfigSources::from_env(&cwd))?;
     Ok((cwd, loaded.config))
@@ -269,37 +269,37 @@ fn state_dir(cwd: &Path, session: Option<&str>) -> Result<PathBuf> {
     Ok(sessions_dir(cwd).join(session))
 }
 
-fn workplace(
+fn tool_context(
     (cwd, session): (&Path, Option<&str>),
     config: &Config,
     toolset: &'static dyn Toolset,
 ) -> Result<ToolContext> {
-    let mut at = ToolContext::quiet(toolset.registry(), cwd, state_dir(cwd, session)?);
-    at.root = root_of(cwd);
-    at.gate = Arc::new(Gate::new(&config.gate, None)?.confining(confining(&config.sandbox)));
-    at.others = toolset.services(config, BrowserOwner::Calls)?;
-    at.memory = Arc::new(Memory::new(config, None));
-    at.others.screen = Arc::new(ScreenAccess::of_a_person(config));
-    at.skills = Arc::new(skills::find::shelf(&config.skills, cwd));
-    Ok(at)
+    let mut context = ToolContext::quiet(toolset.registry(), cwd, state_dir(cwd, session)?);
+    context.root = root_of(cwd);
+    context.gate = Arc::new(Gate::new(&config.gate, None)?.confining(confining(&config.sandbox)));
+    context.others = toolset.services(config, BrowserOwner::Calls)?;
+    context.memory = Arc::new(Memory::new(config, None));
+    context.others.screen = Arc::new(ScreenAccess::of_a_person(config));
+    context.skills = Arc::new(skills::find::shelf(&config.skills, cwd));
+    Ok(context)
 }
 
 /// Creates the directory for the state of calls.
-fn keep(at: &ToolContext) -> Result<()> {
+fn create_session_dir(context: &ToolContext) -> Result<()> {
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
-        .create(&at.session_dir)
-        .or_fail(|| format!("cannot make {}", at.session_dir.display()))
+        .create(&context.session_dir)
+        .or_fail(|| format!("cannot make {}", context.session_dir.display()))
 }
 
-fn as_json(outcome: &ToolOutput, took: Duration) -> Value {
+fn as_json(outcome: &ToolOutput, duration: Duration) -> Value {
     json!({
         "ok": outcome.ok,
         "text": outcome.text,
         "metadata": outcome.metadata,
         "images": outcome.images,
-        "duration_ms": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        "duration_ms": u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
         "escalate": outcome.escalate,
         "error_kind": outcome.error_kind,
     })

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::GlobalArgs;
 use super::settings::{directory, load};
-use crate::trace::{self, Trace, Wanted};
+use crate::trace::{self, Trace, TraceOptions};
 use gate::paths::expand_home;
 
 /// The trace flags.
@@ -22,11 +22,12 @@ pub(crate) struct TraceArgs {
 /// Starts the trace of a mode if flags, environment or configuration ask for one.
 pub(crate) fn begin(common: &GlobalArgs, config: &Config, mode: &str) -> Result<Trace> {
     let cwd = directory(common)?;
-    let typed = common.trace.trace_file.as_ref();
-    let typed = typed.map(|file| std::env::current_dir().unwrap_or_default().join(file));
+    let from_flag = common.trace.trace_file.as_ref();
+    let from_flag = from_flag.map(|file| std::env::current_dir().unwrap_or_default().join(file));
     let configured = || Some(cwd.join(expand_home(&config.trace.file.as_ref()?.to_string_lossy())));
-    let wanted = Wanted { file: typed.or_else(configured), level: config.trace.level.clone() };
-    trace::begin(&wanted, mode, &cwd)
+    let options =
+        TraceOptions { file: from_flag.or_else(configured), level: config.trace.level.clone() };
+    trace::begin(&options, mode, &cwd)
 }
 
 /// Like [`begin`], for a mode that works in many directories: the configuration of the directory in

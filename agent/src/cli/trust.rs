@@ -45,17 +45,17 @@ pub(crate) fn run(args: &TrustArgs) -> Result<u8> {
         Some(file) => vec![directory.join(file)],
         None => sources.repository.into_iter().collect(),
     };
-    if args.file.is_none() && mcp::is_there(&servers) {
-        files.retain(|file| mcp::is_there(file) || args.command.is_some());
+    if args.file.is_none() && mcp::is_file(&servers) {
+        files.retain(|file| mcp::is_file(file) || args.command.is_some());
         files.push(servers);
     }
-    let each = |act: fn(&Path, &Path) -> Result<String>| -> Result<String> {
-        files.iter().map(|file| act(&store, file)).collect()
+    let for_each_file = |action: fn(&Path, &Path) -> Result<String>| -> Result<String> {
+        files.iter().map(|file| action(&store, file)).collect()
     };
     let text = match args.command {
-        None => each(accept)?,
+        None => for_each_file(accept)?,
         Some(TrustCommand::Show) => show(&store)?,
-        Some(TrustCommand::Revoke) => each(revoke)?,
+        Some(TrustCommand::Revoke) => for_each_file(revoke)?,
     };
     ui::print(&text).map(|()| 0)
 }
@@ -64,7 +64,7 @@ fn accept(store: &Path, file: &Path) -> Result<String> {
     let content = std::fs::read(file)
         .map_err(|why| Failure::usage(format!("cannot trust {}", file.display())).because(why))?;
     let entry = trust::accept(store, file, &content, &Clock::from_env())?;
-    let shown = base::text::printable(&String::from_utf8_lossy(&content));
+    let printed = base::text::printable(&String::from_utf8_lossy(&content));
     let names: String = entry
         .names
         .iter()
@@ -72,7 +72,7 @@ fn accept(store: &Path, file: &Path) -> Result<String> {
         .collect();
     let copied = copied_files(file);
     Ok(format!(
-        "{shown}\n{copied}trusted {} (sha256 {})\n{names}any change to it, or to a file that \
+        "{printed}\n{copied}trusted {} (sha256 {})\n{names}any change to it, or to a file that \
          it names, requires `g3 trust` again\n",
         file.display(),
         entry.sha256

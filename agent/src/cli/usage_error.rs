@@ -24,12 +24,12 @@ pub(crate) fn report(error: &clap::Error) -> u8 {
 
 /// Returns whether a second word follows a task, which clap takes for a subcommand.
 fn is_second_word(error: &clap::Error) -> bool {
-    let before = match error.get(ContextKind::PriorArg) {
-        Some(ContextValue::String(before)) => vec![before.as_str()],
+    let prior = match error.get(ContextKind::PriorArg) {
+        Some(ContextValue::String(prior)) => vec![prior.as_str()],
         Some(ContextValue::Strings(all)) => all.iter().map(String::as_str).collect(),
         Some(_) | None => Vec::new(),
     };
-    error.kind() == ErrorKind::ArgumentConflict && before.contains(&"[TASK]")
+    error.kind() == ErrorKind::ArgumentConflict && prior.contains(&"[TASK]")
 }
 
 /// Returns the first word of the command line, unless it is a flag.
@@ -38,13 +38,13 @@ fn first_word() -> Option<String> {
 }
 
 /// Returns whether a task is a single word that looks like a command or a flag; `--` disables this.
-pub(crate) fn is_slip(task: &str) -> bool {
-    let is_marked = std::env::args().any(|arg| arg == "--");
-    !is_marked && nearest(task).is_some()
+pub(crate) fn is_misspelled_command(task: &str) -> bool {
+    let has_separator = std::env::args().any(|arg| arg == "--");
+    !has_separator && nearest(task).is_some()
 }
 
 /// Returns the error for such a task.
-pub(crate) fn slip(task: &str) -> Failure {
+pub(crate) fn unknown_command(task: &str) -> Failure {
     let failure = Failure::usage(format!("no such command: `{task}`"));
     let failure = match nearest(task) {
         Some(command) => failure.hint(command),
@@ -55,26 +55,26 @@ pub(crate) fn slip(task: &str) -> Failure {
 
 /// Returns the command or flag that a word equals or misspells.
 fn nearest(word: &str) -> Option<String> {
-    let wanted = word.trim().to_lowercase().replace('_', "-");
-    if wanted.contains(char::is_whitespace) {
+    let normalized = word.trim().to_lowercase().replace('_', "-");
+    if normalized.contains(char::is_whitespace) {
         return None;
     }
     let cli = Cli::command();
     let commands = cli.get_subcommands().map(|it| (it.get_name().to_owned(), String::new()));
     let flags = cli.get_arguments().filter_map(|it| Some((it.get_long()?.to_owned(), "--".into())));
-    let known = commands.chain(flags).filter(|(name, _)| is_near(&wanted, name));
-    let best = known.min_by_key(|(name, _)| strsim::damerau_levenshtein(&wanted, name));
+    let similar = commands.chain(flags).filter(|(name, _)| is_near(&normalized, name));
+    let best = similar.min_by_key(|(name, _)| strsim::damerau_levenshtein(&normalized, name));
     best.map(|(name, dashes)| format!("g3 {dashes}{name}"))
 }
 
 /// Returns whether a word equals a name, or misspells it: one edit from 4 letters, two from 9.
 fn is_near(word: &str, name: &str) -> bool {
-    let slips = match word.len().min(name.len()) {
+    let max_distance = match word.len().min(name.len()) {
         0..=3 => 0,
         4..=8 => 1,
         _ => 2,
     };
-    strsim::damerau_levenshtein(word, name) <= slips
+    strsim::damerau_levenshtein(word, name) <= max_distance
 }
 
 #[cfg(test)]

@@ -143,8 +143,8 @@ impl<'a> AllowedFields<'a> {
 
     /// Sets a field, if it is allowed.
     pub(crate) fn set(&mut self, name: &str, value: FieldValue) {
-        if let Some(at) = ALLOWED.iter().position(|allowed| *allowed == name) {
-            self.values[at] = Some(value);
+        if let Some(index) = ALLOWED.iter().position(|allowed| *allowed == name) {
+            self.values[index] = Some(value);
         }
     }
 

@@ -66,9 +66,9 @@ mod tests {
 
     #[test]
     fn invalid_directives_are_named() {
-        let said = |text: &str| parse(text).unwrap_err().to_string();
-        assert!(said("loud").contains("invalid level `loud`"));
-        assert!(said("rmcp=trace").contains("no target `rmcp`"));
-        assert!(said("g3::modle=info").contains("g3::model"));
+        let error_of = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(error_of("loud").contains("invalid level `loud`"));
+        assert!(error_of("rmcp=trace").contains("no target `rmcp`"));
+        assert!(error_of("g3::modle=info").contains("g3::model"));
     }
 }

@@ -50,13 +50,13 @@ impl FormatTime for Timestamp {
 struct SpanStart {
     id: u64,
     parent_id: Option<u64>,
-    at: Instant,
+    started: Instant,
 }
 
 /// Numbers spans, because the ids of `tracing` are used again.
 #[derive(Default)]
 struct SpanStarts {
-    last: AtomicU64,
+    last_id: AtomicU64,
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanStarts {
@@ -64,8 +64,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for SpanStarts {
         let Some(span) = context.span(id) else { return };
         let parent = span.parent();
         let parent_id = parent.and_then(|it| it.extensions().get::<SpanStart>().map(|it| it.id));
-        let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
-        span.extensions_mut().insert(SpanStart { id, parent_id, at: Instant::now() });
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        span.extensions_mut().insert(SpanStart { id, parent_id, started: Instant::now() });
     }
 }
 
@@ -98,14 +98,14 @@ where
                 if let Some(id) = start.parent_id {
                     allowed.set("parent_id", FieldValue::Unsigned(id));
                 }
-                let ms = FieldValue::Unsigned(start.at.elapsed().as_millis() as u64);
+                let ms = FieldValue::Unsigned(start.started.elapsed().as_millis() as u64);
                 allowed.set("ms", ms);
             }
         }
         let names = FieldSet::new(&ALLOWED, metadata.callsite());
         let fields: Vec<Field> = names.iter().collect();
-        let values: [(&Field, Option<&dyn Value>); ALLOWED.len()] = std::array::from_fn(|at| {
-            (&fields[at], allowed.values()[at].as_ref().map(FieldValue::as_value))
+        let values: [(&Field, Option<&dyn Value>); ALLOWED.len()] = std::array::from_fn(|index| {
+            (&fields[index], allowed.values()[index].as_ref().map(FieldValue::as_value))
         });
         let values = names.value_set(&values);
         let event = match event.parent() {

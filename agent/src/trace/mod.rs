@@ -23,7 +23,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use writer::{TraceOutput, TraceWriter};
 
 /// The variable with the log filter.
-const LEVEL: &str = "G3_LOG";
+const LEVEL_VARIABLE: &str = "G3_LOG";
 /// The variables that name a collector.
 const COLLECTOR: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
@@ -42,7 +42,7 @@ pub(crate) const TARGETS: [&str; 9] = [
 
 /// The trace that flags and configuration ask for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct TraceOptions {
     /// The file to append lines to.
     pub file: Option<PathBuf>,
     /// The log filter, unless `G3_LOG` is set.
@@ -51,25 +51,26 @@ pub(crate) struct Wanted {
 
 /// The trace of this process.
 pub(crate) struct Trace {
-    begun: Instant,
+    started: Instant,
     export: Option<otel::Export>,
 }
 
 /// Begins to trace the whole process, where that is wanted. A filter, file or collector that cannot
 /// be used is an error.
-pub(crate) fn begin(wanted: &Wanted, mode: &str, cwd: &Path) -> Result<Trace> {
-    let begun = Instant::now();
-    let said = std::env::var(LEVEL).ok().filter(|text| !text.trim().is_empty());
-    let out = match (&wanted.file, &said) {
+pub(crate) fn begin(options: &TraceOptions, mode: &str, cwd: &Path) -> Result<Trace> {
+    let started = Instant::now();
+    let env_level = std::env::var(LEVEL_VARIABLE).ok().filter(|text| !text.trim().is_empty());
+    let out = match (&options.file, &env_level) {
         (Some(file), _) => Some(TraceOutput::File(open(file)?)),
         (None, Some(_)) => Some(TraceOutput::Stderr),
         (None, None) => None,
     };
     let export = otel::Export::from_env()?;
     if out.is_none() && export.is_none() {
-        return Ok(Trace { begun, export });
+        return Ok(Trace { started, export });
     }
-    let filter = filter::parse(said.as_deref().or(wanted.level.as_deref()).unwrap_or("info"))?;
+    let filter =
+        filter::parse(env_level.as_deref().or(options.level.as_deref()).unwrap_or("info"))?;
     let lines = |out| json::layer(TraceWriter::new(out), Clock::from_env(), Redactor::from_env());
     let subscriber = tracing_subscriber::registry().with(filter).with(out.map(lines));
     let subscriber = subscriber.with(export.as_ref().map(otel::Export::layer));
@@ -89,7 +90,7 @@ pub(crate) fn begin(wanted: &Wanted, mode: &str, cwd: &Path) -> Result<Trace> {
             "a collector is named, but this g3 was built without the feature `otel`"
         );
     }
-    Ok(Trace { begun, export })
+    Ok(Trace { started, export })
 }
 
 fn open(file: &Path) -> Result<Journal> {
@@ -102,13 +103,13 @@ fn open(file: &Path) -> Result<Journal> {
 
 impl Trace {
     /// Traces the end of the process, and sends pending spans to the collector within its timeout.
-    pub(crate) fn over(self, done: Result<u8>) -> Result<u8> {
-        let exit = done.as_ref().map_or_else(Failure::exit_code, |code| *code);
-        let ms = self.begun.elapsed().as_millis() as u64;
+    pub(crate) fn finish(self, result: Result<u8>) -> Result<u8> {
+        let exit = result.as_ref().map_or_else(Failure::exit_code, |code| *code);
+        let ms = self.started.elapsed().as_millis() as u64;
         tracing::info!(target: "g3::process", exit, ms, "process ended");
-        if let Some(lost) = self.export.and_then(otel::Export::finish) {
-            crate::ui::say(&format!("warning: {lost}"));
+        if let Some(warning) = self.export.and_then(otel::Export::finish) {
+            crate::ui::say(&format!("warning: {warning}"));
         }
-        done
+        result
     }
 }

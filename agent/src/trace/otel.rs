@@ -39,13 +39,13 @@ type LastError = Arc<Mutex<Option<String>>>;
 impl Export {
     /// The export that the environment asks for, if any.
     pub fn from_env() -> Result<Option<Export>> {
-        let says = |name: &str, wanted: &str| {
-            std::env::var(name).is_ok_and(|value| value.eq_ignore_ascii_case(wanted))
+        let is_set_to = |name: &str, expected: &str| {
+            std::env::var(name).is_ok_and(|value| value.eq_ignore_ascii_case(expected))
         };
-        let is_named = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        if !COLLECTOR.iter().any(is_named)
-            || says("OTEL_SDK_DISABLED", "true")
-            || says("OTEL_TRACES_EXPORTER", "none")
+        let is_set = |name: &&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if !COLLECTOR.iter().any(is_set)
+            || is_set_to("OTEL_SDK_DISABLED", "true")
+            || is_set_to("OTEL_TRACES_EXPORTER", "none")
         {
             return Ok(None);
         }
@@ -78,10 +78,10 @@ impl Export {
 
     /// Sends pending spans; returns a sentence if some were lost.
     pub fn finish(self) -> Option<String> {
-        let ended = self.provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT);
+        let result = self.provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT);
         let why = base::sync::lock(&self.last_error).take();
-        let late = || format!("it was not sent within {} s", SHUTDOWN_TIMEOUT.as_secs());
-        let why = why.or_else(|| ended.err().map(|_| late()))?;
+        let timeout_text = || format!("it was not sent within {} s", SHUTDOWN_TIMEOUT.as_secs());
+        let why = why.or_else(|| result.err().map(|_| timeout_text()))?;
         Some(format!("the exported trace is not complete: {why}"))
     }
 }
@@ -89,8 +89,8 @@ impl Export {
 /// The encoding of spans: protobuf, unless JSON is configured.
 fn protocol() -> Result<Protocol> {
     let names = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
-    let said = names.iter().find_map(|name| std::env::var(name).ok());
-    match said.as_deref().unwrap_or_default().trim() {
+    let value = names.iter().find_map(|name| std::env::var(name).ok());
+    match value.as_deref().unwrap_or_default().trim() {
         "" | "http/protobuf" => Ok(Protocol::HttpBinary),
         "http/json" => Ok(Protocol::HttpJson),
         other => Err(Failure::usage(format!("g3 cannot export its trace by `{other}`")).hint(
@@ -102,12 +102,12 @@ fn protocol() -> Result<Protocol> {
 
 /// The resource of our spans: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` take precedence.
 fn resource() -> Resource {
-    let names_us = std::env::var_os("OTEL_SERVICE_NAME").is_some()
+    let has_service_name = std::env::var_os("OTEL_SERVICE_NAME").is_some()
         || std::env::var("OTEL_RESOURCE_ATTRIBUTES")
             .is_ok_and(|attributes| attributes.contains("service.name="));
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     let resource = Resource::builder().with_attribute(version);
-    let resource = if names_us { resource } else { resource.with_service_name("g3") };
+    let resource = if has_service_name { resource } else { resource.with_service_name("g3") };
     resource.build()
 }
 
@@ -123,11 +123,11 @@ impl HttpClient for ExportClient {
     ) -> std::result::Result<Response<Bytes>, HttpError> {
         let request = request.map(|body| body.to_vec());
         // The user's variables name the address, so plain http is allowed.
-        let sent =
+        let send =
             async { tokio::time::timeout(REQUEST_TIMEOUT, http::send_short(request, true)).await };
         // The exporter's thread has no runtime.
         let runtime = base::runtime::current_thread()?;
-        match runtime.block_on(sent) {
+        match runtime.block_on(send) {
             Ok(answer) => Ok(answer?.map(Bytes::from)),
             Err(_) => Err(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs()).into()),
         }
@@ -143,12 +143,12 @@ struct ErrorRecorder {
 
 impl SpanExporter for ErrorRecorder {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
-        let sent = self.exporter.export(batch).await;
-        if let Err(why) = &sent {
+        let result = self.exporter.export(batch).await;
+        if let Err(why) = &result {
             let mut last = base::sync::lock(&self.last_error);
             *last = Some(why.to_string());
         }
-        sent
+        result
     }
 
     fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {

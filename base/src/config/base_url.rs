@@ -61,8 +61,8 @@ mod tests {
     #[test]
     fn the_current_variable_has_precedence_and_an_empty_one_is_ignored() {
         let of = |pairs: &[(&str, &str)]| {
-            let own = |(name, url): &(&str, &str)| ((*name).to_owned(), (*url).to_owned());
-            let urls = EnvironmentUrls::of(&pairs.iter().map(own).collect::<Vec<_>>());
+            let to_pair = |(name, url): &(&str, &str)| ((*name).to_owned(), (*url).to_owned());
+            let urls = EnvironmentUrls::of(&pairs.iter().map(to_pair).collect::<Vec<_>>());
             let (variable, url) = urls.0.get("openai")?;
             Some((*variable, url.clone()))
         };

@@ -53,7 +53,7 @@ fn minute() -> u64 {
 impl Hook {
     /// Returns whether the hook is valid: it has a program, a non-zero timeout, and `tools` only
     /// for tool events.
-    pub(crate) fn makes_sense(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         let about_tools = matches!(self.event, HookEvent::BeforeTool | HookEvent::AfterTool);
         self.command.first().is_some_and(|program| !program.trim().is_empty())
             && self.timeout_seconds > 0

@@ -55,7 +55,7 @@ pub(crate) enum UntrustedRule {
 }
 
 const U32: u64 = u32::MAX as u64;
-const BIG: u64 = i64::MAX as u64;
+const MAX_I64: u64 = i64::MAX as u64;
 /// The values of `reasoning_effort` for OpenAI models.
 const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh"];
 
@@ -157,7 +157,7 @@ static KEYS: &[ConfigKey] = &[
     limit("agent.max_context_length", U32, None),
     limit("agent.fallback_default_max_tokens", U32, Some(32_000)),
     key("agent.enable_streaming", ValueKind::Switch),
-    limit("agent.timeout_seconds", BIG, Some(120)),
+    limit("agent.timeout_seconds", MAX_I64, Some(120)),
     key("agent.auto_compact", ValueKind::Switch),
     limit("agent.max_retry_attempts", U32, Some(3)),
     limit("agent.autonomous_max_retry_attempts", U32, Some(6)),
@@ -172,17 +172,17 @@ static KEYS: &[ConfigKey] = &[
     key("studio.check_caches", ValueKind::TextOrTexts),
     // The default depends on the machine, which has at least one core.
     limit("studio.jobs", U32, Some(1)),
-    limit("studio.limits.timeout_seconds", BIG, None),
+    limit("studio.limits.timeout_seconds", MAX_I64, None),
     limit("studio.limits.max_turns", U32, None),
-    limit("studio.limits.max_tokens", BIG, None),
+    limit("studio.limits.max_tokens", MAX_I64, None),
     ConfigKey {
         path: "studio.limits.budget_usd",
         kind: ValueKind::Number,
         untrusted: UntrustedRule::Lowers(None),
     },
-    limit("studio.limits.output_bytes", BIG, Some(64 << 20)),
-    key("studio.limits.disk_floor_bytes", ValueKind::Whole(BIG)),
-    limit("studio.limits.check_seconds", BIG, Some(3_600)),
+    limit("studio.limits.output_bytes", MAX_I64, Some(64 << 20)),
+    key("studio.limits.disk_floor_bytes", ValueKind::Whole(MAX_I64)),
+    limit("studio.limits.check_seconds", MAX_I64, Some(3_600)),
     key("studio.sign", ValueKind::Switch),
     key("studio.hooks", ValueKind::Switch),
     key("studio.agent", ValueKind::Text),
@@ -256,7 +256,7 @@ static KEYS: &[ConfigKey] = &[
 
 impl ConfigKey {
     /// Returns whether the key's path starts with this path; `*` matches every name.
-    fn begins_with(&self, path: &[String]) -> bool {
+    fn starts_with(&self, path: &[String]) -> bool {
         let mut pattern = self.path.split('.');
         path.iter().all(|name| pattern.next().is_some_and(|part| part == "*" || part == name))
     }
@@ -269,41 +269,43 @@ impl ConfigKey {
 
 /// Returns the key with exactly this path.
 pub(crate) fn find(path: &[String]) -> Option<&'static ConfigKey> {
-    KEYS.iter().find(|key| key.depth() == path.len() && key.begins_with(path))
+    KEYS.iter().find(|key| key.depth() == path.len() && key.starts_with(path))
 }
 
 /// Returns whether a key exists below this path.
 pub(crate) fn is_section(path: &[String]) -> bool {
-    KEYS.iter().any(|key| key.depth() > path.len() && key.begins_with(path))
+    KEYS.iter().any(|key| key.depth() > path.len() && key.starts_with(path))
 }
 
 /// Returns whether the names directly below this path are chosen by the user.
-pub(crate) fn names_are_free(path: &[String]) -> bool {
+pub(crate) fn has_free_names(path: &[String]) -> bool {
     KEYS.iter()
-        .filter(|key| key.depth() > path.len() && key.begins_with(path))
+        .filter(|key| key.depth() > path.len() && key.starts_with(path))
         .any(|key| key.path.split('.').nth(path.len()) == Some("*"))
 }
 
 /// Returns the key that is most similar to an unknown path, as a dotted path.
 pub(crate) fn nearest(path: &[String]) -> Option<String> {
-    let (wrong, section) = path.split_last()?;
+    let (misspelled, section) = path.split_last()?;
     let mut siblings: Vec<&str> = KEYS
         .iter()
-        .filter(|key| key.begins_with(section))
+        .filter(|key| key.starts_with(section))
         .filter_map(|key| key.path.split('.').nth(section.len()))
         .filter(|name| *name != "*")
         .collect();
     siblings.dedup();
-    let near = |name: &str| strsim::normalized_damerau_levenshtein(name, wrong);
-    let sibling = siblings.into_iter().max_by(|a, b| near(a).total_cmp(&near(b)));
-    let last = |key: &ConfigKey| near(key.path.rsplit('.').next().unwrap_or_default());
-    let elsewhere = KEYS.iter().max_by(|a, b| last(a).total_cmp(&last(b)))?;
+    let similarity = |name: &str| strsim::normalized_damerau_levenshtein(name, misspelled);
+    let sibling = siblings.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
+    let last_part_similarity =
+        |key: &ConfigKey| similarity(key.path.rsplit('.').next().unwrap_or_default());
+    let best_elsewhere =
+        KEYS.iter().max_by(|a, b| last_part_similarity(a).total_cmp(&last_part_similarity(b)))?;
     match sibling {
-        Some(sibling) if near(sibling) >= last(elsewhere).min(0.9) => {
+        Some(sibling) if similarity(sibling) >= last_part_similarity(best_elsewhere).min(0.9) => {
             let section = section.iter().map(String::as_str);
             Some(section.chain([sibling]).collect::<Vec<_>>().join("."))
         }
-        _ => Some(elsewhere.path.to_owned()),
+        _ => Some(best_elsewhere.path.to_owned()),
     }
 }
 
@@ -317,9 +319,9 @@ mod tests {
 
     #[test]
     fn every_key_is_found_by_its_path() {
-        for (at, key) in KEYS.iter().enumerate() {
+        for (index, key) in KEYS.iter().enumerate() {
             let found = find(&path(&key.path.replace('*', "main"))).expect(key.path);
-            assert!(std::ptr::eq(found, &KEYS[at]), "{} stands twice", key.path);
+            assert!(std::ptr::eq(found, &KEYS[index]), "{} stands twice", key.path);
         }
     }
 

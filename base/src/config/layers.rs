@@ -40,14 +40,15 @@ impl ConfigSources {
     pub fn from_env(cwd: &Path) -> ConfigSources {
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             let name = name.into_string().ok()?;
-            let counts = is_configuration(&name) || base_url::variables().any(|own| own == name);
-            let name = Some(name).filter(|_| counts)?;
+            let is_relevant =
+                is_configuration(&name) || base_url::variables().any(|known| known == name);
+            let name = Some(name).filter(|_| is_relevant)?;
             Some((name, value.into_string().ok()?))
         });
         ConfigSources {
             user: directory().map(|directory| directory.join("config.toml")),
             repository: Some(in_repository(cwd, "g3.toml")),
-            only: None,
+            config_file: None,
             environment: variables.collect(),
             flags: Vec::new(),
         }
@@ -69,10 +70,12 @@ pub fn directory() -> Option<PathBuf> {
 
 /// Returns the path of a file in the directory or in its nearest ancestor within the repository.
 pub(super) fn in_repository(cwd: &Path, name: &str) -> PathBuf {
-    let own = cwd.join(name);
-    let Some(root) = cwd.ancestors().find(|path| path.join(".git").exists()) else { return own };
-    let inside = cwd.ancestors().take_while(|path| path.starts_with(root));
-    inside.map(|path| path.join(name)).find(|file| file.exists()).unwrap_or(own)
+    let fallback = cwd.join(name);
+    let Some(root) = cwd.ancestors().find(|path| path.join(".git").exists()) else {
+        return fallback;
+    };
+    let directories = cwd.ancestors().take_while(|path| path.starts_with(root));
+    directories.map(|path| path.join(name)).find(|file| file.exists()).unwrap_or(fallback)
 }
 
 /// Returns whether a variable is part of the configuration.
@@ -85,28 +88,30 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// Returns the content of a file; `None` if it does not exist.
 pub(crate) fn read(file: &Path) -> Result<Option<Vec<u8>>> {
-    let refused =
+    let unreadable =
         |why: io::Error| Failure::usage(format!("cannot read {}", file.display())).because(why);
     match fs::metadata(file) {
-        Ok(meta) if !meta.is_file() => Err(refused(io::Error::other("it is not a regular file"))),
-        Ok(meta) if meta.len() > MAX_BYTES => {
-            Err(refused(io::Error::other("it is larger than 1 MiB")))
+        Ok(meta) if !meta.is_file() => {
+            Err(unreadable(io::Error::other("it is not a regular file")))
         }
-        Ok(_) => fs::read(file).map(Some).map_err(refused),
+        Ok(meta) if meta.len() > MAX_BYTES => {
+            Err(unreadable(io::Error::other("it is larger than 1 MiB")))
+        }
+        Ok(_) => fs::read(file).map(Some).map_err(unreadable),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) if e.kind() == io::ErrorKind::NotADirectory => Ok(None),
-        Err(e) => Err(refused(e)),
+        Err(e) => Err(unreadable(e)),
     }
 }
 
 /// Parses the settings of a file.
 pub(crate) fn from_file(bytes: &[u8], origin: &ValueOrigin) -> Result<Vec<RawSetting>> {
-    let broken = |why: String| Failure::usage(format!("cannot read {origin}")).because(why);
-    let text = std::str::from_utf8(bytes).map_err(|_| broken("it is not UTF-8".into()))?;
+    let invalid = |why: String| Failure::usage(format!("cannot read {origin}")).because(why);
+    let text = std::str::from_utf8(bytes).map_err(|_| invalid("it is not UTF-8".into()))?;
     // The error's own text quotes the line, which may contain an API key.
     let table: Table = text.parse().map_err(|error: toml::de::Error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-        broken(format!("line {}: {}", before.matches('\n').count() + 1, error.message()))
+        invalid(format!("line {}: {}", before.matches('\n').count() + 1, error.message()))
     })?;
     let mut settings = Vec::new();
     flatten(&mut Vec::new(), table, origin, &mut settings)?;
@@ -120,12 +125,12 @@ fn flatten(
     settings: &mut Vec<RawSetting>,
 ) -> Result<()> {
     for (name, value) in table {
-        path.push(alias(path, name));
+        path.push(resolve_alias(path, name));
         match (keys::find(path), value) {
-            (Some(key), value) => settings.push(checked(key, path.clone(), value, origin)?),
+            (Some(key), value) => settings.push(check_value(key, path.clone(), value, origin)?),
             (None, _) if !keys::is_section(path) => return Err(unknown(path, origin)),
             (None, Value::Table(table)) => {
-                if table.is_empty() && keys::names_are_free(&path[..path.len() - 1]) {
+                if table.is_empty() && keys::has_free_names(&path[..path.len() - 1]) {
                     let value = Value::Table(Table::new());
                     settings.push(RawSetting { path: path.clone(), value, origin: origin.clone() });
                 }
@@ -139,7 +144,7 @@ fn flatten(
 }
 
 /// Resolves an alias: `openai_compatible` is `openai`.
-fn alias(section: &[String], name: String) -> String {
+fn resolve_alias(section: &[String], name: String) -> String {
     if section == ["providers"] && name == "openai_compatible" { "openai".into() } else { name }
 }
 
@@ -153,8 +158,8 @@ pub(crate) fn from_environment(
         let origin = ValueOrigin::Environment(name.clone());
         let mut path = Vec::new();
         for part in name["G3_".len()..].split("__") {
-            let part = spelled(&path, part, known);
-            path.push(alias(&path, part));
+            let part = match_name(&path, part, known);
+            path.push(resolve_alias(&path, part));
         }
         settings.push(from_text(path, text, origin)?);
     }
@@ -162,15 +167,15 @@ pub(crate) fn from_environment(
 }
 
 /// Returns how files spell a part of a variable's name: `MY_KEY` is `my-key` if that exists.
-fn spelled(section: &[String], part: &str, known: &[RawSetting]) -> String {
-    let plain = |text: &str| text.to_lowercase().replace('-', "_");
-    let wanted = plain(part);
+fn match_name(section: &[String], part: &str, known: &[RawSetting]) -> String {
+    let normalize_name = |text: &str| text.to_lowercase().replace('-', "_");
+    let normalized = normalize_name(part);
     let names = known.iter().filter(|setting| setting.path.starts_with(section));
     let mut names = names.filter_map(|setting| setting.path.get(section.len()));
-    if !keys::names_are_free(section) {
-        return wanted;
+    if !keys::has_free_names(section) {
+        return normalized;
     }
-    names.find(|name| plain(name) == wanted).cloned().unwrap_or(wanted)
+    names.find(|name| normalize_name(name) == normalized).cloned().unwrap_or(normalized)
 }
 
 /// Reads the settings of the flags.
@@ -178,7 +183,7 @@ pub(crate) fn from_flags(flags: &[(String, String)]) -> Result<Vec<RawSetting>> 
     let setting = |(key, text): &(String, String)| {
         let mut path = Vec::new();
         for part in key.split('.') {
-            path.push(alias(&path, part.to_owned()));
+            path.push(resolve_alias(&path, part.to_owned()));
         }
         from_text(path, text, ValueOrigin::Flag)
     };
@@ -207,19 +212,19 @@ fn from_text(path: Vec<String>, text: &str, origin: ValueOrigin) -> Result<RawSe
         | ValueKind::Models
         | ValueKind::Hooks => list(),
     };
-    checked(key, path, value.unwrap_or_else(|| Value::String(text.to_owned())), &origin)
+    check_value(key, path, value.unwrap_or_else(|| Value::String(text.to_owned())), &origin)
 }
 
-fn checked(
+fn check_value(
     key: &ConfigKey,
     path: Vec<String>,
     value: Value,
     origin: &ValueOrigin,
 ) -> Result<RawSetting> {
-    let value = normal(key.kind, value);
+    let value = normalize(key.kind, value);
     let is_text = |value: &Value| value.is_str();
     let are_texts = |value: &Value| value.as_array().is_some_and(|all| all.iter().all(is_text));
-    let fits = match key.kind {
+    let is_valid = match key.kind {
         ValueKind::Text | ValueKind::Hidden | ValueKind::Reference => is_text(&value),
         ValueKind::OneOf(texts) => value.as_str().is_some_and(|text| texts.contains(&text)),
         ValueKind::Whole(max) => value
@@ -234,27 +239,27 @@ fn checked(
         ValueKind::Models => value
             .clone()
             .try_into::<Vec<ModelConfig>>()
-            .is_ok_and(|all| all.iter().all(ModelConfig::is_sound)),
+            .is_ok_and(|all| all.iter().all(ModelConfig::is_valid)),
         ValueKind::Hooks => {
             let hooks = value.clone().try_into::<Vec<Hook>>();
-            hooks.is_ok_and(|hooks| hooks.iter().all(Hook::makes_sense))
+            hooks.is_ok_and(|hooks| hooks.iter().all(Hook::is_valid))
         }
     };
-    if fits {
+    if is_valid {
         return Ok(RawSetting { path, value, origin: origin.clone() });
     }
-    let found = match (&key.kind, &value) {
+    let actual = match (&key.kind, &value) {
         (ValueKind::Hidden, _) => value.type_str().to_owned(),
         (_, Value::String(text)) => format!("the string `{text}`"),
         (_, Value::Integer(number)) => format!("the number {number}"),
         (_, other) => format!("a value of type {}", other.type_str()),
     };
-    Err(Failure::usage(format!("`{}` must be {}", path.join("."), wanted(key.kind)))
-        .because(format!("{origin} sets it to {found}")))
+    Err(Failure::usage(format!("`{}` must be {}", path.join("."), expected(key.kind)))
+        .because(format!("{origin} sets it to {actual}")))
 }
 
 /// Normalizes a value: integers for numbers, and references in their older form, are accepted.
-fn normal(kind: ValueKind, value: Value) -> Value {
+fn normalize(kind: ValueKind, value: Value) -> Value {
     match (kind, value) {
         (ValueKind::Number, Value::Integer(number)) => Value::Float(number as f64),
         (ValueKind::Reference, Value::String(text)) => {
@@ -265,7 +270,7 @@ fn normal(kind: ValueKind, value: Value) -> Value {
     }
 }
 
-fn wanted(kind: ValueKind) -> String {
+fn expected(kind: ValueKind) -> String {
     match kind {
         ValueKind::Text | ValueKind::Hidden => "a string".into(),
         ValueKind::Reference => "a string of the form `type.name`".into(),

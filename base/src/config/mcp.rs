@@ -128,10 +128,10 @@ pub fn add(loaded: &mut LoadedConfig, file: &Path, store: Option<&Path>) -> Resu
         ));
         return Ok(());
     }
-    let wrong =
+    let invalid =
         |why: String| Failure::usage(format!("cannot read {}", file.display())).because(why);
-    let beside = file.parent().unwrap_or(Path::new("/"));
-    for (name, mut server) in parse(&bytes, &variable).map_err(wrong)? {
+    let directory = file.parent().unwrap_or(Path::new("/"));
+    for (name, mut server) in parse(&bytes, &variable).map_err(invalid)? {
         if loaded.config.mcp.contains_key(&name) {
             loaded.notices.push(format!(
                 "`{name}` in {} is ignored: the configuration has [mcp.{name}]",
@@ -140,7 +140,8 @@ pub fn add(loaded: &mut LoadedConfig, file: &Path, store: Option<&Path>) -> Resu
             continue;
         }
         // Paths are relative to the directory of the file.
-        server.cwd = Some(server.cwd.map_or_else(|| beside.to_owned(), |cwd| beside.join(cwd)));
+        server.cwd =
+            Some(server.cwd.map_or_else(|| directory.to_owned(), |cwd| directory.join(cwd)));
         let key = if server.url.is_some() { "url" } else { "command" };
         let origin = ValueOrigin::Repository(file.to_owned());
         loaded.origins.insert(format!("mcp.{name}.{key}"), origin);
@@ -150,7 +151,7 @@ pub fn add(loaded: &mut LoadedConfig, file: &Path, store: Option<&Path>) -> Resu
 }
 
 /// Returns whether the file exists.
-pub fn is_there(file: &Path) -> bool {
+pub fn is_file(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|meta| meta.is_file())
 }
 
@@ -168,14 +169,14 @@ fn parse(
     let Some(servers) = all["mcpServers"].as_object() else {
         return Err("the object `mcpServers` is missing".to_owned());
     };
-    let server = |(name, entry): (&String, &Value)| match of_json(entry, variable) {
+    let server = |(name, entry): (&String, &Value)| match parse_server(entry, variable) {
         Ok(server) => Ok((name.clone(), server)),
         Err(why) => Err(format!("`{name}`: {why}")),
     };
     servers.iter().map(server).collect()
 }
 
-fn of_json(
+fn parse_server(
     entry: &Value,
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> std::result::Result<McpServerConfig, String> {
@@ -222,21 +223,21 @@ pub fn expand(
     let mut out = String::new();
     let mut rest = text;
     while let Some(start) = rest.find("${") {
-        let inside = &rest[start + 2..];
-        let Some(end) = inside.find('}') else { break };
-        let (name, otherwise) = match inside[..end].split_once(":-") {
-            Some((name, otherwise)) => (name, Some(otherwise)),
-            None => (&inside[..end], None),
+        let body = &rest[start + 2..];
+        let Some(end) = body.find('}') else { break };
+        let (name, default) = match body[..end].split_once(":-") {
+            Some((name, default)) => (name, Some(default)),
+            None => (&body[..end], None),
         };
         let is_name =
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
         out.push_str(&rest[..start]);
-        match is_name.then(|| variable(name).or(otherwise.map(str::to_owned))) {
+        match is_name.then(|| variable(name).or(default.map(str::to_owned))) {
             Some(Some(value)) => out.push_str(&value),
             Some(None) => return Err(format!("the variable {name} is not set")),
             None => out.push_str(&rest[start..start + end + 3]),
         }
-        rest = &inside[end + 1..];
+        rest = &body[end + 1..];
     }
     out.push_str(rest);
     Ok(out)
@@ -275,8 +276,8 @@ mod tests {
             (r#"{"mcpServers": {"a": {"type": "sse", "url": "http://x"}}}"#, "`sse`"),
             ("{}", "the object `mcpServers` is missing"),
         ] {
-            let said = parse(text.as_bytes(), &known).unwrap_err();
-            assert!(said.contains(why), "{said}");
+            let error = parse(text.as_bytes(), &known).unwrap_err();
+            assert!(error.contains(why), "{error}");
         }
     }
 

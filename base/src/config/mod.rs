@@ -78,7 +78,7 @@ pub struct ConfigSources {
     /// The repository's file; it need not exist, and can only restrict unless it is trusted.
     pub repository: Option<PathBuf>,
     /// `--config FILE`: replaces both files and must exist.
-    pub only: Option<PathBuf>,
+    pub config_file: Option<PathBuf>,
     /// Environment variables; those named `G3_SECTION__KEY` and those that set base URLs are used.
     pub environment: Vec<(String, String)>,
     /// Flags as dotted key and value, e.g. `providers.default_provider`.
@@ -126,32 +126,32 @@ impl fmt::Display for ValueOrigin {
 pub fn load(sources: &ConfigSources) -> Result<LoadedConfig> {
     let mut settings = Vec::new();
     let mut notices = Vec::new();
-    if let Some(only) = &sources.only {
-        let Some(bytes) = layers::read(only)? else {
-            return Err(Failure::usage(format!("no such file: {}", only.display()))
+    if let Some(config_file) = &sources.config_file {
+        let Some(bytes) = layers::read(config_file)? else {
+            return Err(Failure::usage(format!("no such file: {}", config_file.display()))
                 .because("it was given with --config"));
         };
-        settings.extend(layers::from_file(&bytes, &ValueOrigin::User(only.clone()))?);
+        settings.extend(layers::from_file(&bytes, &ValueOrigin::User(config_file.clone()))?);
     } else {
         if let Some(user) = &sources.user
             && let Some(bytes) = layers::read(user)?
         {
             settings.extend(layers::from_file(&bytes, &ValueOrigin::User(user.clone()))?);
         }
-        let (repository, ignored) = of_repository(sources, &settings)?;
+        let (repository, ignored) = read_repository(sources, &settings)?;
         settings.extend(repository);
         notices.extend(ignored);
     }
     settings.extend(layers::from_environment(&sources.environment, &settings)?);
     settings.extend(layers::from_flags(&sources.flags)?);
-    let mut loaded = merged(settings, notices)?;
+    let mut loaded = merge(settings, notices)?;
     loaded.config.providers.environment = EnvironmentUrls::of(&sources.environment);
     Ok(loaded)
 }
 
 /// Returns the settings of the repository's file: all if its content is trusted, otherwise those
 /// that only restrict.
-fn of_repository(
+fn read_repository(
     sources: &ConfigSources,
     user: &[RawSetting],
 ) -> Result<(Vec<RawSetting>, Vec<String>)> {
@@ -162,10 +162,10 @@ fn of_repository(
     if store.is_some_and(|store| trust::is_trusted(&store, file, &bytes)) {
         return Ok((settings, Vec::new()));
     }
-    Ok(untrusted::narrowed(settings, user, file))
+    Ok(untrusted::filter(settings, user, file))
 }
 
-fn merged(settings: Vec<RawSetting>, notices: Vec<String>) -> Result<LoadedConfig> {
+fn merge(settings: Vec<RawSetting>, notices: Vec<String>) -> Result<LoadedConfig> {
     check_prices(&settings)?;
     let mut table = Table::new();
     let mut origins = BTreeMap::new();
@@ -173,7 +173,7 @@ fn merged(settings: Vec<RawSetting>, notices: Vec<String>) -> Result<LoadedConfi
         if !setting.value.is_table() {
             origins.insert(setting.key(), setting.origin.clone());
         }
-        put(&mut table, &setting.path, setting.value);
+        insert_at(&mut table, &setting.path, setting.value);
     }
     let config: Config = table.try_into().map_err(|error: toml::de::Error| {
         Failure::usage("invalid configuration").because(error.message())
@@ -188,15 +188,15 @@ fn check_prices(settings: &[RawSetting]) -> Result<()> {
     let prices = settings.iter().filter(|s| s.path.get(3).is_some_and(|key| key == "price"));
     for price in prices {
         let price_of = &price.path[..4];
-        for needed in ["input", "output"] {
-            let has = |other: &RawSetting| {
-                other.path.starts_with(price_of) && other.path.last().is_some_and(|k| k == needed)
+        for required in ["input", "output"] {
+            let is_set = |other: &RawSetting| {
+                other.path.starts_with(price_of) && other.path.last().is_some_and(|k| k == required)
             };
-            if !settings.iter().any(has) {
+            if !settings.iter().any(is_set) {
                 let key = price_of.join(".");
-                return Err(Failure::usage(format!("`{key}` has no `{needed}`"))
+                return Err(Failure::usage(format!("`{key}` has no `{required}`"))
                     .because(format!("{} sets only a part of the price", price.origin))
-                    .hint(format!("add `{key}.{needed}`: US dollars per million tokens")));
+                    .hint(format!("add `{key}.{required}`: US dollars per million tokens")));
             }
         }
     }
@@ -204,7 +204,7 @@ fn check_prices(settings: &[RawSetting]) -> Result<()> {
 }
 
 /// Sets the value at a path; an empty table does not change existing values.
-fn put(table: &mut Table, path: &[String], value: Value) {
+fn insert_at(table: &mut Table, path: &[String], value: Value) {
     let Some((name, rest)) = path.split_first() else { return };
     if rest.is_empty() {
         match (table.get_mut(name), value) {
@@ -221,7 +221,7 @@ fn put(table: &mut Table, path: &[String], value: Value) {
     }
     let inner = table.entry(name.clone()).or_insert_with(|| Value::Table(Table::new()));
     if let Value::Table(inner) = inner {
-        put(inner, rest, value);
+        insert_at(inner, rest, value);
     }
 }
 

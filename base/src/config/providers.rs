@@ -46,15 +46,15 @@ pub struct Providers {
 impl Providers {
     /// Returns every configured provider as `type.name`, in order.
     pub fn references(&self) -> Vec<String> {
-        let of = |kind: &str, names: Vec<&String>| -> Vec<String> {
+        let references_of = |kind: &str, names: Vec<&String>| -> Vec<String> {
             names.into_iter().map(|name| format!("{kind}.{name}")).collect()
         };
         [
-            of("anthropic", self.anthropic.keys().collect()),
-            of("openai", self.openai.keys().collect()),
-            of("databricks", self.databricks.keys().collect()),
-            of("gemini", self.gemini.keys().collect()),
-            of("embedded", self.embedded.keys().collect()),
+            references_of("anthropic", self.anthropic.keys().collect()),
+            references_of("openai", self.openai.keys().collect()),
+            references_of("databricks", self.databricks.keys().collect()),
+            references_of("gemini", self.gemini.keys().collect()),
+            references_of("embedded", self.embedded.keys().collect()),
         ]
         .concat()
     }
@@ -101,8 +101,9 @@ impl Providers {
     /// Returns the entry of the local model that a reference names; the first entry if it names
     /// none.
     pub fn local(&self, reference: &str) -> EmbeddedConfig {
-        let named = reference.strip_prefix("embedded.").and_then(|name| self.embedded.get(name));
-        named.or_else(|| self.embedded.values().next()).cloned().unwrap_or_default()
+        let configured =
+            reference.strip_prefix("embedded.").and_then(|name| self.embedded.get(name));
+        configured.or_else(|| self.embedded.values().next()).cloned().unwrap_or_default()
     }
 
     /// Like [`Providers::chosen`], with a function that returns whether a variable is set.
@@ -308,7 +309,7 @@ pub struct Price {
 
 impl Price {
     /// Returns whether all prices are finite and not negative.
-    fn is_sound(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let all = [Some(self.input), Some(self.output), self.cache_read, self.cache_write];
         all.into_iter().flatten().all(|dollars| dollars.is_finite() && dollars >= 0.0)
     }
@@ -333,12 +334,12 @@ pub struct ModelConfig {
 
 impl ModelConfig {
     /// Returns whether the entry's values are valid.
-    pub(crate) fn is_sound(&self) -> bool {
-        let some = |tokens: Option<u32>| tokens.is_none_or(|tokens| tokens > 0);
+    pub(crate) fn is_valid(&self) -> bool {
+        let is_positive = |tokens: Option<u32>| tokens.is_none_or(|tokens| tokens > 0);
         !self.name.trim().is_empty()
-            && some(self.context)
-            && some(self.max_output)
-            && self.price.is_none_or(|price| price.is_sound())
+            && is_positive(self.context)
+            && is_positive(self.max_output)
+            && self.price.is_none_or(|price| price.is_valid())
     }
 }
 

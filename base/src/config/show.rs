@@ -17,14 +17,14 @@ pub struct ShownValue {
 
 /// Returns every value that is set or has a default, ordered by key.
 pub fn values(loaded: &LoadedConfig) -> Vec<ShownValue> {
-    let mut shown = Vec::new();
+    let mut entries = Vec::new();
     // A configuration that was read from TOML can be written as TOML.
     if let Ok(value) = Value::try_from(&loaded.config) {
-        walk(String::new(), value, loaded, &mut shown);
+        walk(String::new(), value, loaded, &mut entries);
     }
-    shown.extend(environment_urls(loaded));
-    shown.sort_by(|a, b| a.key.cmp(&b.key));
-    shown
+    entries.extend(environment_urls(loaded));
+    entries.sort_by(|a, b| a.key.cmp(&b.key));
+    entries
 }
 
 /// Returns the base URLs of the environment: for each entry without its own, or for the type as a
@@ -32,7 +32,7 @@ pub fn values(loaded: &LoadedConfig) -> Vec<ShownValue> {
 fn environment_urls(loaded: &LoadedConfig) -> Vec<ShownValue> {
     let providers = &loaded.config.providers;
     let references = providers.references();
-    let mut shown = Vec::new();
+    let mut entries = Vec::new();
     for (kind, base) in providers.environment.all() {
         let of_kind = |it: &&String| it.split('.').next() == Some(kind);
         let mut keys: Vec<String> = references
@@ -47,22 +47,22 @@ fn environment_urls(loaded: &LoadedConfig) -> Vec<ShownValue> {
         let value = Value::String(base.url.to_owned()).to_string();
         let origin = base.variable.map(|name| ValueOrigin::Environment(name.to_owned()));
         let line = |key| ShownValue { key, value: value.clone(), origin: origin.clone() };
-        shown.extend(keys.into_iter().map(line));
+        entries.extend(keys.into_iter().map(line));
     }
-    shown
+    entries
 }
 
-fn walk(key: String, value: Value, loaded: &LoadedConfig, shown: &mut Vec<ShownValue>) {
+fn walk(key: String, value: Value, loaded: &LoadedConfig, entries: &mut Vec<ShownValue>) {
     match value {
         Value::Table(table) => {
             for (name, value) in table {
                 let key = if key.is_empty() { name } else { format!("{key}.{name}") };
-                walk(key, value, loaded, shown);
+                walk(key, value, loaded, entries);
             }
         }
         value => {
             let origin = loaded.origins.get(&key).cloned();
-            shown.push(ShownValue { key, value: value.to_string(), origin });
+            entries.push(ShownValue { key, value: value.to_string(), origin });
         }
     }
 }

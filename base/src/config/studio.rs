@@ -143,6 +143,6 @@ impl AgentRow {
 }
 
 /// Replaces a leading `~/` by the home directory.
-pub fn expanded(path: &Path, home: &Path) -> PathBuf {
+pub fn expand_tilde(path: &Path, home: &Path) -> PathBuf {
     path.strip_prefix("~").map_or_else(|_| path.to_owned(), |rest| home.join(rest))
 }

@@ -34,7 +34,7 @@ pub struct TrustEntry {
 }
 
 /// The maximum size of a `.git` file that is read, in bytes.
-const POINTER: u64 = 8 << 10;
+const MAX_POINTER_BYTES: u64 = 8 << 10;
 
 /// The format of the trust store on disk (`trust.json`, mode 0600).
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -45,11 +45,11 @@ struct TrustStore {
 
 /// Accepts exactly this content, which was read from `file` and displayed to the user.
 pub fn accept(store: &Path, file: &Path, content: &[u8], clock: &Clock) -> Result<TrustEntry> {
-    let (repository, names) = (repository(file), named(file, content));
+    let (repository, names) = (repository(file), named_programs(file, content));
     let (sha256, path) = (hash(content), file.to_owned());
     let entry = TrustEntry { sha256, path, time: clock.stamp(), repository, names };
-    change(store, |all| {
-        all.files.insert(key(&entry.sha256, &entry.repository), entry.clone());
+    update(store, |entries| {
+        entries.files.insert(key(&entry.sha256, &entry.repository), entry.clone());
     })?;
     Ok(entry)
 }
@@ -58,11 +58,12 @@ pub fn accept(store: &Path, file: &Path, content: &[u8], clock: &Clock) -> Resul
 pub fn revoke(store: &Path, file: &Path) -> Result<Vec<TrustEntry>> {
     let current = fs::read(file).ok().map(|content| hash(&content));
     let mut revoked = Vec::new();
-    change(store, |all| {
-        let here = repository(file);
-        all.files.retain(|_, entry| {
-            let same = Some(&entry.sha256) == current.as_ref() && entry.repository == here;
-            let keep = entry.path != file && !same;
+    update(store, |entries| {
+        let current_repository = repository(file);
+        entries.files.retain(|_, entry| {
+            let is_same_content =
+                Some(&entry.sha256) == current.as_ref() && entry.repository == current_repository;
+            let keep = entry.path != file && !is_same_content;
             if !keep {
                 revoked.push(entry.clone());
             }
@@ -80,9 +81,9 @@ pub fn show(store: &Path) -> Result<Vec<TrustEntry>> {
 /// Returns whether this content of a file was accepted in its repository and the files that it
 /// names are unchanged. A store that is unreadable, or writable by other users, trusts nothing.
 pub fn is_trusted(store: &Path, file: &Path, content: &[u8]) -> bool {
-    let Ok(all) = read(store) else { return false };
-    let entry = all.files.get(&key(&hash(content), &repository(file)));
-    entry.is_some_and(|entry| entry.names == named(file, content))
+    let Ok(entries) = read(store) else { return false };
+    let entry = entries.files.get(&key(&hash(content), &repository(file)));
+    entry.is_some_and(|entry| entry.names == named_programs(file, content))
 }
 
 /// Returns the key of an acceptance in the store.
@@ -93,19 +94,20 @@ fn key(sha256: &str, repository: &Path) -> String {
 /// Returns the repository of a file: the outermost git directory that its working tree refers to,
 /// which is the same for all its working trees.
 fn repository(file: &Path) -> PathBuf {
-    let beside = file.parent().unwrap_or(Path::new("/"));
-    let beside = beside.canonicalize().unwrap_or_else(|_| beside.to_owned());
-    let Some(git) = beside.ancestors().map(|dir| dir.join(".git")).find(|git| git.exists()) else {
-        return beside;
+    let directory = file.parent().unwrap_or(Path::new("/"));
+    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let Some(git) = directory.ancestors().map(|dir| dir.join(".git")).find(|git| git.exists())
+    else {
+        return directory;
     };
-    let leads = || {
-        let is_small = fs::metadata(&git).is_ok_and(|meta| meta.len() < POINTER);
+    let linked_dir = || {
+        let is_small = fs::metadata(&git).is_ok_and(|meta| meta.len() < MAX_POINTER_BYTES);
         let text = is_small.then(|| fs::read_to_string(&git).ok()).flatten()?;
         git.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()
     };
-    let own = if git.is_file() { leads().unwrap_or_else(|| git.clone()) } else { git };
+    let git_dir = if git.is_file() { linked_dir().unwrap_or_else(|| git.clone()) } else { git };
     let is_git = |dir: &&Path| dir.join("HEAD").is_file() && dir.join("objects").is_dir();
-    own.ancestors().filter(is_git).last().unwrap_or(&own).to_owned()
+    git_dir.ancestors().filter(is_git).last().unwrap_or(&git_dir).to_owned()
 }
 
 /// File name extensions of scripts.
@@ -115,37 +117,40 @@ const SCRIPTS: [&str; 10] = ["sh", "bash", "py", "js", "mjs", "cjs", "ts", "rb",
 /// executable.
 fn is_program(file: &Path) -> bool {
     let Ok(meta) = fs::metadata(file) else { return false };
-    let ending = file.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    let begins = || {
+    let extension = file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+    let has_shebang = || {
         let mut first = [0; 2];
         let read = fs::File::open(file).and_then(|mut file| file.read_exact(&mut first));
         read.is_ok() && &first == b"#!"
     };
-    let runs = || meta.permissions().mode() & 0o111 != 0 || SCRIPTS.contains(&ending) || begins();
-    meta.is_file() && runs()
+    let is_executable =
+        || meta.permissions().mode() & 0o111 != 0 || SCRIPTS.contains(&extension) || has_shebang();
+    meta.is_file() && is_executable()
 }
 
 /// Returns the programs and scripts of the repository that a content names as separate words, with
 /// their hashes. They are searched for beside the file and from the root of the working tree.
-fn named(file: &Path, content: &[u8]) -> BTreeMap<PathBuf, String> {
+fn named_programs(file: &Path, content: &[u8]) -> BTreeMap<PathBuf, String> {
     // A persona is prose: the files that it mentions are not run because of it.
-    if file.extension().is_some_and(|ending| ending == "md") {
+    if file.extension().is_some_and(|extension| extension == "md") {
         return BTreeMap::new();
     }
     let text = String::from_utf8_lossy(content);
-    let beside = file.parent().unwrap_or(Path::new("/"));
-    let top = beside.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(beside);
-    let ends = |c: char| c.is_whitespace() || "\"'`=,;:()[]{}<>|&$".contains(c);
+    let directory = file.parent().unwrap_or(Path::new("/"));
+    let root = directory.ancestors().find(|dir| dir.join(".git").exists()).unwrap_or(directory);
+    let is_separator = |c: char| c.is_whitespace() || "\"'`=,;:()[]{}<>|&$".contains(c);
     let mut names = BTreeMap::new();
-    for word in text.split(ends).filter(|word| !word.is_empty() && *word != ".") {
-        for found in [beside.join(word), top.join(word)] {
-            let is_here = found.starts_with(top) && found != *file;
-            if !is_here || !is_program(&found) {
+    for word in text.split(is_separator).filter(|word| !word.is_empty() && *word != ".") {
+        for candidate in [directory.join(word), root.join(word)] {
+            let is_inside = candidate.starts_with(root) && candidate != *file;
+            if !is_inside || !is_program(&candidate) {
                 continue;
             }
-            let below = found.strip_prefix(top).unwrap_or(&found).components().collect();
-            let hold = fs::read(&found).map_or_else(|why| why.to_string(), |bytes| hash(&bytes));
-            names.insert(below, hold);
+            let relative =
+                candidate.strip_prefix(root).unwrap_or(&candidate).components().collect();
+            let digest =
+                fs::read(&candidate).map_or_else(|why| why.to_string(), |bytes| hash(&bytes));
+            names.insert(relative, digest);
         }
     }
     names
@@ -165,22 +170,22 @@ fn read(store: &Path) -> Result<TrustStore> {
         }
         Err(e) => return Err(e).or_fail(what),
     };
-    let ours = rustix::process::geteuid().as_raw();
-    if meta.uid() != ours || meta.permissions().mode() & 0o022 != 0 {
+    let user = rustix::process::geteuid().as_raw();
+    if meta.uid() != user || meta.permissions().mode() & 0o022 != 0 {
         return Err(Failure::refused(format!("{} is writable by other users", store.display()))
             .hint(format!("check it, then: chmod 600 {}", store.display())));
     }
     serde_json::from_slice(&fs::read(store).or_fail(what)?).or_fail(what)
 }
 
-fn change(store: &Path, edit: impl FnOnce(&mut TrustStore)) -> Result<()> {
+fn update(store: &Path, edit: impl FnOnce(&mut TrustStore)) -> Result<()> {
     let what = || format!("cannot write {}", store.display());
     let parent = store.parent().unwrap_or(Path::new("/"));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(parent).or_fail(what)?;
     let _lock = Lock::take(&store.with_extension("lock")).or_fail(what)?;
-    let mut all = read(store)?;
-    edit(&mut all);
-    files::replace_json(store, &all).or_fail(what)
+    let mut entries = read(store)?;
+    edit(&mut entries);
+    files::replace_json(store, &entries).or_fail(what)
 }
 
 #[cfg(test)]
@@ -207,33 +212,36 @@ mod tests {
     #[test]
     fn an_acceptance_is_valid_for_its_repository_and_the_scripts_that_it_names() {
         let dir = tempfile::tempdir().unwrap();
-        let at = dir.path().canonicalize().unwrap();
-        let store = at.join("trust.json");
+        let root = dir.path().canonicalize().unwrap();
+        let store = root.join("trust.json");
         let content = b"command = [\"sh\", \"./hook.sh\"] # and scripts/check";
         for name in ["one", "two"] {
             for part in ["scripts", ".git/objects", ".git/worktrees/w"] {
-                fs::create_dir_all(at.join(name).join(part)).unwrap();
+                fs::create_dir_all(root.join(name).join(part)).unwrap();
             }
-            fs::write(at.join(name).join(".git/HEAD"), "").unwrap();
-            fs::write(at.join(name).join("hook.sh"), "good").unwrap();
+            fs::write(root.join(name).join(".git/HEAD"), "").unwrap();
+            fs::write(root.join(name).join("hook.sh"), "good").unwrap();
         }
-        let (one, two) = (at.join("one/g3.toml"), at.join("two/g3.toml"));
+        let (one, two) = (root.join("one/g3.toml"), root.join("two/g3.toml"));
         let entry = accept(&store, &one, content, &Clock::from_env()).unwrap();
         assert_eq!(entry.names.keys().collect::<Vec<_>>(), [Path::new("hook.sh")]);
         assert!(is_trusted(&store, &one, content));
         assert!(!is_trusted(&store, &two, content), "another repository");
         // A linked working tree belongs to the same repository.
-        fs::create_dir(at.join("linked")).unwrap();
-        let pointer = format!("gitdir: {}", at.join("one/.git/worktrees/w").display());
-        fs::write(at.join("linked/.git"), pointer).unwrap();
-        assert!(!is_trusted(&store, &at.join("linked/g3.toml"), content), "its script is missing");
-        fs::write(at.join("linked/hook.sh"), "good").unwrap();
-        assert!(is_trusted(&store, &at.join("linked/g3.toml"), content));
-        fs::write(at.join("one/hook.sh"), "evil").unwrap();
+        fs::create_dir(root.join("linked")).unwrap();
+        let pointer = format!("gitdir: {}", root.join("one/.git/worktrees/w").display());
+        fs::write(root.join("linked/.git"), pointer).unwrap();
+        assert!(
+            !is_trusted(&store, &root.join("linked/g3.toml"), content),
+            "its script is missing"
+        );
+        fs::write(root.join("linked/hook.sh"), "good").unwrap();
+        assert!(is_trusted(&store, &root.join("linked/g3.toml"), content));
+        fs::write(root.join("one/hook.sh"), "evil").unwrap();
         assert!(!is_trusted(&store, &one, content), "a script changed");
-        fs::write(at.join("one/hook.sh"), "good").unwrap();
+        fs::write(root.join("one/hook.sh"), "good").unwrap();
         assert!(is_trusted(&store, &one, content));
-        fs::write(at.join("one/scripts/check"), "#!/bin/sh").unwrap();
+        fs::write(root.join("one/scripts/check"), "#!/bin/sh").unwrap();
         assert!(!is_trusted(&store, &one, content), "a named file appeared");
     }
 

@@ -11,16 +11,16 @@ use crate::config::providers::TYPES;
 
 /// Splits the settings of an untrusted file into the allowed ones and a notice for each ignored
 /// key.
-pub(crate) fn narrowed(
+pub(crate) fn filter(
     settings: Vec<RawSetting>,
     user: &[RawSetting],
     file: &Path,
 ) -> (Vec<RawSetting>, Vec<String>) {
-    let mut kept = Vec::new();
+    let mut accepted = Vec::new();
     let mut notices = Vec::new();
     for setting in settings {
         match refusal(&setting, user) {
-            None => kept.push(setting),
+            None => accepted.push(setting),
             Some(why) => notices.push(format!(
                 "`{}` in {} is ignored: {why}; run `g3 trust` to trust this file",
                 setting.key(),
@@ -28,23 +28,24 @@ pub(crate) fn narrowed(
             )),
         }
     }
-    (kept, notices)
+    (accepted, notices)
 }
 
 fn refusal(setting: &RawSetting, user: &[RawSetting]) -> Option<String> {
     let rule = keys::find(&setting.path).map_or(UntrustedRule::Nothing, |key| key.untrusted);
-    let users = user.iter().rev().find(|own| own.path == setting.path).map(|own| &own.value);
+    let user_value =
+        user.iter().rev().find(|known| known.path == setting.path).map(|known| &known.value);
     match rule {
         UntrustedRule::Nothing => Some("the repository is not trusted".into()),
         UntrustedRule::Chooses => {
             let name = setting.value.as_str().unwrap_or_default();
-            (!has(user, name)).then(|| format!("`{name}` is not one of your providers"))
+            (!has_provider(user, name)).then(|| format!("`{name}` is not one of your providers"))
         }
         UntrustedRule::Lowers(without) => {
-            let limit = users.and_then(number).or(without.map(|limit| limit as f64));
-            let wanted = number(&setting.value)?;
+            let limit = user_value.and_then(number).or(without.map(|limit| limit as f64));
+            let requested = number(&setting.value)?;
             limit
-                .filter(|limit| wanted > *limit)
+                .filter(|limit| requested > *limit)
                 .map(|limit| format!("a repository may only lower it (from {limit})"))
         }
         UntrustedRule::SwitchesOff => (setting.value != Value::Boolean(false))
@@ -58,8 +59,9 @@ fn number(value: &Value) -> Option<f64> {
 
 /// Returns whether a reference names a provider of the user, or a bare type, which is always
 /// allowed.
-fn has(user: &[RawSetting], reference: &str) -> bool {
+fn has_provider(user: &[RawSetting], reference: &str) -> bool {
     let Some((kind, name)) = reference.split_once('.') else { return TYPES.contains(&reference) };
-    let own: BTreeSet<&[String]> = user.iter().filter_map(|own| own.path.get(..3)).collect();
-    own.contains(["providers", kind, name].map(str::to_owned).as_slice())
+    let configured: BTreeSet<&[String]> =
+        user.iter().filter_map(|configured| configured.path.get(..3)).collect();
+    configured.contains(["providers", kind, name].map(str::to_owned).as_slice())
 }

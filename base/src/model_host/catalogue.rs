@@ -78,20 +78,20 @@ pub fn directory() -> Result<PathBuf> {
 }
 
 /// Returns the installed model files, by name.
-pub fn kept() -> Result<Vec<InstalledModel>> {
+pub fn installed() -> Result<Vec<InstalledModel>> {
     let directory = directory()?;
     let entries = match fs::read_dir(&directory) {
         Ok(entries) => entries,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(e).or_fail(|| format!("cannot read {}", directory.display())),
     };
-    let mut kept: Vec<InstalledModel> =
-        entries.flatten().filter_map(|entry| known(&entry.path())).collect();
-    kept.sort();
-    Ok(kept)
+    let mut installed: Vec<InstalledModel> =
+        entries.flatten().filter_map(|entry| installed_model(&entry.path())).collect();
+    installed.sort();
+    Ok(installed)
 }
 
-fn known(path: &Path) -> Option<InstalledModel> {
+fn installed_model(path: &Path) -> Option<InstalledModel> {
     let file = path.file_name()?.to_str()?;
     let stem = file.strip_suffix(".gguf")?;
     let name = ENTRIES.iter().find(|entry| entry.file == file).map_or(stem, |entry| entry.name);
@@ -102,15 +102,15 @@ fn known(path: &Path) -> Option<InstalledModel> {
 
 /// Returns the file of an installed model.
 pub fn find(name: &str) -> Result<PathBuf> {
-    let kept = kept()?;
-    if let Some(found) = kept.iter().find(|kept| kept.name == name) {
+    let installed = installed()?;
+    if let Some(found) = installed.iter().find(|installed| installed.name == name) {
         return Ok(found.path.clone());
     }
     let failure = Failure::usage(format!("the local model `{name}` is not on this machine"))
         .because(format!("no such file in {}", directory()?.display()));
     let failure = match (entry(name), nearest(name)) {
         (Some(entry), _) => failure.hint(format!("g3 model pull {}", entry.name)),
-        (None, Some(near)) => failure.hint(format!("did you mean `{near}`? g3 model list")),
+        (None, Some(similar)) => failure.hint(format!("did you mean `{similar}`? g3 model list")),
         (None, None) => failure.hint("g3 model list"),
     };
     Err(failure

@@ -18,7 +18,7 @@ use super::wire::{
 };
 
 /// How often the greeting is tried.
-const HELLO_TRIES: u32 = 3;
+const MAX_HELLO_ATTEMPTS: u32 = 3;
 
 /// A connection to a host. Requests may be made concurrently.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ pub struct Connection {
 pub struct ResponseStream {
     id: u64,
     line: Arc<Line>,
-    heard: UnboundedReceiver<HostResponse>,
-    ended: bool,
+    rx: UnboundedReceiver<HostResponse>,
+    finished: bool,
 }
 
 #[derive(Debug)]
@@ -56,9 +56,9 @@ impl Connection {
         let line = Arc::new(Line { writer: Mutex::new(socket), waiting: Mutex::default() });
         let shared = Arc::downgrade(&line);
         std::thread::Builder::new().name("model-host".into()).spawn(move || {
-            for told in lines::<HostResponseLine>(reader) {
-                let (Ok(told), Some(line)) = (told, shared.upgrade()) else { break };
-                line.deliver(told);
+            for response in lines::<HostResponseLine>(reader) {
+                let (Ok(response), Some(line)) = (response, shared.upgrade()) else { break };
+                line.deliver(response);
             }
             if let Some(line) = shared.upgrade() {
                 line.close();
@@ -70,18 +70,18 @@ impl Connection {
     /// Asks the host for its identity. If a host exits before it answers, a relay starts another,
     /// so the request is repeated; on a closed connection each attempt fails immediately.
     pub fn hello(&self) -> Result<Hello, HostFault> {
-        for _ in 1..HELLO_TRIES {
-            match self.greeting() {
+        for _ in 1..MAX_HELLO_ATTEMPTS {
+            match self.try_hello() {
                 Err(fault) if fault.kind == HostFaultKind::Broken => {}
                 answer => return answer,
             }
         }
-        self.greeting()
+        self.try_hello()
     }
 
-    fn greeting(&self) -> Result<Hello, HostFault> {
-        let mut answers = self.ask(HostRequest::Hello { version: VERSION });
-        match answers.wait() {
+    fn try_hello(&self) -> Result<Hello, HostFault> {
+        let mut responses = self.ask(HostRequest::Hello { version: VERSION });
+        match responses.wait() {
             HostResponse::Hello(hello) if hello.version == VERSION => Ok(hello),
             HostResponse::Hello(hello) => {
                 let what = format!(
@@ -108,21 +108,21 @@ impl Connection {
     }
 
     /// Sends a request. On a closed connection the response is a `Broken` fault.
-    pub fn ask(&self, what: HostRequest) -> ResponseStream {
+    pub fn ask(&self, request: HostRequest) -> ResponseStream {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let (tell, heard) = unbounded_channel();
-        let long = matches!(what, HostRequest::Chat(_) | HostRequest::Embed { .. });
+        let (tx, rx) = unbounded_channel();
+        let is_streamed = matches!(request, HostRequest::Chat(_) | HostRequest::Embed { .. });
         let mut waiting = lock(&self.line.waiting);
         if waiting.closed {
-            let _ = tell.send(HostResponse::Error(broken()));
+            let _ = tx.send(HostResponse::Error(broken()));
         } else {
-            waiting.by_id.insert(id, tell);
+            waiting.by_id.insert(id, tx);
         }
         drop(waiting);
-        if self.line.send(&HostRequestLine { id, what }).is_err() {
+        if self.line.send(&HostRequestLine { id, what: request }).is_err() {
             self.line.close();
         }
-        ResponseStream { id, line: Arc::clone(&self.line), heard, ended: !long }
+        ResponseStream { id, line: Arc::clone(&self.line), rx, finished: !is_streamed }
     }
 
     /// Returns whether the other end is closed.
@@ -141,28 +141,28 @@ impl Drop for Connection {
 impl ResponseStream {
     /// Returns the next response; a `Broken` fault if the connection is lost.
     pub async fn next(&mut self) -> HostResponse {
-        let tell = self.heard.recv().await;
-        self.seen(tell)
+        let response = self.rx.recv().await;
+        self.record(response)
     }
 
     /// Like [`ResponseStream::next`], for callers outside a runtime.
     pub fn wait(&mut self) -> HostResponse {
         // Not `blocking_recv`: it panics on a thread that drives a runtime, which is where g3 opens
         // its provider.
-        let tell = block_on(self.heard.recv());
-        self.seen(tell)
+        let response = block_on(self.rx.recv());
+        self.record(response)
     }
 
-    fn seen(&mut self, tell: Option<HostResponse>) -> HostResponse {
-        let tell = tell.unwrap_or_else(|| HostResponse::Error(broken()));
-        self.ended |= is_last(&tell);
-        tell
+    fn record(&mut self, response: Option<HostResponse>) -> HostResponse {
+        let response = response.unwrap_or_else(|| HostResponse::Error(broken()));
+        self.finished |= is_last(&response);
+        response
     }
 }
 
 impl Drop for ResponseStream {
     fn drop(&mut self) {
-        if !self.ended {
+        if !self.finished {
             lock(&self.line.waiting).by_id.remove(&self.id);
             let _ = self
                 .line
@@ -172,20 +172,20 @@ impl Drop for ResponseStream {
 }
 
 impl Line {
-    fn send(&self, asked: &HostRequestLine) -> io::Result<()> {
-        let mut bytes = serde_json::to_vec(asked)?;
+    fn send(&self, request: &HostRequestLine) -> io::Result<()> {
+        let mut bytes = serde_json::to_vec(request)?;
         bytes.push(b'\n');
         lock(&self.writer).write_all(&bytes)
     }
 
-    fn deliver(&self, told: HostResponseLine) {
+    fn deliver(&self, response: HostResponseLine) {
         let mut waiting = lock(&self.waiting);
-        let last = is_last(&told.what);
-        if let Some(listener) = waiting.by_id.get(&told.id) {
-            let _ = listener.send(told.what);
+        let last = is_last(&response.what);
+        if let Some(listener) = waiting.by_id.get(&response.id) {
+            let _ = listener.send(response.what);
         }
         if last {
-            waiting.by_id.remove(&told.id);
+            waiting.by_id.remove(&response.id);
         }
     }
 
@@ -217,8 +217,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Returns whether this response is the last one of its request.
-pub fn is_last(tell: &HostResponse) -> bool {
-    match tell {
+pub fn is_last(response: &HostResponse) -> bool {
+    match response {
         HostResponse::Text { .. } | HostResponse::Call { .. } | HostResponse::Progress { .. } => {
             false
         }
@@ -273,12 +273,12 @@ mod tests {
     fn host(
         answer: impl Fn(HostRequestLine) -> Vec<HostResponseLine> + Send + 'static,
     ) -> Connection {
-        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (ours, host_end) = UnixStream::pair().unwrap();
         std::thread::spawn(move || {
-            let mut writer = theirs.try_clone().unwrap();
-            for asked in lines::<HostRequestLine>(theirs) {
-                for told in answer(asked.unwrap()) {
-                    writeln!(writer, "{}", serde_json::to_string(&told).unwrap()).unwrap();
+            let mut writer = host_end.try_clone().unwrap();
+            for request in lines::<HostRequestLine>(host_end) {
+                for response in answer(request.unwrap()) {
+                    writeln!(writer, "{}", serde_json::to_string(&response).unwrap()).unwrap();
                 }
             }
         });
@@ -298,12 +298,12 @@ mod tests {
     fn responses_are_matched_to_their_requests() {
         let end =
             || HostResponse::Done { stop: HostStopReason::Done, usage: ReplyUsage::default() };
-        let connection = host(move |asked| {
-            let text = asked.id.to_string();
+        let connection = host(move |request| {
+            let text = request.id.to_string();
             vec![
                 HostResponseLine { id: 99, what: end() },
-                HostResponseLine { id: asked.id, what: HostResponse::Text { text } },
-                HostResponseLine { id: asked.id, what: end() },
+                HostResponseLine { id: request.id, what: HostResponse::Text { text } },
+                HostResponseLine { id: request.id, what: end() },
             ]
         });
         let (mut one, mut two) = (connection.chat(chat()), connection.chat(chat()));
@@ -314,17 +314,17 @@ mod tests {
 
     #[test]
     fn a_dropped_chat_is_cancelled_and_a_lost_host_is_a_fault() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (ours, host_end) = UnixStream::pair().unwrap();
         let connection = Connection::new(ours).unwrap();
         drop(connection.chat(chat()));
-        let mut asked = lines::<HostRequestLine>(theirs.try_clone().unwrap());
-        assert!(matches!(asked.next().unwrap().unwrap().what, HostRequest::Chat(_)));
-        assert_eq!(asked.next().unwrap().unwrap().what, HostRequest::Cancel { chat: 1 });
+        let mut request = lines::<HostRequestLine>(host_end.try_clone().unwrap());
+        assert!(matches!(request.next().unwrap().unwrap().what, HostRequest::Chat(_)));
+        assert_eq!(request.next().unwrap().unwrap().what, HostRequest::Cancel { chat: 1 });
         drop(connection.ask(HostRequest::Embed { texts: vec!["x".into()] }));
-        assert!(matches!(asked.next().unwrap().unwrap().what, HostRequest::Embed { .. }));
-        assert_eq!(asked.next().unwrap().unwrap().what, HostRequest::Cancel { chat: 2 });
+        assert!(matches!(request.next().unwrap().unwrap().what, HostRequest::Embed { .. }));
+        assert_eq!(request.next().unwrap().unwrap().what, HostRequest::Cancel { chat: 2 });
         let mut waiting = connection.chat(chat());
-        theirs.shutdown(std::net::Shutdown::Both).unwrap();
+        host_end.shutdown(std::net::Shutdown::Both).unwrap();
         assert!(
             matches!(waiting.wait(), HostResponse::Error(f) if f.kind == HostFaultKind::Broken)
         );

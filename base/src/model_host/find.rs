@@ -16,18 +16,18 @@ use super::connection::Connection;
 use super::socket_path::{self, HostPaths};
 use super::wire::{Hello, HostFault, HostFaultKind, HostResponse, HostResponseLine};
 use crate::config::providers::EmbeddedConfig;
-use crate::config::studio::expanded;
+use crate::config::studio::expand_tilde;
 use crate::failure::{Failure, OrFail, Result};
 use crate::lock::Lock;
 use crate::process::{Command, Stream, find_program, sibling_program};
 use crate::test_hooks::is_hook;
 
 /// The variable with the number of a connected socket that a supervisor passes down.
-pub const HANDED_DOWN: &str = "G3_MODEL_HOST_FD";
+pub const FD_VARIABLE: &str = "G3_MODEL_HOST_FD";
 /// The host's program.
 pub const PROGRAM: &str = "g3-model";
 /// The environment variables that the host gets: no API keys.
-const PASSED_ON: &[&str] =
+const PASSED_VARIABLES: &[&str] =
     &["HOME", "PATH", "LANG", "TMPDIR", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH"];
 
 /// The host to find or start. `None` fields use the host's defaults; a running host keeps its
@@ -59,10 +59,10 @@ impl HostQuery {
         let path = match (model, &entry.model_path) {
             (None, Some(path)) => {
                 let home = std::env::var_os("HOME").unwrap_or_default();
-                expanded(path, Path::new(&home))
+                expand_tilde(path, Path::new(&home))
             }
-            (named, _) => {
-                catalogue::find(named.or(entry.model.as_deref()).unwrap_or(catalogue::DEFAULT))?
+            (name, _) => {
+                catalogue::find(name.or(entry.model.as_deref()).unwrap_or(catalogue::DEFAULT))?
             }
         };
         let idle = std::env::var("G3_MODEL_IDLE").ok().and_then(|text| text.parse().ok());
@@ -73,9 +73,9 @@ impl HostQuery {
 
 /// Returns the socket that a supervisor passed down in `G3_MODEL_HOST_FD`; `None` without one, and
 /// on the second call, because the descriptor then has an owner.
-pub fn handed_down() -> Option<UnixStream> {
+pub fn inherited_connection() -> Option<UnixStream> {
     static TAKEN: Mutex<bool> = Mutex::new(false);
-    let number: i32 = std::env::var(HANDED_DOWN).ok()?.parse().ok().filter(|n| *n > 2)?;
+    let number: i32 = std::env::var(FD_VARIABLE).ok()?.parse().ok().filter(|n| *n > 2)?;
     let mut taken = crate::sync::lock(&TAKEN);
     if std::mem::replace(&mut *taken, true) {
         return None;
@@ -84,22 +84,22 @@ pub fn handed_down() -> Option<UnixStream> {
 }
 
 /// How long a host that is exiting may accept connections without answering.
-const ENDING: Duration = Duration::from_secs(30);
+const HOST_EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The interval between two attempts to reach such a host.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+const RETRY_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Connects to the running host, or starts one, and asks for its identity. A host that is exiting
 /// or was killed may still accept connections until the kernel has freed its memory; then a new one
 /// is started.
-pub fn open(wanted: &HostQuery) -> Result<(Connection, Hello)> {
-    let until = Instant::now() + ENDING;
+pub fn open(query: &HostQuery) -> Result<(Connection, Hello)> {
+    let deadline = Instant::now() + HOST_EXIT_TIMEOUT;
     loop {
-        let connection = Connection::new(connect(wanted)?);
+        let connection = Connection::new(connect(query)?);
         let connection = connection.or_fail(|| "cannot talk to the model host")?;
         match connection.hello() {
-            Err(fault) if fault.kind == HostFaultKind::Broken && Instant::now() < until => {
+            Err(fault) if fault.kind == HostFaultKind::Broken && Instant::now() < deadline => {
                 // There is nothing to wait on: the host may not be a child of this process.
-                let _ = rustix::event::poll(&mut [], Some(&LOOK));
+                let _ = rustix::event::poll(&mut [], Some(&RETRY_INTERVAL));
             }
             hello => return Ok((connection, hello.map_err(HostFault::into_failure)?)),
         }
@@ -107,36 +107,36 @@ pub fn open(wanted: &HostQuery) -> Result<(Connection, Hello)> {
 }
 
 /// Connects to the running host, or starts one.
-pub(crate) fn connect(wanted: &HostQuery) -> Result<UnixStream> {
-    let paths = HostPaths::of(&wanted.model)?;
+pub(crate) fn connect(query: &HostQuery) -> Result<UnixStream> {
+    let paths = HostPaths::of(&query.model)?;
     if let Ok(socket) = socket_path::connect(&paths.socket()) {
         return Ok(socket);
     }
-    let _door = Lock::take(&paths.door()).or_fail(|| "cannot lock the model host")?;
+    let _start_lock = Lock::take(&paths.start_lock()).or_fail(|| "cannot lock the model host")?;
     // Another process may have started it while this one waited for the lock.
     if let Ok(socket) = socket_path::connect(&paths.socket()) {
         return Ok(socket);
     }
-    start(wanted, &paths)?;
+    start(query, &paths)?;
     socket_path::connect(&paths.socket())
         .or_fail(|| "the model host was started but does not answer")
         .map_err(|failure| failure.hint(format!("read {}", paths.log().display())))
 }
 
-fn start(wanted: &HostQuery, paths: &HostPaths) -> Result<()> {
-    let program = program(wanted)?;
+fn start(query: &HostQuery, paths: &HostPaths) -> Result<()> {
+    let program = program(query)?;
     let cannot = || format!("cannot start the model host `{}`", program.display());
     let (read, write) = io::pipe().or_fail(cannot)?;
     let log = open_log(&paths.log()).or_fail(cannot)?;
-    let job = options(Command::new(&program, "/").env_clear(), wanted)
+    let command = options(Command::new(&program, "/").env_clear(), query)
         .stdout(Stream::File(File::from(OwnedFd::from(write))))
         .stderr(Stream::File(log))
         .detached();
-    job.spawn_forget().or_fail(cannot)?;
+    command.spawn_forget().or_fail(cannot)?;
     let mut first = String::new();
     let read = BufReader::new(read.take(1 << 16)).read_line(&mut first);
     read.or_fail(|| "cannot hear the model host")?;
-    match serde_json::from_str::<HostResponseLine>(&first).map(|told| told.what) {
+    match serde_json::from_str::<HostResponseLine>(&first).map(|line| line.what) {
         Ok(HostResponse::Hello(_)) => Ok(()),
         Ok(HostResponse::Error(fault)) => Err(fault.into_failure()),
         Ok(_) | Err(_) => Err(Failure::failed("the model host exited before it could answer")
@@ -145,30 +145,32 @@ fn start(wanted: &HostQuery, paths: &HostPaths) -> Result<()> {
     }
 }
 
-fn options(mut job: Command, wanted: &HostQuery) -> Command {
-    let kept = |name: &str| PASSED_ON.contains(&name) || is_hook(name);
-    for (name, value) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(kept)) {
-        job = job.env(name, value);
+fn options(mut command: Command, query: &HostQuery) -> Command {
+    let is_passed = |name: &str| PASSED_VARIABLES.contains(&name) || is_hook(name);
+    for (name, value) in
+        std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_passed))
+    {
+        command = command.env(name, value);
     }
-    job = job.arg("--model").arg(&wanted.model);
+    command = command.arg("--model").arg(&query.model);
     let numbers = [
-        ("--context", wanted.context.map(u64::from)),
-        ("--parallel", wanted.parallel.map(u64::from)),
-        ("--threads", wanted.threads.map(u64::from)),
-        ("--idle", wanted.idle),
+        ("--context", query.context.map(u64::from)),
+        ("--parallel", query.parallel.map(u64::from)),
+        ("--threads", query.threads.map(u64::from)),
+        ("--idle", query.idle),
     ];
     for (flag, value) in numbers {
         if let Some(value) = value {
-            job = job.arg(flag).arg(value.to_string());
+            command = command.arg(flag).arg(value.to_string());
         }
     }
-    job
+    command
 }
 
 /// Returns the host's program: the given one, else the one beside this program, else the one on
 /// `PATH`.
-fn program(wanted: &HostQuery) -> Result<PathBuf> {
-    if let Some(program) = &wanted.program {
+fn program(query: &HostQuery) -> Result<PathBuf> {
+    if let Some(program) = &query.program {
         return Ok(program.clone());
     }
     sibling_program(PROGRAM).or_else(|| find_program(PROGRAM)).ok_or_else(|| {
@@ -207,7 +209,7 @@ mod tests {
                 if count < ending {
                     continue;
                 }
-                let asked =
+                let request =
                     lines::<HostRequestLine>(socket.try_clone().unwrap()).next().unwrap().unwrap();
                 let hello = Hello {
                     version: VERSION,
@@ -217,8 +219,8 @@ mod tests {
                     pid: std::process::id(),
                     embedder: None,
                 };
-                let told = HostResponseLine { id: asked.id, what: HostResponse::Hello(hello) };
-                writeln!(socket, "{}", serde_json::to_string(&told).unwrap()).unwrap();
+                let line = HostResponseLine { id: request.id, what: HostResponse::Hello(hello) };
+                writeln!(socket, "{}", serde_json::to_string(&line).unwrap()).unwrap();
             }
         });
     }

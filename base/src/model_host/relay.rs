@@ -16,14 +16,15 @@ use super::wire::{
 
 /// Returns the descriptor to pass down as `G3_MODEL_HOST_FD`. The host is started by the first
 /// request; the relay ends when all copies of the descriptor are closed.
-pub fn open(wanted: HostQuery) -> io::Result<OwnedFd> {
-    let (ours, theirs) = UnixStream::pair()?;
-    let reader = ours.try_clone()?;
-    let shared = Arc::new(Mutex::new(State { agent: ours, open: BTreeSet::new(), host: None }));
+pub fn open(query: HostQuery) -> io::Result<OwnedFd> {
+    let (relay_end, agent_end) = UnixStream::pair()?;
+    let reader = relay_end.try_clone()?;
+    let shared =
+        Arc::new(Mutex::new(State { agent: relay_end, open: BTreeSet::new(), host: None }));
     std::thread::Builder::new().name("model-relay".into()).spawn(move || {
-        for asked in lines::<HostRequestLine>(reader) {
-            let Ok(asked) = asked else { break };
-            forward(&shared, &wanted, asked);
+        for request in lines::<HostRequestLine>(reader) {
+            let Ok(request) = request else { break };
+            forward(&shared, &query, request);
         }
         let state = lock(&shared);
         let _ = state.agent.shutdown(Shutdown::Both);
@@ -31,7 +32,7 @@ pub fn open(wanted: HostQuery) -> io::Result<OwnedFd> {
             let _ = host.shutdown(Shutdown::Both);
         }
     })?;
-    Ok(theirs.into())
+    Ok(agent_end.into())
 }
 
 struct State {
@@ -41,56 +42,56 @@ struct State {
     host: Option<UnixStream>,
 }
 
-fn forward(shared: &Arc<Mutex<State>>, wanted: &HostQuery, asked: HostRequestLine) {
+fn forward(shared: &Arc<Mutex<State>>, query: &HostQuery, request: HostRequestLine) {
     let connected = lock(shared).host.is_some();
-    if !connected && let Err(fault) = connect(shared, wanted) {
-        lock(shared).tell(asked.id, HostResponse::Error(fault));
+    if !connected && let Err(fault) = connect(shared, query) {
+        lock(shared).respond(request.id, HostResponse::Error(fault));
         return;
     }
     let mut state = lock(shared);
-    let ended = asked.id == 0 || matches!(asked.what, HostRequest::Cancel { .. });
-    if !ended {
-        state.open.insert(asked.id);
+    let is_cancel = request.id == 0 || matches!(request.what, HostRequest::Cancel { .. });
+    if !is_cancel {
+        state.open.insert(request.id);
     }
-    let sent = state.host.as_mut().map(|host| write_line(host, &asked));
-    if !matches!(sent, Some(Ok(()))) && !ended {
-        state.open.remove(&asked.id);
-        state.tell(asked.id, HostResponse::Error(gone()));
+    let sent = state.host.as_mut().map(|host| write_line(host, &request));
+    if !matches!(sent, Some(Ok(()))) && !is_cancel {
+        state.open.remove(&request.id);
+        state.respond(request.id, HostResponse::Error(host_exited()));
     }
 }
 
-fn connect(shared: &Arc<Mutex<State>>, wanted: &HostQuery) -> Result<(), HostFault> {
+fn connect(shared: &Arc<Mutex<State>>, query: &HostQuery) -> Result<(), HostFault> {
     // Kept until the second connection exists: a host may exit with its last connection.
-    let (_greeted, _) = find::open(wanted).map_err(HostFault::from)?;
-    let host = find::connect(wanted).map_err(HostFault::from)?;
+    let (_connection, _) = find::open(query).map_err(HostFault::from)?;
+    let host = find::connect(query).map_err(HostFault::from)?;
     let broken = |e: io::Error| HostFault::new(HostFaultKind::Broken, e.to_string());
     let reader = host.try_clone().map_err(broken)?;
     lock(shared).host = Some(host);
     let shared = Arc::clone(shared);
-    let pump = move || {
-        for told in lines::<HostResponseLine>(reader) {
-            let Ok(told) = told else { break };
+    let forward_responses = move || {
+        for response in lines::<HostResponseLine>(reader) {
+            let Ok(response) = response else { break };
             let mut state = lock(&shared);
-            if is_last(&told.what) {
-                state.open.remove(&told.id);
+            if is_last(&response.what) {
+                state.open.remove(&response.id);
             }
-            state.tell(told.id, told.what);
+            state.respond(response.id, response.what);
         }
         let mut state = lock(&shared);
         state.host = None;
         for id in std::mem::take(&mut state.open) {
-            state.tell(id, HostResponse::Error(gone()));
+            state.respond(id, HostResponse::Error(host_exited()));
         }
     };
     let name = "model-relay-host".to_owned();
-    std::thread::Builder::new().name(name).spawn(pump).map_err(broken)?;
+    std::thread::Builder::new().name(name).spawn(forward_responses).map_err(broken)?;
     Ok(())
 }
 
 impl State {
-    fn tell(&mut self, id: u64, what: HostResponse) {
+    fn respond(&mut self, id: u64, response: HostResponse) {
         // An error means that the agent is gone, which needs no response.
-        let _ = write_line(&mut self.agent, &HostResponseLine { id, what });
+        let _ = write_line(&mut self.agent, &HostResponseLine { id, what: response });
     }
 }
 
@@ -100,7 +101,7 @@ fn write_line(to: &mut UnixStream, value: &impl serde::Serialize) -> io::Result<
     to.write_all(&bytes)
 }
 
-fn gone() -> HostFault {
+fn host_exited() -> HostFault {
     HostFault::new(HostFaultKind::Broken, "the model host exited before its reply was complete")
 }
 

@@ -46,7 +46,7 @@ impl HostPaths {
     }
 
     /// Returns the lock that is held while a client searches for the host or starts it.
-    pub(crate) fn door(&self) -> PathBuf {
+    pub(crate) fn start_lock(&self) -> PathBuf {
         self.directory.join(format!("{}.door", self.stem))
     }
 
@@ -108,7 +108,7 @@ fn runtime_directory() -> Result<PathBuf> {
     let candidates = candidates(variable("XDG_RUNTIME_DIR"), variable("HOME"));
     let mut why = String::new();
     for path in candidates {
-        match private(&path) {
+        match create_private(&path) {
             Ok(()) => return Ok(path),
             Err(e) => why = format!("{}: {e}", path.display()),
         }
@@ -127,7 +127,7 @@ fn candidates(runtime: Option<OsString>, home: Option<OsString>) -> Vec<PathBuf>
     paths
 }
 
-fn private(path: &Path) -> io::Result<()> {
+fn create_private(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound && path.ends_with(".g3/run") => {
             DirBuilder::new().recursive(true).mode(0o700).create(path)?;
@@ -158,13 +158,13 @@ mod tests {
     fn a_directory_that_other_users_may_enter_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("g3");
-        private(&path).unwrap();
+        create_private(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        assert!(private(&path).unwrap_err().to_string().contains("0700"));
+        assert!(create_private(&path).unwrap_err().to_string().contains("0700"));
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
-        assert!(private(&link).is_err(), "a link was followed");
+        assert!(create_private(&link).is_err(), "a link was followed");
     }
 
     #[test]
@@ -184,10 +184,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let model = dir.path().join("m.gguf");
         fs::write(&model, "one").unwrap();
-        let place = HostPaths::of(&model).unwrap();
-        assert_eq!(HostPaths::of(&dir.path().join(".").join("m.gguf")).unwrap(), place);
+        let paths = HostPaths::of(&model).unwrap();
+        assert_eq!(HostPaths::of(&dir.path().join(".").join("m.gguf")).unwrap(), paths);
         fs::write(&model, "other").unwrap();
-        assert_ne!(HostPaths::of(&model).unwrap(), place);
+        assert_ne!(HostPaths::of(&model).unwrap(), paths);
         fs::remove_file(&model).unwrap();
         assert!(HostPaths::of(&model).unwrap_err().to_string().contains("g3 model pull"));
     }

@@ -345,14 +345,14 @@ mod tests {
 
     #[test]
     fn a_host_line_is_one_flat_object() {
-        let asked = HostRequestLine { id: 3, what: HostRequest::Cancel { chat: 2 } };
-        let line = serde_json::to_string(&asked).unwrap();
+        let request = HostRequestLine { id: 3, what: HostRequest::Cancel { chat: 2 } };
+        let line = serde_json::to_string(&request).unwrap();
         assert_eq!(line, r#"{"id":3,"ask":"cancel","chat":2}"#);
-        assert_eq!(serde_json::from_str::<HostRequestLine>(&line).unwrap(), asked);
-        let told = HostResponseLine { id: 3, what: HostResponse::Text { text: "hi\n".into() } };
-        let line = serde_json::to_string(&told).unwrap();
+        assert_eq!(serde_json::from_str::<HostRequestLine>(&line).unwrap(), request);
+        let response = HostResponseLine { id: 3, what: HostResponse::Text { text: "hi\n".into() } };
+        let line = serde_json::to_string(&response).unwrap();
         assert_eq!(line, r#"{"id":3,"tell":"text","text":"hi\n"}"#);
-        assert_eq!(serde_json::from_str::<HostResponseLine>(&line).unwrap(), told);
+        assert_eq!(serde_json::from_str::<HostResponseLine>(&line).unwrap(), response);
     }
 
     #[test]
@@ -369,8 +369,8 @@ mod tests {
         assert_eq!(line, r#"{"id":1,"ask":"embed","texts":["a"]}"#);
         let embedder = EmbedderId { name: "m".into(), dimension: 2 };
         let vectors = Vectors { embedder, vectors: vec![vec![0.1, -0.99498755]] };
-        let told = HostResponseLine { id: 1, what: HostResponse::Vectors(vectors) };
-        let line = serde_json::to_string(&told).unwrap();
-        assert_eq!(serde_json::from_str::<HostResponseLine>(&line).unwrap(), told);
+        let response = HostResponseLine { id: 1, what: HostResponse::Vectors(vectors) };
+        let line = serde_json::to_string(&response).unwrap();
+        assert_eq!(serde_json::from_str::<HostResponseLine>(&line).unwrap(), response);
     }
 }

@@ -14,8 +14,8 @@ impl Command {
     /// Like [`Command::output`], on the tokio runtime.
     pub async fn output_beside(mut self, limits: OutputLimits) -> io::Result<Output> {
         let input = self.input.take();
-        let job = if input.is_some() { self.stdin(Stream::Piped) } else { self };
-        let mut running = job.spawn_async()?;
+        let command = if input.is_some() { self.stdin(Stream::Piped) } else { self };
+        let mut running = command.spawn_async()?;
         if let (Some(bytes), Some(mut stdin)) = (input, running.child.stdin.take()) {
             // A child that does not read its input must not block the caller; one that exited reads
             // nothing.
@@ -33,40 +33,40 @@ impl Command {
             Err(_) => (running.end(GRACE).await?, true),
         };
         // A grandchild may hold the pipes open.
-        let _ = timeout(DRAIN, async { tokio::join!(stdout.end(), stderr.end()) }).await;
+        let _ = timeout(DRAIN, async { tokio::join!(stdout.wait(), stderr.wait()) }).await;
         Ok(Output { status, timed_out, stdout: stdout.take(), stderr: stderr.take() })
     }
 }
 
 /// The first bytes of a stream; the rest is read and discarded.
 struct Head {
-    kept: Arc<Mutex<Vec<u8>>>,
-    ended: watch::Receiver<()>,
+    output: Arc<Mutex<Vec<u8>>>,
+    done_rx: watch::Receiver<()>,
 }
 
 impl Head {
-    fn of(stream: Option<impl AsyncRead + Unpin + Send + 'static>, most: usize) -> Head {
-        let (kept, (end, ended)) = (Arc::default(), watch::channel(()));
-        let head = Head { kept: Arc::clone(&kept), ended };
+    fn of(stream: Option<impl AsyncRead + Unpin + Send + 'static>, max: usize) -> Head {
+        let (output, (done_tx, done_rx)) = (Arc::default(), watch::channel(()));
+        let head = Head { output: Arc::clone(&output), done_rx };
         tokio::spawn(async move {
-            let _end = end;
+            let _done_tx = done_tx;
             let Some(mut stream) = stream else { return };
             let mut buffer = vec![0; 16 << 10];
             while let Ok(n @ 1..) = stream.read(&mut buffer).await {
-                let mut kept = crate::sync::lock(&kept);
-                let room = most.saturating_sub(kept.len()).min(n);
-                kept.extend_from_slice(&buffer[..room]);
+                let mut output = crate::sync::lock(&output);
+                let count = max.saturating_sub(output.len()).min(n);
+                output.extend_from_slice(&buffer[..count]);
             }
         });
         head
     }
 
     /// Waits for the end of the stream.
-    async fn end(&self) {
-        while self.ended.clone().changed().await.is_ok() {}
+    async fn wait(&self) {
+        while self.done_rx.clone().changed().await.is_ok() {}
     }
 
     fn take(&self) -> Vec<u8> {
-        std::mem::take(&mut crate::sync::lock(&self.kept))
+        std::mem::take(&mut crate::sync::lock(&self.output))
     }
 }

@@ -26,12 +26,12 @@ pub(crate) fn before_exec(command: &mut Command, bounds: ResourceLimits) -> io::
     use std::os::unix::process::CommandExt;
     let filter = linux::filter()?;
     let user = linux::user();
-    let others = linux::tasks_of(user.as_raw());
+    let other_tasks = linux::tasks_of(user.as_raw());
     // SAFETY: between fork and exec only system calls run (`setrlimit`, `prctl`, `setresuid` and
     // similar, `capset`), each on memory that exists already; nothing allocates.
     unsafe {
         command.pre_exec(move || {
-            linux::limit(bounds, others)?;
+            linux::limit(bounds, other_tasks)?;
             linux::become_user(user)?;
             linux::install(&filter)
         });
@@ -59,7 +59,7 @@ mod linux {
     const NOBODY: u32 = 65_534;
 
     /// The system calls that the kernel rejects.
-    const REFUSED: [libc::c_long; 14] = [
+    const DENIED_SYSCALLS: [libc::c_long; 14] = [
         libc::SYS_socket,
         // It can create sockets, too.
         libc::SYS_io_uring_setup,
@@ -78,7 +78,7 @@ mod linux {
     ];
 
     /// The architecture number that the kernel reports with each system call.
-    const NUMBERING: Option<u32> = if cfg!(target_arch = "x86_64") {
+    const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
         Some(0xC000_003E)
     } else if cfg!(target_arch = "aarch64") {
         Some(0xC000_00B7)
@@ -88,32 +88,38 @@ mod linux {
 
     /// Returns the BPF program that the kernel runs at each system call.
     pub(crate) fn filter() -> io::Result<Vec<libc::sock_filter>> {
-        let Some(numbering) = NUMBERING else {
+        let Some(architecture) = ARCHITECTURE else {
             return Err(io::Error::other("the sandbox is not supported on this processor"));
         };
-        let step = |code: u32, k: u32, yes: usize, no: usize| {
-            let jump = |far: usize| u8::try_from(far).unwrap_or(u8::MAX);
+        let instruction = |code: u32, k: u32, yes: usize, no: usize| {
+            let jump = |distance: usize| u8::try_from(distance).unwrap_or(u8::MAX);
             let code = u16::try_from(code).unwrap_or(u16::MAX);
             libc::sock_filter { code, jt: jump(yes), jf: jump(no), k }
         };
-        let load = |at: u32| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at, 0, 0);
-        let end = |with: u32| step(libc::BPF_RET | libc::BPF_K, with, 0, 0);
-        let is = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-        let mut all = vec![
+        let load =
+            |index: u32| instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, index, 0, 0);
+        let ret = |action: u32| instruction(libc::BPF_RET | libc::BPF_K, action, 0, 0);
+        let jump_if_equal = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        let mut filter = vec![
             load(4),
-            step(is, numbering, 1, 0),
-            end(libc::SECCOMP_RET_KILL_PROCESS),
+            instruction(jump_if_equal, architecture, 1, 0),
+            ret(libc::SECCOMP_RET_KILL_PROCESS),
             load(0),
             // The second system call table of this architecture (x32).
-            step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0x4000_0000, REFUSED.len() + 1, 0),
+            instruction(
+                libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K,
+                0x4000_0000,
+                DENIED_SYSCALLS.len() + 1,
+                0,
+            ),
         ];
-        for (at, call) in REFUSED.iter().enumerate() {
+        for (index, call) in DENIED_SYSCALLS.iter().enumerate() {
             let call = u32::try_from(*call).map_err(io::Error::other)?;
-            all.push(step(is, call, REFUSED.len() - at, 0));
+            filter.push(instruction(jump_if_equal, call, DENIED_SYSCALLS.len() - index, 0));
         }
-        all.push(end(libc::SECCOMP_RET_ALLOW));
-        all.push(end(libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned()));
-        Ok(all)
+        filter.push(ret(libc::SECCOMP_RET_ALLOW));
+        filter.push(ret(libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned()));
+        Ok(filter)
     }
 
     /// Installs the program in the kernel. The kernel requires `no_new_privs`, which the
@@ -124,17 +130,17 @@ mod linux {
         let program = libc::sock_fprog { len, filter: filter.as_ptr().cast_mut() };
         // SAFETY: the kernel reads `len` steps from the pointer, and both live until the call
         // returns.
-        let done = unsafe {
+        let result = unsafe {
             libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0)
         };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// Returns the user of the child: the current one, or `nobody` for root, whose processes the
     /// kernel does not limit.
     pub(crate) fn user() -> Uid {
-        let own = rustix::process::geteuid();
-        if own.is_root() { Uid::from_raw(NOBODY) } else { own }
+        let effective_user = rustix::process::geteuid();
+        if effective_user.is_root() { Uid::from_raw(NOBODY) } else { effective_user }
     }
 
     /// Returns the number of processes and threads of a user.
@@ -151,20 +157,20 @@ mod linux {
         entries.flatten().filter_map(threads).sum()
     }
 
-    pub(crate) fn limit(bounds: ResourceLimits, others: u64) -> io::Result<()> {
+    pub(crate) fn limit(bounds: ResourceLimits, other_tasks: u64) -> io::Result<()> {
         let limits = [
             (Resource::Data, bounds.memory),
             (Resource::As, bounds.addresses),
             (Resource::Cpu, bounds.seconds),
             (Resource::Fsize, bounds.file),
-            (Resource::Nproc, bounds.processes + others),
+            (Resource::Nproc, bounds.processes + other_tasks),
             (Resource::Core, 0),
         ];
-        for (resource, most) in limits {
+        for (resource, max) in limits {
             // A stricter existing limit is kept.
-            let own = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
-            let most = Some(most.min(own));
-            setrlimit(resource, Rlimit { current: most, maximum: most })?;
+            let hard_limit = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
+            let max = Some(max.min(hard_limit));
+            setrlimit(resource, Rlimit { current: max, maximum: max })?;
         }
         Ok(())
     }
@@ -180,11 +186,15 @@ mod linux {
         thread::set_thread_groups(&[])?;
         thread::set_thread_res_gid(group, group, group)?;
         thread::set_thread_res_uid(user, user, user)?;
-        let kept = thread::capabilities(None)?.permitted & CapabilitySet::DAC_OVERRIDE;
-        let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: kept };
+        let capabilities = thread::capabilities(None)?.permitted & CapabilitySet::DAC_OVERRIDE;
+        let sets = CapabilitySets {
+            effective: capabilities,
+            permitted: capabilities,
+            inheritable: capabilities,
+        };
         thread::set_capabilities(None, sets)?;
-        if !kept.is_empty() {
-            thread::configure_capability_in_ambient_set(kept, true)?;
+        if !capabilities.is_empty() {
+            thread::configure_capability_in_ambient_set(capabilities, true)?;
         }
         Ok(())
     }

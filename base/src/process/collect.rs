@@ -13,38 +13,38 @@ pub(crate) struct Collector {
 impl Collector {
     /// Starts the reader.
     pub(crate) fn start(stream: Option<impl Read + Send + 'static>, limit: usize) -> Collector {
-        let (send, chunks) = mpsc::sync_channel(16);
+        let (tx, chunks) = mpsc::sync_channel(16);
         if let Some(mut stream) = stream {
             std::thread::spawn(move || {
                 let mut buffer = vec![0; 64 << 10];
                 while let Ok(n @ 1..) = stream.read(&mut buffer) {
-                    if send.send(buffer[..n].to_vec()).is_err() {
+                    if tx.send(buffer[..n].to_vec()).is_err() {
                         break;
                     }
                 }
             });
         }
         // The reader must never wait for this side, so another thread collects what it reads.
-        let (forward, gathered) = mpsc::channel();
+        let (limited_tx, limited_rx) = mpsc::channel();
         std::thread::spawn(move || {
-            let mut kept = 0usize;
+            let mut length = 0usize;
             for mut chunk in chunks {
-                chunk.truncate(limit.saturating_sub(kept));
-                kept += chunk.len();
-                if !chunk.is_empty() && forward.send(chunk).is_err() {
+                chunk.truncate(limit.saturating_sub(length));
+                length += chunk.len();
+                if !chunk.is_empty() && limited_tx.send(chunk).is_err() {
                     break;
                 }
             }
         });
-        Collector { chunks: gathered, limit }
+        Collector { chunks: limited_rx, limit }
     }
 
     /// Returns what was read until the stream ended or the deadline passed.
-    pub(crate) fn finish(self, until: Instant) -> Vec<u8> {
+    pub(crate) fn finish(self, deadline: Instant) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < self.limit {
-            let left = until.saturating_duration_since(Instant::now());
-            match self.chunks.recv_timeout(left) {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            match self.chunks.recv_timeout(remaining) {
                 Ok(chunk) => bytes.extend_from_slice(&chunk),
                 Err(_) => break,
             }

@@ -20,16 +20,16 @@ pub fn inherited(number: i32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Sets close-on-exec on every descriptor but the named ones, whoever opened it. Call it before
+/// Sets close-on-exec on every descriptor except the given ones. Call it before
 /// other threads open files.
 #[allow(unsafe_code)]
-pub fn keep_from_children(but: &[i32]) -> io::Result<()> {
+pub fn close_on_exec_except(kept: &[i32]) -> io::Result<()> {
     use rustix::io::{FdFlags, fcntl_setfd};
-    let all = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
-    let names = std::fs::read_dir(all)?.flatten().map(|entry| entry.file_name());
+    let directory = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
+    let names = std::fs::read_dir(directory)?.flatten().map(|entry| entry.file_name());
     let numbers = names.filter_map(|name| name.to_str()?.parse::<i32>().ok());
     for number in numbers.filter(|number| *number > 2) {
-        let flags = if but.contains(&number) { FdFlags::empty() } else { FdFlags::CLOEXEC };
+        let flags = if kept.contains(&number) { FdFlags::empty() } else { FdFlags::CLOEXEC };
         // SAFETY: only a flag is set, and the kernel rejects a number that is closed by now (the
         // one that reads the directory).
         let _ = fcntl_setfd(unsafe { std::os::fd::BorrowedFd::borrow_raw(number) }, flags);

@@ -19,10 +19,10 @@ impl Pty {
         let (mut controller, mut terminal) = (-1, -1);
         let null = std::ptr::null_mut();
         // SAFETY: both numbers are valid to write, and the other arguments may be null.
-        let made = unsafe {
+        let result = unsafe {
             libc::openpty(&raw mut controller, &raw mut terminal, null, null.cast(), null.cast())
         };
-        if made != 0 {
+        if result != 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: both were just opened and have no other owner.

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::process::{AsyncRunning, GRACE, Running, signal_group, system};
 
 /// How long a process that cleans up by itself may take to exit.
-const CLEAN_UP: Duration = Duration::from_secs(5);
+const CLEAN_UP_TIME: Duration = Duration::from_secs(5);
 
 impl Running {
     /// Returns the process id, which is also the id of its group.
@@ -18,8 +18,8 @@ impl Running {
     }
 
     /// Waits for the exit, at most until the given moment; returns `None` if that comes first.
-    pub fn wait_until(&mut self, until: Option<Instant>) -> io::Result<Option<ExitStatus>> {
-        let Some(until) = until else {
+    pub fn wait_until(&mut self, deadline: Option<Instant>) -> io::Result<Option<ExitStatus>> {
+        let Some(deadline) = deadline else {
             let status = self.child.wait()?;
             self.ended = true;
             return Ok(Some(status));
@@ -30,18 +30,19 @@ impl Running {
                 self.ended = true;
                 return Ok(Some(status));
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
                 return Ok(None);
             }
-            end.wait(left)?;
+            end.wait(remaining)?;
         }
     }
 
     /// Ends the group: SIGTERM, then SIGKILL after the grace period.
     pub fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
         signal_group(self.child.id(), Signal::TERM);
-        let status = self.wait_until(Some(Instant::now() + patience(self.last_signal, grace)))?;
+        let status =
+            self.wait_until(Some(Instant::now() + grace_period(self.last_signal, grace)))?;
         signal_group(self.child.id(), Signal::KILL);
         match status {
             Some(status) => Ok(status),
@@ -80,10 +81,10 @@ impl AsyncRunning {
     /// Ends the group: SIGTERM, then SIGKILL after the grace period; waits for the process.
     pub async fn end(&mut self, grace: Duration) -> io::Result<ExitStatus> {
         self.signal(Signal::TERM);
-        let waited =
-            tokio::time::timeout(patience(self.last_signal, grace), self.child.wait()).await;
+        let result =
+            tokio::time::timeout(grace_period(self.last_signal, grace), self.child.wait()).await;
         self.signal(Signal::KILL);
-        match waited {
+        match result {
             Ok(status) => status,
             Err(_) => self.child.wait().await,
         }
@@ -103,6 +104,6 @@ impl Drop for AsyncRunning {
 }
 
 /// Returns the time to wait before SIGKILL: a process that cleans up by itself needs more.
-fn patience(last_signal: Signal, grace: Duration) -> Duration {
-    if last_signal == Signal::TERM { grace.max(CLEAN_UP) } else { grace }
+fn grace_period(last_signal: Signal, grace: Duration) -> Duration {
+    if last_signal == Signal::TERM { grace.max(CLEAN_UP_TIME) } else { grace }
 }

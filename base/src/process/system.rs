@@ -31,35 +31,39 @@ pub(crate) struct ProcessPlacement {
     /// The group.
     pub group: Group,
     /// Whether the kernel kills it when the thread that started it ends.
-    pub dies_with_us: bool,
+    pub kill_on_parent_death: bool,
     /// The descriptor of the controlling terminal of its session.
     pub terminal: Option<i32>,
 }
 
 impl ProcessPlacement {
     /// Returns whether the child needs preparation before exec.
-    pub(crate) fn needs_us(self) -> bool {
-        self.group == Group::Detached || self.dies_with_us
+    pub(crate) fn needs_pre_exec(self) -> bool {
+        self.group == Group::Detached || self.kill_on_parent_death
     }
 }
 
 /// Sets up the session and moves descriptors to their numbers, in the child.
 #[allow(unsafe_code)]
-pub(crate) fn before_exec(command: &mut Command, moves: Vec<(i32, i32)>, place: ProcessPlacement) {
+pub(crate) fn before_exec(
+    command: &mut Command,
+    moves: Vec<(i32, i32)>,
+    placement: ProcessPlacement,
+) {
     // SAFETY: between fork and exec only `setsid`, `ioctl`, `prctl` and `dup2` run, all async-signal-safe,
     // and nothing allocates.
     unsafe {
         command.pre_exec(move || {
-            if place.group == Group::Detached {
+            if placement.group == Group::Detached {
                 rustix::process::setsid()?;
             }
-            if let Some(terminal) = place.terminal
+            if let Some(terminal) = placement.terminal
                 && libc::ioctl(terminal, libc::TIOCSCTTY as _, 0) == -1
             {
                 return Err(io::Error::last_os_error());
             }
             #[cfg(target_os = "linux")]
-            if place.dies_with_us {
+            if placement.kill_on_parent_death {
                 rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
             }
             for (from, to) in &moves {
@@ -107,8 +111,8 @@ impl ExitWatch {
     /// Waits until it exited or the time is over; without a handle, for a short time.
     pub(crate) fn wait(&self, time: Duration) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let moment = Duration::from_millis(5);
-        let time = if self.handle.is_some() { time } else { time.min(moment) };
+        let poll_interval = Duration::from_millis(5);
+        let time = if self.handle.is_some() { time } else { time.min(poll_interval) };
         let mut fds: Vec<PollFd<'_>> =
             self.handle.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
         let time = Timespec::try_from(time).map_err(io::Error::other)?;
@@ -120,6 +124,6 @@ impl ExitWatch {
 }
 
 /// Returns an error that names the program which could not be started.
-pub(crate) fn named(error: io::Error, program: &OsStr) -> io::Error {
+pub(crate) fn with_program(error: io::Error, program: &OsStr) -> io::Error {
     io::Error::new(error.kind(), format!("cannot start `{}`: {error}", program.to_string_lossy()))
 }

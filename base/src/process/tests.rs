@@ -23,8 +23,8 @@ fn a_timeout_kills_the_group_and_keeps_the_output() {
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("early"));
     let grandchild: u32 = lines.next().unwrap().parse().unwrap();
-    let gone = Instant::now() + Duration::from_secs(5);
-    while is_alive(grandchild) && Instant::now() < gone {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while is_alive(grandchild) && Instant::now() < deadline {
         std::thread::yield_now();
     }
     let stat = std::fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
@@ -71,9 +71,9 @@ async fn output_on_the_runtime_behaves_the_same() {
     let limits = OutputLimits { time: Some(Duration::from_millis(200)), bytes: 3 };
     let out = sh("echo early; sleep 600").output_beside(limits).await.unwrap();
     assert!(out.timed_out && out.stdout == b"ear");
-    let held =
+    let out =
         sh("setsid sleep 600 & echo $!").output_beside(OutputLimits::seconds(60)).await.unwrap();
-    let grandchild: u32 = held.text().parse().unwrap();
-    assert!(!held.timed_out && is_alive(grandchild));
+    let grandchild: u32 = out.text().parse().unwrap();
+    assert!(!out.timed_out && is_alive(grandchild));
     signal_group(grandchild, rustix::process::Signal::KILL);
 }

@@ -26,7 +26,7 @@ mod linux {
     use rustix::process::Pid;
 
     /// The maximum number of watched groups; further ones are not watched.
-    const MOST: usize = 1024;
+    const MAX_GROUPS: usize = 1024;
 
     /// A process group that is killed when this process dies. Dropping it ends the watch.
     #[derive(Debug)]
@@ -36,18 +36,18 @@ mod linux {
         /// Watches a group; returns `None` if the watcher cannot be started.
         pub(crate) fn group(group: Pid) -> Option<Watched> {
             let group = group.as_raw_nonzero().get();
-            tell(group).then_some(Watched(group))
+            notify(group).then_some(Watched(group))
         }
     }
 
     impl Drop for Watched {
         fn drop(&mut self) {
-            tell(-self.0);
+            notify(-self.0);
         }
     }
 
     /// Sends a group to the watcher, or its negative number to end the watch.
-    fn tell(group: i32) -> bool {
+    fn notify(group: i32) -> bool {
         static WATCHER: OnceLock<Option<OwnedFd>> = OnceLock::new();
         let pipe = WATCHER.get_or_init(|| start().ok()).as_ref();
         // Four bytes are written atomically (pipe(7)).
@@ -56,14 +56,13 @@ mod linux {
 
     #[allow(unsafe_code)]
     fn start() -> io::Result<OwnedFd> {
-        let mut ends = [0; 2];
+        let mut fds = [0; 2];
         // SAFETY: the kernel writes two numbers to the pointer's target.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } == -1 {
+        if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) } == -1 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: both are open and owned by this function.
-        let (read, write) =
-            unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        let (read, write) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
         // SAFETY: the child only makes system calls on memory that exists already, and exits.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
@@ -75,7 +74,7 @@ mod linux {
     /// Runs the watcher: in its own process session, without inherited files.
     #[allow(unsafe_code)]
     fn watch(pipe: RawFd) -> ! {
-        let mut groups = [0_i32; MOST];
+        let mut groups = [0_i32; MAX_GROUPS];
         // SAFETY: these calls take numbers, or pointers to memory that lives until they return.
         unsafe {
             libc::setsid();
@@ -87,17 +86,17 @@ mod linux {
             libc::syscall(libc::SYS_close_range, number + 1, u32::MAX, 0_u32);
             loop {
                 let mut bytes = [0_u8; 4];
-                let got = libc::read(pipe, bytes.as_mut_ptr().cast(), 4);
-                if got == -1 && *libc::__errno_location() == libc::EINTR {
+                let count = libc::read(pipe, bytes.as_mut_ptr().cast(), 4);
+                if count == -1 && *libc::__errno_location() == libc::EINTR {
                     continue;
                 }
-                if got != 4 {
+                if count != 4 {
                     break;
                 }
-                let told = i32::from_ne_bytes(bytes);
-                let (from, to) = if told > 0 { (0, told) } else { (-told, 0) };
-                if let Some(place) = groups.iter_mut().find(|known| **known == from) {
-                    *place = to;
+                let value = i32::from_ne_bytes(bytes);
+                let (from, to) = if value > 0 { (0, value) } else { (-value, 0) };
+                if let Some(slot) = groups.iter_mut().find(|group| **group == from) {
+                    *slot = to;
                 }
             }
             for group in groups {

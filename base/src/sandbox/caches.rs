@@ -42,7 +42,7 @@ const CARGO: &[&str] = &["registry", "git"];
 const CARGO_FILES: &[&str] = &[".package-cache", ".package-cache-mutate", ".global-cache"];
 
 /// Variables that name a cache directory.
-const NAMED: &[&str] =
+const CACHE_VARIABLES: &[&str] =
     &["PIP_CACHE_DIR", "UV_CACHE_DIR", "npm_config_cache", "GOMODCACHE", "GOCACHE", "CCACHE_DIR"];
 
 /// Returns the user's caches that exist or can be created.
@@ -50,15 +50,17 @@ pub fn of(home: &Path) -> Vec<PathBuf> {
     let variable = |name: &&str| std::env::var_os(name).map(PathBuf::from);
     let absolute = |path: &PathBuf| path.is_absolute();
     let cargo = variable(&"CARGO_HOME").filter(absolute).unwrap_or_else(|| home.join(".cargo"));
-    let mut caches = known(home, &cargo);
-    caches.extend(NAMED.iter().filter_map(variable).filter(absolute).filter(|path| path.is_dir()));
+    let mut caches = known_caches(home, &cargo);
+    caches.extend(
+        CACHE_VARIABLES.iter().filter_map(variable).filter(absolute).filter(|path| path.is_dir()),
+    );
     caches
 }
 
-fn known(home: &Path, cargo: &Path) -> Vec<PathBuf> {
+fn known_caches(home: &Path, cargo: &Path) -> Vec<PathBuf> {
     let mut caches: Vec<PathBuf> = CACHES.iter().map(|cache| home.join(cache)).collect();
     caches.extend(CARGO.iter().map(|cache| cargo.join(cache)));
-    caches.retain(|cache| is_there(cache));
+    caches.retain(|cache| exists_or_create(cache));
     for file in CARGO_FILES.iter().map(|file| cargo.join(file)) {
         let new = cargo.is_dir() && !file.exists();
         if file.is_file() || new && fs::File::create_new(&file).is_ok() {
@@ -69,10 +71,11 @@ fn known(home: &Path, cargo: &Path) -> Vec<PathBuf> {
 }
 
 /// Returns whether a cache exists. A missing one is created if the tool's directory exists.
-fn is_there(cache: &Path) -> bool {
-    let outer = cache.parent().is_some_and(Path::is_dir);
-    let hidden = cache.parent().and_then(Path::file_name).is_some_and(|name| name == ".cargo");
-    cache.is_dir() || outer && hidden && fs::create_dir(cache).is_ok()
+fn exists_or_create(cache: &Path) -> bool {
+    let parent_exists = cache.parent().is_some_and(Path::is_dir);
+    let in_cargo_home =
+        cache.parent().and_then(Path::file_name).is_some_and(|name| name == ".cargo");
+    cache.is_dir() || parent_exists && in_cargo_home && fs::create_dir(cache).is_ok()
 }
 
 #[cfg(test)]
@@ -84,10 +87,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path();
         let cargo = home.join(".cargo");
-        assert!(known(home, &cargo).is_empty(), "nothing is there");
+        assert!(known_caches(home, &cargo).is_empty(), "nothing is there");
         fs::create_dir_all(home.join(".cargo/bin")).unwrap();
         fs::create_dir_all(home.join(".cache/pip")).unwrap();
-        let found = known(home, &cargo);
+        let found = known_caches(home, &cargo);
         for open in [".cache/pip", ".cargo/registry", ".cargo/.package-cache"] {
             assert!(found.contains(&home.join(open)), "{open}: {found:?}");
         }

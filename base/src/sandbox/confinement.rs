@@ -35,7 +35,7 @@ impl Confinement {
     }
 
     /// Returns whether the paths in [`SandboxRules::fixed`] are protected.
-    pub fn holds_fixed(&self) -> bool {
+    pub fn protects_fixed(&self) -> bool {
         self.rules.fixed.is_empty() || self.has_namespace()
     }
 
@@ -48,8 +48,8 @@ impl Confinement {
 
     /// Returns whether the sandbox prevents reading this absolute path.
     pub fn denies_reading(&self, path: &std::path::Path) -> bool {
-        let mut open = self.rules.write.iter().chain(&self.rules.read);
-        !open.any(|tree| path.starts_with(tree))
+        let mut readable = self.rules.write.iter().chain(&self.rules.read);
+        !readable.any(|tree| path.starts_with(tree))
     }
 }
 
@@ -66,7 +66,7 @@ impl Confinement {
     pub fn new(rules: SandboxRules, scope: ClosedScope) -> io::Result<Confinement> {
         use landlock::Access;
         let scopes = (scope == ClosedScope::Closed)
-            .then(|| ::landlock::Scope::from_all(super::landlock::KNOWN));
+            .then(|| ::landlock::Scope::from_all(super::landlock::SUPPORTED_ABI));
         let ruleset: Option<std::os::fd::OwnedFd> =
             super::landlock::ruleset(&rules, scopes)?.into();
         let Some(ruleset) = ruleset else {
@@ -95,10 +95,10 @@ impl Confinement {
         rustix::thread::set_no_new_privs(true)?;
         super::landlock::drop_capabilities()?;
         // SAFETY: the call takes two numbers, and the descriptor is open while `self` lives.
-        let done = unsafe {
+        let result = unsafe {
             libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset.as_raw_fd(), 0_u32)
         };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }
 

@@ -78,7 +78,7 @@ const NAMES: &[&str] = &[
 ];
 
 /// Variables that are passed by prefix.
-const BEGINNINGS: &[&str] = &[
+const PREFIXES: &[&str] = &[
     "LC_",
     "XDG_",
     "CARGO_",
@@ -109,7 +109,7 @@ const BEGINNINGS: &[&str] = &[
 
 /// Variables that are withheld although their prefix is passed: the sockets of the user's session
 /// services, and settings that apply only to the build that started this process.
-const WITHHELD: &[&str] = &["XDG_RUNTIME_DIR", "CARGO_TARGET_DIR", "CARGO_MAKEFLAGS"];
+const EXCLUDED: &[&str] = &["XDG_RUNTIME_DIR", "CARGO_TARGET_DIR", "CARGO_MAKEFLAGS"];
 
 /// Words that mark a variable's name as a secret.
 const SECRET_WORDS: &[&str] = &[
@@ -146,20 +146,20 @@ const SECRET_OWNERS: &[&str] = &[
     "OPENROUTER_",
 ];
 
-/// Returns the variables for a child: what programs need, without secrets, plus the `named` ones
+/// Returns the variables for a child: what programs need, without secrets, plus the `extra` ones
 /// (an agent's entry names its own API key). Names are compared case-insensitively, since
 /// `http_proxy` is common.
 pub fn child_env(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
-    named: &[String],
+    extra: &[String],
     child: ChildKind,
 ) -> Vec<(OsString, OsString)> {
-    let passes = |name: &OsString, value: &OsString| {
+    let is_passed = |name: &OsString, value: &OsString| {
         let Some(name) = name.to_str() else { return false };
-        named.iter().any(|own| own == name)
+        extra.iter().any(|extra_name| extra_name == name)
             || is_needed(name, child) && !holds_password(name, &value.to_string_lossy())
     };
-    variables.into_iter().filter(|(name, value)| passes(name, value)).collect()
+    variables.into_iter().filter(|(name, value)| is_passed(name, value)).collect()
 }
 
 fn is_needed(name: &str, child: ChildKind) -> bool {
@@ -167,10 +167,10 @@ fn is_needed(name: &str, child: ChildKind) -> bool {
     if upper.starts_with("G3_") && !is_hook(&upper) && child == ChildKind::Tool {
         return false;
     }
-    if is_secret(&upper) || WITHHELD.contains(&upper.as_str()) {
+    if is_secret(&upper) || EXCLUDED.contains(&upper.as_str()) {
         return false;
     }
-    NAMES.contains(&upper.as_str()) || BEGINNINGS.iter().any(|begin| upper.starts_with(begin))
+    NAMES.contains(&upper.as_str()) || PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
 }
 
 /// Returns whether a variable contains a URL with a password. Those of proxies are needed and do
@@ -193,7 +193,7 @@ pub fn is_secret(name: &str) -> bool {
 /// Returns the variables that point build tools to studio's caches, which sandboxes may write.
 /// Creates the directories, and copies cargo's configuration if it contains no login.
 pub fn cache_env(cache: &Path, home: &Path) -> io::Result<Vec<(String, PathBuf)>> {
-    let all = [
+    let directories = [
         ("CARGO_HOME", "cargo"),
         ("npm_config_cache", "npm"),
         ("PIP_CACHE_DIR", "pip"),
@@ -202,13 +202,13 @@ pub fn cache_env(cache: &Path, home: &Path) -> io::Result<Vec<(String, PathBuf)>
         ("GOCACHE", "go/build"),
     ];
     let mut variables = Vec::new();
-    for (name, directory) in all {
+    for (name, directory) in directories {
         let directory = cache.join(directory);
         fs::create_dir_all(&directory)?;
         variables.push((name.to_owned(), directory));
     }
-    let (own, copy) = (home.join(".cargo/config.toml"), cache.join("cargo/config.toml"));
-    if let Ok(text) = fs::read_to_string(own)
+    let (source, copy) = (home.join(".cargo/config.toml"), cache.join("cargo/config.toml"));
+    if let Ok(text) = fs::read_to_string(source)
         && !text.to_lowercase().contains("token")
         && fs::read_to_string(&copy).ok().as_ref() != Some(&text)
     {
@@ -221,10 +221,10 @@ pub fn cache_env(cache: &Path, home: &Path) -> io::Result<Vec<(String, PathBuf)>
 mod tests {
     use super::*;
 
-    fn passing(names: &[&str], named: &[&str], child: ChildKind) -> Vec<String> {
+    fn passing(names: &[&str], extra: &[&str], child: ChildKind) -> Vec<String> {
         let variables = names.iter().map(|name| (OsString::from(name), OsString::from("v")));
-        let named: Vec<String> = named.iter().map(|name| (*name).to_owned()).collect();
-        let passed = child_env(variables, &named, child);
+        let extra: Vec<String> = extra.iter().map(|name| (*name).to_owned()).collect();
+        let passed = child_env(variables, &extra, child);
         passed.into_iter().map(|(name, _)| name.into_string().unwrap()).collect()
     }
 
@@ -265,12 +265,12 @@ mod tests {
     fn caches_are_created_without_copies_of_a_login() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join(".cargo")).unwrap();
-        let own = dir.path().join(".cargo/config.toml");
+        let user_config_file = dir.path().join(".cargo/config.toml");
         let copy = dir.path().join("cache/cargo/config.toml");
-        fs::write(&own, "[registry]\ntoken = \"x\"").unwrap();
+        fs::write(&user_config_file, "[registry]\ntoken = \"x\"").unwrap();
         let variables = cache_env(&dir.path().join("cache"), dir.path()).unwrap();
         assert!(variables.iter().all(|(_, path)| path.is_dir()) && !copy.exists());
-        fs::write(&own, "[build]\njobs = 2").unwrap();
+        fs::write(&user_config_file, "[build]\njobs = 2").unwrap();
         cache_env(&dir.path().join("cache"), dir.path()).unwrap();
         assert!(copy.exists());
     }

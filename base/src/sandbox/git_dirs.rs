@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The directory of studio's sessions in a git directory.
 pub const STUDIO: &str = "studio";
 /// The maximum size of a `.git` file that is read, in bytes.
-const POINTER: u64 = 8 << 10;
+const MAX_POINTER_BYTES: u64 = 8 << 10;
 
 /// The git directories of a working tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,23 +24,23 @@ pub fn of(root: &Path) -> GitDirs {
     let pointer = root.join(".git");
     let Ok(meta) = fs::symlink_metadata(&pointer) else { return GitDirs::default() };
     if meta.is_dir() {
-        return around(&pointer, Vec::new());
+        return rules_for(&pointer, Vec::new());
     }
-    let Some(own) = meta.is_file().then(|| target(&pointer)).flatten() else {
+    let Some(git_dir) = meta.is_file().then(|| resolve_pointer(&pointer)).flatten() else {
         return GitDirs::default();
     };
-    let fixed = ["commondir", "gitdir", "config.worktree"].map(|name| own.join(name));
-    match common(&own) {
-        Some(common) if points_back(&own, &pointer) => {
-            around(&common, fixed.into_iter().chain([pointer]).collect())
+    let fixed = ["commondir", "gitdir", "config.worktree"].map(|name| git_dir.join(name));
+    match common(&git_dir) {
+        Some(common) if points_back(&git_dir, &pointer) => {
+            rules_for(&common, fixed.into_iter().chain([pointer]).collect())
         }
-        None if holds_worktree(&own, root) => around(&own, vec![pointer]),
+        None if holds_worktree(&git_dir, root) => rules_for(&git_dir, vec![pointer]),
         Some(_) | None => GitDirs::default(),
     }
 }
 
 /// Returns a git directory and those of its submodules.
-fn around(git: &Path, more: Vec<PathBuf>) -> GitDirs {
+fn rules_for(git: &Path, more: Vec<PathBuf>) -> GitDirs {
     // A missing path could be created by the sandboxed process.
     let _ = fs::create_dir(git.join("hooks"));
     let mut fixed = more;
@@ -54,41 +54,43 @@ fn around(git: &Path, more: Vec<PathBuf>) -> GitDirs {
 }
 
 /// Returns the target of a `.git` file.
-fn target(pointer: &Path) -> Option<PathBuf> {
+fn resolve_pointer(pointer: &Path) -> Option<PathBuf> {
     let text = line(pointer)?;
-    let named = text.strip_prefix("gitdir:")?.trim();
-    pointer.parent()?.join(named).canonicalize().ok().filter(|dir| dir.join("HEAD").is_file())
+    let target = text.strip_prefix("gitdir:")?.trim();
+    pointer.parent()?.join(target).canonicalize().ok().filter(|dir| dir.join("HEAD").is_file())
 }
 
 /// Returns the common directory of a linked working tree's git directory.
-fn common(own: &Path) -> Option<PathBuf> {
-    let common = own.join(line(&own.join("commondir"))?).canonicalize().ok()?;
-    (common.join("objects").is_dir() && own.starts_with(common.join("worktrees"))).then_some(common)
+fn common(git_dir: &Path) -> Option<PathBuf> {
+    let common = git_dir.join(line(&git_dir.join("commondir"))?).canonicalize().ok()?;
+    (common.join("objects").is_dir() && git_dir.starts_with(common.join("worktrees")))
+        .then_some(common)
 }
 
 /// Returns whether a linked working tree's git directory names this `.git` file.
-fn points_back(own: &Path, pointer: &Path) -> bool {
-    let named = line(&own.join("gitdir")).map(|text| own.join(text));
-    let (named, pointer) =
-        (named.and_then(|path| path.canonicalize().ok()), pointer.canonicalize());
-    named.is_some() && named == pointer.ok()
+fn points_back(git_dir: &Path, pointer: &Path) -> bool {
+    let target = line(&git_dir.join("gitdir")).map(|text| git_dir.join(text));
+    let (target, pointer) =
+        (target.and_then(|path| path.canonicalize().ok()), pointer.canonicalize());
+    target.is_some() && target == pointer.ok()
 }
 
 /// Returns whether a submodule's git directory has this working tree.
-fn holds_worktree(own: &Path, root: &Path) -> bool {
-    let config = fs::read_to_string(own.join("config")).unwrap_or_default();
-    let named = config.lines().find_map(|line| {
+fn holds_worktree(git_dir: &Path, root: &Path) -> bool {
+    let config = fs::read_to_string(git_dir.join("config")).unwrap_or_default();
+    let target = config.lines().find_map(|line| {
         let (key, value) = line.trim().split_once('=')?;
-        (key.trim() == "worktree").then(|| own.join(value.trim()))
+        (key.trim() == "worktree").then(|| git_dir.join(value.trim()))
     });
-    let named = named.and_then(|path| path.canonicalize().ok());
-    named.is_some() && named == root.canonicalize().ok()
+    let target = target.and_then(|path| path.canonicalize().ok());
+    target.is_some() && target == root.canonicalize().ok()
 }
 
 /// Returns the only line of a small file.
 fn line(file: &Path) -> Option<String> {
-    let small = fs::symlink_metadata(file).is_ok_and(|it| it.is_file() && it.len() < POINTER);
-    let text = small.then(|| fs::read_to_string(file).ok()).flatten()?;
+    let is_small =
+        fs::symlink_metadata(file).is_ok_and(|it| it.is_file() && it.len() < MAX_POINTER_BYTES);
+    let text = is_small.then(|| fs::read_to_string(file).ok()).flatten()?;
     Some(text.trim_end_matches('\n').to_owned())
 }
 
@@ -105,15 +107,16 @@ mod tests {
     #[test]
     fn the_directories_of_a_repository_a_worktree_and_a_submodule_are_found() {
         let dir = tempfile::tempdir().unwrap();
-        let at = dir.path().canonicalize().unwrap();
-        let (main, linked, part) = (at.join("main"), at.join("linked"), at.join("main/part"));
+        let root = dir.path().canonicalize().unwrap();
+        let (main, linked, part) = (root.join("main"), root.join("linked"), root.join("main/part"));
         git_dir(&main.join(".git"));
-        let own = main.join(".git/worktrees/linked");
-        git_dir(&own);
+        let linked_git_dir = main.join(".git/worktrees/linked");
+        git_dir(&linked_git_dir);
         fs::create_dir_all(&linked).unwrap();
-        fs::write(linked.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
-        fs::write(own.join("gitdir"), format!("{}\n", linked.join(".git").display())).unwrap();
-        fs::write(own.join("commondir"), "../..\n").unwrap();
+        fs::write(linked.join(".git"), format!("gitdir: {}\n", linked_git_dir.display())).unwrap();
+        fs::write(linked_git_dir.join("gitdir"), format!("{}\n", linked.join(".git").display()))
+            .unwrap();
+        fs::write(linked_git_dir.join("commondir"), "../..\n").unwrap();
         let module = main.join(".git/modules/part");
         git_dir(&module);
         fs::write(module.join("config"), "[core]\n\tworktree = ../../../part\n").unwrap();
@@ -127,23 +130,25 @@ mod tests {
         }
         let found = of(&linked);
         assert_eq!(found.write, [main.join(".git")]);
-        for path in [own.join("commondir"), linked.join(".git"), main.join(".git/config")] {
+        for path in
+            [linked_git_dir.join("commondir"), linked.join(".git"), main.join(".git/config")]
+        {
             assert!(found.fixed.contains(&path), "{}: {found:?}", path.display());
         }
         assert_eq!(of(&part).write, [module]);
-        assert_eq!(of(&at), GitDirs::default());
+        assert_eq!(of(&root), GitDirs::default());
     }
 
     #[test]
     fn a_git_directory_that_does_not_point_back_is_not_opened() {
         let dir = tempfile::tempdir().unwrap();
-        let at = dir.path().canonicalize().unwrap();
-        git_dir(&at.join("victim/.git"));
-        fs::create_dir_all(at.join("work")).unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        git_dir(&root.join("victim/.git"));
+        fs::create_dir_all(root.join("work")).unwrap();
         for to in ["victim/.git", "victim", "nowhere"] {
-            fs::write(at.join("work/.git"), format!("gitdir: {}\n", at.join(to).display()))
+            fs::write(root.join("work/.git"), format!("gitdir: {}\n", root.join(to).display()))
                 .unwrap();
-            assert_eq!(of(&at.join("work")), GitDirs::default(), "{to}");
+            assert_eq!(of(&root.join("work")), GitDirs::default(), "{to}");
         }
     }
 }

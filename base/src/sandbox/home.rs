@@ -112,7 +112,7 @@ const SECRETS: &[&str] = &[
 ];
 
 /// Configuration files of tools, which contain a login for some users.
-const MAYBE: &[&str] = &[
+const POSSIBLE_SECRETS: &[&str] = &[
     ".npmrc",
     ".yarnrc.yml",
     ".yarnrc",
@@ -128,15 +128,16 @@ const MAYBE: &[&str] = &[
 ];
 
 /// Words that indicate a login in such a file.
-const LOGINS: &[&str] = &["_authtoken", "_password", "_auth=", "_auth =", "token", "password"];
+const LOGIN_MARKERS: &[&str] =
+    &["_authtoken", "_password", "_auth=", "_auth =", "token", "password"];
 
 /// Paths that are never opened at the root: temporary directories (each sandbox has its own),
 /// devices (listed below), and private data of system services.
-const CLOSED: &[&str] =
+const CLOSED_DIRECTORIES: &[&str] =
     &["/tmp", "/var/tmp", "/dev", "/run/user", "/run/secrets", "/run/credentials", "/lost+found"];
 
 /// Files that only root can read; closed by name when running as root.
-const ROOTS: &[&str] = &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssl/private"];
+const ROOT_SECRETS: &[&str] = &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssl/private"];
 
 /// System directories, which are not writable even if a working tree contains them.
 const SYSTEM: &[&str] = &[
@@ -162,15 +163,15 @@ const DEVICES: &[&str] = &[
 /// example); the caller adds what a sandbox needs inside them.
 pub fn home_rules(home: &Path, closed: &[PathBuf]) -> SandboxRules {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
-    let mut shut = secrets(&home, closed);
-    let system = CLOSED.iter().map(PathBuf::from);
+    let mut excluded = secrets(&home, closed);
+    let system = CLOSED_DIRECTORIES.iter().map(PathBuf::from);
     let mut read = Vec::new();
     // The home directory itself may be in a closed path, as those of tests are.
-    shut.extend(system.clone().filter(|closed| !home.starts_with(closed)));
-    open_around(&home, &shut, &mut read);
-    shut.extend(system);
-    shut.push(home);
-    open_around(Path::new("/"), &shut, &mut read);
+    excluded.extend(system.clone().filter(|closed| !home.starts_with(closed)));
+    collect_open(&home, &excluded, &mut read);
+    excluded.extend(system);
+    excluded.push(home);
+    collect_open(Path::new("/"), &excluded, &mut read);
     SandboxRules { read, write: DEVICES.iter().map(PathBuf::from).collect(), fixed: Vec::new() }
 }
 
@@ -180,45 +181,50 @@ pub fn home_rules(home: &Path, closed: &[PathBuf]) -> SandboxRules {
 pub fn writable(tree: &Path, home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let tree = tree.canonicalize().unwrap_or_else(|_| tree.to_owned());
-    let mut shut = secrets(&home, closed);
+    let mut excluded = secrets(&home, closed);
     // A closed path that contains the working tree does not close it. Neither does studio's data in
     // its git directory, which stays read-only (`git_dirs`): around it, nothing could be created in
     // the tree.
     let git = tree.join(".git");
-    shut.retain(|secret| !tree.starts_with(secret) && !secret.starts_with(&git));
+    excluded.retain(|secret| !tree.starts_with(secret) && !secret.starts_with(&git));
     if home.starts_with(&tree) {
-        let hidden = fs::read_dir(&home).into_iter().flatten().flatten();
-        let hidden = hidden.filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));
-        shut.extend(hidden.map(|entry| entry.path()));
-        shut.extend(CLOSED.iter().chain(SYSTEM).map(PathBuf::from));
+        let dotfiles = fs::read_dir(&home).into_iter().flatten().flatten();
+        let dotfiles =
+            dotfiles.filter(|entry| entry.file_name().to_string_lossy().starts_with('.'));
+        excluded.extend(dotfiles.map(|entry| entry.path()));
+        excluded.extend(CLOSED_DIRECTORIES.iter().chain(SYSTEM).map(PathBuf::from));
     }
     let mut write = Vec::new();
-    open_around(&tree, &shut, &mut write);
+    collect_open(&tree, &excluded, &mut write);
     write
 }
 
 /// Returns all closed paths for a home directory.
 fn secrets(home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
-    let mut shut: Vec<PathBuf> = closed.to_vec();
-    shut.extend(SECRETS.iter().map(|secret| home.join(secret)));
-    shut.extend(["g3", "studio"].iter().filter_map(|name| crate::user_dirs::state_dir(name).ok()));
-    shut.extend(crate::known_repositories::list().iter().map(|common| common.join("studio")));
-    shut.extend(MAYBE.iter().map(|file| home.join(file)).filter(|file| holds_login(file)));
+    let mut excluded: Vec<PathBuf> = closed.to_vec();
+    excluded.extend(SECRETS.iter().map(|secret| home.join(secret)));
+    excluded
+        .extend(["g3", "studio"].iter().filter_map(|name| crate::user_dirs::state_dir(name).ok()));
+    excluded.extend(crate::known_repositories::list().iter().map(|common| common.join("studio")));
+    excluded.extend(
+        POSSIBLE_SECRETS.iter().map(|file| home.join(file)).filter(|file| holds_login(file)),
+    );
     if rustix::process::geteuid().is_root() {
-        shut.extend(ROOTS.iter().map(PathBuf::from));
+        excluded.extend(ROOT_SECRETS.iter().map(PathBuf::from));
     }
     // A secret may be a link to its real location.
-    let real: Vec<PathBuf> = shut.iter().filter_map(|path| path.canonicalize().ok()).collect();
-    shut.extend(real);
-    shut
+    let resolved: Vec<PathBuf> =
+        excluded.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    excluded.extend(resolved);
+    excluded
 }
 
 /// Opens a tree around everything that is closed.
-fn open_around(path: &Path, shut: &[PathBuf], read: &mut Vec<PathBuf>) {
-    if shut.iter().any(|closed| path.starts_with(closed)) {
+fn collect_open(path: &Path, excluded: &[PathBuf], read: &mut Vec<PathBuf>) {
+    if excluded.iter().any(|closed| path.starts_with(closed)) {
         return;
     }
-    if !shut.iter().any(|closed| closed.starts_with(path)) {
+    if !excluded.iter().any(|closed| closed.starts_with(path)) {
         read.push(path.to_owned());
         return;
     }
@@ -227,7 +233,7 @@ fn open_around(path: &Path, shut: &[PathBuf], read: &mut Vec<PathBuf>) {
         // The kernel checks the target of a link, so links need no rules of their own.
         let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
         if !is_link && !looks_like_a_key(&entry.file_name().to_string_lossy()) {
-            open_around(&entry.path(), shut, read);
+            collect_open(&entry.path(), excluded, read);
         }
     }
 }
@@ -246,9 +252,10 @@ pub fn looks_like_a_secret(path: &Path) -> bool {
 /// Returns whether a name looks like a key file, in directories that are opened entry by entry.
 fn looks_like_a_key(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    let ends = [".pem", ".key", ".p12", ".pfx", ".kdbx", ".ppk", ".jks", ".keystore"];
-    let starts = ["id_rsa", "id_ed25519", "id_ecdsa", "id_dsa", ".env"];
-    ends.iter().any(|end| name.ends_with(end)) || starts.iter().any(|start| name.starts_with(start))
+    let suffixes = [".pem", ".key", ".p12", ".pfx", ".kdbx", ".ppk", ".jks", ".keystore"];
+    let prefixes = ["id_rsa", "id_ed25519", "id_ecdsa", "id_dsa", ".env"];
+    suffixes.iter().any(|suffix| name.ends_with(suffix))
+        || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn holds_login(file: &Path) -> bool {
@@ -258,7 +265,7 @@ fn holds_login(file: &Path) -> bool {
     }
     let text = fs::read(file).map(|bytes| String::from_utf8_lossy(&bytes).to_lowercase());
     text.is_ok_and(|text| {
-        LOGINS.iter().any(|login| text.contains(login)) || has_user_in_address(&text)
+        LOGIN_MARKERS.iter().any(|login| text.contains(login)) || has_user_in_address(&text)
     })
 }
 
@@ -306,7 +313,7 @@ mod tests {
         {
             assert!(opened(open), "{open} should be readable");
         }
-        for shut in [
+        for excluded in [
             ".g3/oauth/x.json",
             ".ssh/id",
             ".config/g3/config.toml",
@@ -314,7 +321,7 @@ mod tests {
             ".npmrc",
             "server.pem",
         ] {
-            assert!(!opened(shut), "{shut} should be closed");
+            assert!(!opened(excluded), "{excluded} should be closed");
         }
         assert!(!opened("src/repo/.git/studio/sessions"), "closed by the caller");
         assert!(rules.read.iter().any(|tree| Path::new("/usr/bin").starts_with(tree)));
@@ -325,9 +332,9 @@ mod tests {
     fn devices_and_temporary_directories_are_closed_for_any_home() {
         for home in ["/", "/root", "/nonexistent"] {
             let rules = home_rules(Path::new(home), &[]);
-            for shut in ["/tmp/x", "/dev/sda", "/run/secrets/key", "/var/tmp/x"] {
-                let opened = rules.read.iter().any(|tree| Path::new(shut).starts_with(tree));
-                assert!(!opened, "{shut} is open for the home {home}");
+            for excluded in ["/tmp/x", "/dev/sda", "/run/secrets/key", "/var/tmp/x"] {
+                let opened = rules.read.iter().any(|tree| Path::new(excluded).starts_with(tree));
+                assert!(!opened, "{excluded} is open for the home {home}");
             }
             assert!(rules.read.iter().any(|tree| Path::new("/usr/bin").starts_with(tree)));
         }

@@ -9,12 +9,12 @@ use super::{Enforced, SandboxRules};
 #[cfg(target_os = "linux")]
 pub fn enter(rules: &SandboxRules) -> io::Result<Enforced> {
     use ::landlock::{Access, Scope};
-    confine(rules, Some(Scope::from_all(KNOWN)))
+    confine(rules, Some(Scope::from_all(SUPPORTED_ABI)))
 }
 
 /// The newest Landlock version that this program uses.
 #[cfg(target_os = "linux")]
-pub(super) const KNOWN: ::landlock::ABI = ::landlock::ABI::V7;
+pub(super) const SUPPORTED_ABI: ::landlock::ABI = ::landlock::ABI::V7;
 
 #[cfg(target_os = "linux")]
 fn confine(
@@ -23,12 +23,12 @@ fn confine(
 ) -> io::Result<Enforced> {
     let ruleset = ruleset(rules, scopes)?;
     drop_capabilities()?;
-    let status = ruleset.restrict_self().map_err(|e| failed(&e))?;
+    let status = ruleset.restrict_self().map_err(|e| sandbox_error(&e))?;
     Ok(Enforced { lacks: missing(&status.landlock) })
 }
 
 #[cfg(target_os = "linux")]
-fn failed(error: &dyn std::error::Error) -> io::Error {
+fn sandbox_error(error: &dyn std::error::Error) -> io::Error {
     io::Error::other(format!("sandbox: {error}"))
 }
 
@@ -45,16 +45,16 @@ pub(super) fn ruleset(
     use rustix::fs::FileType;
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(KNOWN))
+        .handle_access(AccessFs::from_all(SUPPORTED_ABI))
         .and_then(|rules| match scopes {
             Some(scopes) => rules.scope(scopes),
             None => Ok(rules),
         })
         .and_then(Ruleset::create)
-        .map_err(|e| failed(&e))?;
-    let read = rules.read.iter().map(|path| (path, AccessFs::from_read(KNOWN)));
+        .map_err(|e| sandbox_error(&e))?;
+    let read = rules.read.iter().map(|path| (path, AccessFs::from_read(SUPPORTED_ABI)));
     // A device node of a disk, created in the worktree by root, would bypass every rule.
-    let all = AccessFs::from_all(KNOWN) & !(AccessFs::MakeBlock | AccessFs::MakeChar);
+    let all = AccessFs::from_all(SUPPORTED_ABI) & !(AccessFs::MakeBlock | AccessFs::MakeChar);
     let write = rules.write.iter().map(|path| (path, all));
     for (path, access) in read.chain(write) {
         let Ok(fd) = PathFd::new(path) else { continue };
@@ -62,12 +62,12 @@ pub(super) fn ruleset(
         let access = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => access,
             FileType::RegularFile | FileType::CharacterDevice => {
-                access & AccessFs::from_file(KNOWN)
+                access & AccessFs::from_file(SUPPORTED_ABI)
             }
             // The kernel has no rules for pipes, and sockets are not opened.
             _ => continue,
         };
-        ruleset = ruleset.add_rule(PathBeneath::new(fd, access)).map_err(|e| failed(&e))?;
+        ruleset = ruleset.add_rule(PathBeneath::new(fd, access)).map_err(|e| sandbox_error(&e))?;
     }
     Ok(ruleset)
 }
@@ -119,7 +119,7 @@ pub fn lacking() -> Vec<String> {
 /// error says what is missing.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
-pub fn holds_files() -> Result<(), String> {
+pub fn check_landlock() -> Result<(), String> {
     let null = std::ptr::null::<libc::c_void>();
     // SAFETY: as a version query the call reads no memory (landlock_create_ruleset(2)).
     let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, null, 0_usize, 1_u32) };
@@ -132,7 +132,7 @@ pub fn holds_files() -> Result<(), String> {
 
 /// Fails: the sandbox is not supported on this system.
 #[cfg(not(target_os = "linux"))]
-pub fn holds_files() -> Result<(), String> {
+pub fn check_landlock() -> Result<(), String> {
     Err("the sandbox is not supported on it".into())
 }
 
@@ -146,13 +146,17 @@ fn missing(status: &::landlock::LandlockStatus) -> Vec<String> {
         }
         LandlockStatus::NotImplemented => return vec!["this kernel has no Landlock".into()],
     };
-    let since = [
+    let features = [
         (ABI::V2, "renames between directories (Linux 5.19)"),
         (ABI::V3, "rules for truncating files (Linux 6.2)"),
         (ABI::V5, "rules for device controls (Linux 6.10)"),
         (ABI::V6, "rules for signals and abstract sockets (Linux 6.12)"),
     ];
-    since.iter().filter(|(needed, _)| abi < *needed).map(|(_, what)| format!("no {what}")).collect()
+    features
+        .iter()
+        .filter(|(needed, _)| abi < *needed)
+        .map(|(_, what)| format!("no {what}"))
+        .collect()
 }
 
 /// Returns what the sandbox cannot enforce on this machine: everything.

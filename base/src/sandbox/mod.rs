@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use confinement::{ClosedScope, Confinement};
-pub use landlock::{enter, holds_files, lacking};
+pub use landlock::{check_landlock, enter, lacking};
 #[cfg(target_os = "linux")]
 pub(crate) use namespace::are_possible as namespaces_are_possible;
 

@@ -18,7 +18,7 @@ mod linux {
         /// Paths that are bind-mounted on themselves, so that they cannot be changed or renamed.
         fixed: Vec<CString>,
         /// Their parent directories, which cannot be renamed either.
-        around: Vec<CString>,
+        parents: Vec<CString>,
         user: Option<Maps>,
     }
 
@@ -46,14 +46,14 @@ mod linux {
             };
             // The parent directories of fixed files: a mount point cannot be renamed, so the file
             // cannot be moved away together with its directory.
-            let mut around: Vec<&std::path::Path> =
+            let mut parents: Vec<&std::path::Path> =
                 fixed.iter().filter_map(|path| path.parent()).collect();
-            around.sort();
-            around.dedup();
+            parents.sort();
+            parents.dedup();
             let is_git = |path: &&std::path::Path| path.join("HEAD").is_file();
             Ok(Namespace {
                 fixed: fixed.iter().map(|path| text(path)).collect::<io::Result<_>>()?,
-                around: around.into_iter().filter(is_git).map(text).collect::<io::Result<_>>()?,
+                parents: parents.into_iter().filter(is_git).map(text).collect::<io::Result<_>>()?,
                 user: (!may_mount()).then(Maps::new),
             })
         }
@@ -62,7 +62,7 @@ mod linux {
         pub(crate) fn enter(&self) -> io::Result<()> {
             unshare(self.user.as_ref())?;
             mount(None, c"/", libc::MS_REC | libc::MS_PRIVATE)?;
-            for path in &self.around {
+            for path in &self.parents {
                 mount(Some(path), path, libc::MS_BIND | libc::MS_REC)?;
             }
             for path in &self.fixed {
@@ -75,10 +75,10 @@ mod linux {
 
     impl Maps {
         fn new() -> Maps {
-            let own = |id: u32| format!("{id} {id} 1\n").into_bytes();
+            let identity_map = |id: u32| format!("{id} {id} 1\n").into_bytes();
             Maps {
-                user: own(rustix::process::geteuid().as_raw()),
-                group: own(rustix::process::getegid().as_raw()),
+                user: identity_map(rustix::process::geteuid().as_raw()),
+                group: identity_map(rustix::process::getegid().as_raw()),
             }
         }
     }
@@ -120,14 +120,14 @@ mod linux {
 
     #[allow(unsafe_code)]
     fn unshare(user: Option<&Maps>) -> io::Result<()> {
-        let more = if user.is_some() { libc::CLONE_NEWUSER } else { 0 };
+        let user_flag = if user.is_some() { libc::CLONE_NEWUSER } else { 0 };
         if user.is_some() {
             // A process that is not dumpable does not own its files in `/proc`; the program that
             // the child executes is dumpable in any case. SAFETY: the call takes only numbers.
             unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
         }
         // SAFETY: the call takes a number; the process has one thread after a fork.
-        checked(unsafe { libc::unshare(libc::CLONE_NEWNS | more) })?;
+        check(unsafe { libc::unshare(libc::CLONE_NEWNS | user_flag) })?;
         let Some(maps) = user else { return Ok(()) };
         write(c"/proc/self/setgroups", b"deny")?;
         write(c"/proc/self/uid_map", &maps.user)?;
@@ -139,7 +139,7 @@ mod linux {
         // SAFETY: the path ends with a zero byte, and the bytes live until the calls return.
         unsafe {
             let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-            checked(fd)?;
+            check(fd)?;
             let written = libc::write(fd, bytes.as_ptr().cast(), bytes.len());
             let failed = (written < 0).then(io::Error::last_os_error);
             libc::close(fd);
@@ -152,7 +152,7 @@ mod linux {
         let from = from.map_or(std::ptr::null(), CStr::as_ptr);
         let null = std::ptr::null();
         // SAFETY: the paths end with a zero byte and live until the call returns.
-        checked(unsafe { libc::mount(from, to.as_ptr(), null, flags, null.cast()) })
+        check(unsafe { libc::mount(from, to.as_ptr(), null, flags, null.cast()) })
     }
 
     #[allow(unsafe_code)]
@@ -165,7 +165,7 @@ mod linux {
         };
         // SAFETY: the path ends with a zero byte, the size is that of the structure, and both live
         // until the call returns.
-        let done = unsafe {
+        let result = unsafe {
             libc::syscall(
                 libc::SYS_mount_setattr,
                 libc::AT_FDCWD,
@@ -175,10 +175,10 @@ mod linux {
                 size_of::<MountAttributes>(),
             )
         };
-        if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    fn checked(done: libc::c_int) -> io::Result<()> {
-        if done == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    fn check(result: libc::c_int) -> io::Result<()> {
+        if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }

@@ -100,7 +100,7 @@ fn variables_outside_the_configuration_are_ignored() {
 fn a_config_flag_replaces_both_files_and_its_file_must_exist() {
     let mut env = Env::new("[agent]\nmax_turns = 1", "[agent]\nmax_turns = 2");
     let only = env.home.path().join("mine.toml");
-    env.sources.only = Some(only.clone());
+    env.sources.config_file = Some(only.clone());
     assert!(env.failure().starts_with("error: no such file: ~/mine.toml"), "{}", env.failure());
 
     fs::write(&only, "[agent]\nmax_context_length = 5\n[studio]\nchecks = \"make\"").unwrap();

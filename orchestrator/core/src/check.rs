@@ -7,31 +7,37 @@ use crate::path_dependencies;
 use crate::session::journal::CheckResult;
 
 /// Runs all checks, even after one failed, so that the user sees all failures.
-pub async fn run(room: &SandboxedRunner, checks: &[String], most: Duration) -> Vec<CheckResult> {
+pub async fn run(
+    runner: &SandboxedRunner,
+    checks: &[String],
+    timeout: Duration,
+) -> Vec<CheckResult> {
     let mut results = Vec::new();
     for command in checks {
-        results.push(one(room, command, most).await);
+        results.push(run_one(runner, command, timeout).await);
     }
     results
 }
 
 /// Returns a failed result for a check that could not be run.
-pub(crate) fn not_run(command: String, why: String) -> CheckResult {
-    CheckResult { command, ok: false, exit: 127, ms: 0, tail: why, hint: None, fails_on: None }
+pub(crate) fn failed_result(command: String, error: String) -> CheckResult {
+    CheckResult { command, ok: false, exit: 127, ms: 0, tail: error, hint: None, fails_on: None }
 }
 
-async fn one(room: &SandboxedRunner, command: &str, most: Duration) -> CheckResult {
+async fn run_one(runner: &SandboxedRunner, command: &str, timeout: Duration) -> CheckResult {
     let command = command.to_owned();
-    match room.run_shell(&command, most).await {
-        Ok(ended) => CheckResult {
+    match runner.run_shell(&command, timeout).await {
+        Ok(output) => CheckResult {
             command,
-            ok: ended.exit == 0,
-            exit: ended.exit,
-            ms: u64::try_from(ended.took.as_millis()).unwrap_or(u64::MAX),
-            hint: (ended.exit != 0).then(|| path_dependencies::hint(room.worktree())).flatten(),
-            tail: ended.tail,
+            ok: output.exit == 0,
+            exit: output.exit,
+            ms: u64::try_from(output.duration.as_millis()).unwrap_or(u64::MAX),
+            hint: (output.exit != 0)
+                .then(|| path_dependencies::missing_hint(runner.worktree()))
+                .flatten(),
+            tail: output.tail,
             fails_on: None,
         },
-        Err(failure) => not_run(command, failure.to_string()),
+        Err(failure) => failed_result(command, failure.to_string()),
     }
 }

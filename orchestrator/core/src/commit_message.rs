@@ -9,14 +9,14 @@ use base::text::{head, printable, printable_output};
 
 use planner::commit::{self, COLUMNS};
 
-use crate::redact::redacted;
+use crate::redact::redact;
 use crate::session::record::SessionRecord;
 use studio_git::merge::CommitMessage;
 
 /// Timeout of the model.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum number of bytes of a diff that are sent; a larger one is summarized by file.
-const DIFF: usize = 24_000;
+const MAX_DIFF_BYTES: usize = 24_000;
 
 /// A message and its author.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) struct WrittenMessage {
     /// The message, trailers included.
     pub message: CommitMessage,
     /// The author: `model`, `plain` or `user`.
-    pub by: &'static str,
+    pub author: &'static str,
     /// Why the model did not write it.
     pub note: Option<String>,
 }
@@ -50,37 +50,41 @@ pub(crate) struct MessageWriter {
 impl MessageWriter {
     /// Asks for a message; returns a plain one if the model fails.
     pub(crate) async fn write(&self, subject: &Subject<'_>, directory: &Path) -> WrittenMessage {
-        let asked = self
-            .ask(&prompt(subject), directory)
+        let answer = self
+            .ask_model(&prompt(subject), directory)
             .await
             .and_then(|answer| commit::read(&printable_output(&answer)));
-        match asked {
+        match answer {
             Ok(text) => {
-                let message = signed(subject.record, without_trailers(&text));
-                WrittenMessage { message, by: "model", note: None }
+                let message = with_trailers(subject.record, without_trailers(&text));
+                WrittenMessage { message, author: "model", note: None }
             }
             Err(why) => WrittenMessage {
-                message: signed(subject.record, commit::plain(&printable(&subject.record.task))),
-                by: "plain",
+                message: with_trailers(
+                    subject.record,
+                    commit::from_task(&printable(&subject.record.task)),
+                ),
+                author: "plain",
                 note: Some(format!("used a plain commit message: {why}")),
             },
         }
     }
 
-    async fn ask(&self, prompt: &str, directory: &Path) -> Result<String, String> {
+    async fn ask_model(&self, prompt: &str, directory: &Path) -> Result<String, String> {
         let Some((program, args)) = self.command.split_first() else {
             return Err("no program is configured".to_owned());
         };
-        let job = Command::new(program, directory).args(args).input(prompt.as_bytes());
-        let limits = OutputLimits { time: Some(PATIENCE), bytes: 256 << 10 };
-        let output = job.output_beside(limits).await.map_err(|e| e.to_string())?;
+        let command = Command::new(program, directory).args(args).input(prompt.as_bytes());
+        let limits = OutputLimits { time: Some(TIMEOUT), bytes: 256 << 10 };
+        let output = command.output_beside(limits).await.map_err(|e| e.to_string())?;
         if output.timed_out {
-            return Err(format!("timed out after {} s", PATIENCE.as_secs()));
+            return Err(format!("timed out after {} s", TIMEOUT.as_secs()));
         }
         if !output.ok() {
-            let said = output.error_text();
-            let first = said.lines().next().unwrap_or("it failed").trim_start_matches("error: ");
-            return Err(head(first, 300).to_owned());
+            let stderr = output.error_text();
+            let first_line =
+                stderr.lines().next().unwrap_or("it failed").trim_start_matches("error: ");
+            return Err(head(first_line, 300).to_owned());
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
@@ -101,15 +105,18 @@ fn without_trailers(text: &str) -> String {
 }
 
 /// Returns a message that the user typed.
-pub(crate) fn by_user(record: &SessionRecord, text: &str) -> WrittenMessage {
-    WrittenMessage { message: signed(record, text.to_owned()), by: "user", note: None }
+pub(crate) fn from_user(record: &SessionRecord, text: &str) -> WrittenMessage {
+    WrittenMessage { message: with_trailers(record, text.to_owned()), author: "user", note: None }
 }
 
 /// Returns the prompt, with secrets in task and diff redacted.
 fn prompt(subject: &Subject<'_>) -> String {
-    let diff = match subject.patch.len() <= DIFF {
+    let diff = match subject.patch.len() <= MAX_DIFF_BYTES {
         true => subject.patch.to_owned(),
-        false => format!("(too large to show; its beginning)\n{}", head(subject.patch, DIFF / 2)),
+        false => format!(
+            "(too large to show; its beginning)\n{}",
+            head(subject.patch, MAX_DIFF_BYTES / 2)
+        ),
     };
     format!(
         "Write the commit message for the change below.\n\
@@ -117,20 +124,20 @@ fn prompt(subject: &Subject<'_>) -> String {
          Then an empty line, then a short body that says why, wrapped at {COLUMNS} columns.\n\
          Answer with the commit message and nothing else: no quotes, no code fences, no trailers.\n\n\
          The task was:\n{}\n\nThe changed files:\n{}\n\nThe difference:\n{}\n",
-        redacted(head(&subject.record.task, 4000)),
-        redacted(head(subject.stat, 8000)),
-        redacted(&diff),
+        redact(head(&subject.record.task, 4000)),
+        redact(head(subject.stat, 8000)),
+        redact(&diff),
     )
 }
 
-fn signed(record: &SessionRecord, text: String) -> CommitMessage {
+fn with_trailers(record: &SessionRecord, text: String) -> CommitMessage {
     let task = printable(record.task.trim().lines().next().unwrap_or_default());
     let agent = printable(&record.agent);
     let mut trailers = vec![
         ("Task".to_owned(), head(&task, 200).to_owned()),
         ("Session".to_owned(), record.id.to_string()),
     ];
-    for id in &record.part.requirements {
+    for id in &record.plan_ref.requirements {
         let id = printable(id).split_whitespace().collect::<Vec<_>>().join(" ");
         trailers.push(("Requirement".to_owned(), id));
     }

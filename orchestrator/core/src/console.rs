@@ -16,7 +16,7 @@ pub trait Console: Send + Sync {
     /// Asks a yes/no question; `None` in a non-interactive run.
     fn confirm(&self, question: &str) -> Option<bool>;
     /// Shows a step of a session until the returned value is dropped.
-    fn step(&self, id: &Id, what: &str) -> Box<dyn Any>;
+    fn step(&self, id: &Id, activity: &str) -> Box<dyn Any>;
     /// Opens a text in the user's editor, which starts in this directory, and returns the edited
     /// text.
     fn edit(&self, directory: &Path, interrupt: &Interrupt, text: &str) -> Result<String>;
@@ -33,7 +33,7 @@ impl Console for Silent {
         None
     }
 
-    fn step(&self, _id: &Id, _what: &str) -> Box<dyn Any> {
+    fn step(&self, _id: &Id, _activity: &str) -> Box<dyn Any> {
         Box::new(())
     }
 

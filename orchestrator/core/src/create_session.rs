@@ -14,33 +14,33 @@ use crate::session::spec::SessionSpec;
 use studio_git::{checkout, worktree};
 
 /// Maximum number of ids to try; there are 810,000 for each slug.
-const TRIES: u32 = 200;
+const MAX_ATTEMPTS: u32 = 200;
 
 /// Records new sessions, each after its dependencies. The scheduler starts them when a job slot is
 /// free.
-pub fn create(project: &Project, orders: &[SessionSpec]) -> Result<Vec<Id>> {
-    let mut named: BTreeMap<&str, Id> = BTreeMap::new();
-    let mut ids = Vec::with_capacity(orders.len());
-    for order in orders {
-        let after = order.after.iter().filter_map(|name| named.get(name.as_str()).cloned());
-        let id = create_one(project, order, after.collect())?;
-        named.extend(order.part.name.as_deref().map(|name| (name, id.clone())));
+pub fn create(project: &Project, specs: &[SessionSpec]) -> Result<Vec<Id>> {
+    let mut ids_by_name: BTreeMap<&str, Id> = BTreeMap::new();
+    let mut ids = Vec::with_capacity(specs.len());
+    for spec in specs {
+        let after = spec.after.iter().filter_map(|name| ids_by_name.get(name.as_str()).cloned());
+        let id = create_one(project, spec, after.collect())?;
+        ids_by_name.extend(spec.plan_ref.name.as_deref().map(|name| (name, id.clone())));
         ids.push(id);
     }
     Ok(ids)
 }
 
-fn create_one(project: &Project, order: &SessionSpec, after: Vec<Id>) -> Result<Id> {
-    let mut record = SessionRecord { after, ..draft(project, order)? };
+fn create_one(project: &Project, spec: &SessionSpec, after: Vec<Id>) -> Result<Id> {
+    let mut record = SessionRecord { after, ..draft(project, spec)? };
     project.repository.remember_checkout()?;
-    for n in 0..TRIES {
-        let id = Id::new(&order.task, random::four(&order.task, n)?);
-        let wanted = record.templates.order(&id, &record.base)?;
-        record.place = wanted.place(&project.repository)?;
+    for n in 0..MAX_ATTEMPTS {
+        let id = Id::new(&spec.task, random::four_bytes(&spec.task, n)?);
+        let request = record.templates.worktree_spec(&id, &record.base)?;
+        record.session_repo = request.session_repo(&project.repository)?;
         record.id = id;
-        worktree::refuse_blocked_branch(&project.repository.open()?, &record.place)?;
-        let taken = project.repository.tip(&record.place.branch)?.is_some();
-        if !taken && project.store.create(&record, project.clock)? {
+        worktree::refuse_blocked_branch(&project.repository.open()?, &record.session_repo)?;
+        let exists = project.repository.tip(&record.session_repo.branch)?.is_some();
+        if !exists && project.store.create(&record, project.clock)? {
             return Ok(record.id);
         }
     }
@@ -48,58 +48,58 @@ fn create_one(project: &Project, order: &SessionSpec, after: Vec<Id>) -> Result<
 }
 
 /// Returns the record of a session, except its id. Fails for a session that could not be started.
-pub fn draft(project: &Project, order: &SessionSpec) -> Result<SessionRecord> {
+pub fn draft(project: &Project, spec: &SessionSpec) -> Result<SessionRecord> {
     let settings = &project.config.studio;
-    let base = project.repository.base(order.base.as_deref())?;
+    let base = project.repository.base(spec.base.as_deref())?;
     checkout::refuse_unreadable(&project.repository, base.branch.as_ref())?;
     let templates =
         Templates { branch: settings.branch.clone(), worktree: settings.worktree.clone() };
     let mut checks = settings.checks.list();
-    let more: Vec<String> =
-        order.checks.iter().filter(|check| !checks.contains(check)).cloned().collect();
-    checks.extend(more);
-    let mut manner = order.manner.clone();
-    if manner.jobs == 0 {
-        manner.jobs = settings.jobs.unwrap_or_else(default_jobs);
+    let additional: Vec<String> =
+        spec.checks.iter().filter(|check| !checks.contains(check)).cloned().collect();
+    checks.extend(additional);
+    let mut run_mode = spec.run_mode.clone();
+    if run_mode.jobs == 0 {
+        run_mode.jobs = settings.jobs.unwrap_or_else(default_jobs);
     }
-    manner.config = project.config_file.clone();
-    manner.directory = project.directory.clone();
-    manner.sandboxed = manner.sandboxed && project.config.sandbox.enabled;
+    run_mode.config = project.config_file.clone();
+    run_mode.directory = project.directory.clone();
+    run_mode.sandboxed = run_mode.sandboxed && project.config.sandbox.enabled;
     if settings.limits.budget_usd.is_some_and(|usd| !usd.is_finite() || usd < 0.0) {
         return Err(Failure::usage("`[studio.limits] budget_usd` must be a non-negative number")
             .hint("give a number, 0 or more"));
     }
-    let id = Id::new(&order.task, [0; 4]);
-    let wanted = templates.order(&id, &base)?;
+    let id = Id::new(&spec.task, [0; 4]);
+    let request = templates.worktree_spec(&id, &base)?;
     Ok(SessionRecord {
         schema: SCHEMA,
         id,
-        task: order.task.clone(),
-        agent: order.agent.clone().unwrap_or_else(|| "g3".to_owned()),
-        persona: order.persona.clone(),
-        model: order.model.clone(),
-        profile: order.profile.clone(),
+        task: spec.task.clone(),
+        agent: spec.agent.clone().unwrap_or_else(|| "g3".to_owned()),
+        persona: spec.persona.clone(),
+        model: spec.model.clone(),
+        profile: spec.profile.clone(),
         base,
-        place: wanted.place(&project.repository)?,
+        session_repo: request.session_repo(&project.repository)?,
         templates,
         checks,
-        limits: limits(&order.limits, &settings.limits),
-        manner,
+        limits: limits(&spec.limits, &settings.limits),
+        run_mode,
         attempt: 1,
         after: Vec::new(),
-        part: order.part.clone(),
+        plan_ref: spec.plan_ref.clone(),
         created_at: project.clock.stamp(),
     })
 }
 
 /// Returns the limits of the flags, else of the configuration; the default disk floor is 512 MiB.
-fn limits(flags: &RunLimits, configured: &SessionLimits) -> RunLimits {
+fn limits(flags: &RunLimits, defaults: &SessionLimits) -> RunLimits {
     RunLimits {
-        seconds: flags.seconds.or(configured.timeout_seconds),
-        turns: flags.turns.or(configured.max_turns),
-        tokens: flags.tokens.or(configured.max_tokens),
-        usd: flags.usd.or(configured.budget_usd),
-        output_bytes: flags.output_bytes.or(configured.output_bytes),
-        disk_floor_bytes: Some(configured.disk_floor_bytes.unwrap_or(512 << 20)),
+        seconds: flags.seconds.or(defaults.timeout_seconds),
+        turns: flags.turns.or(defaults.max_turns),
+        tokens: flags.tokens.or(defaults.max_tokens),
+        usd: flags.usd.or(defaults.budget_usd),
+        output_bytes: flags.output_bytes.or(defaults.output_bytes),
+        disk_floor_bytes: Some(defaults.disk_floor_bytes.unwrap_or(512 << 20)),
     }
 }

@@ -20,11 +20,11 @@ impl Interrupt {
     /// Starts to listen for Ctrl-C and SIGTERM. The second signal ends the program immediately.
     pub fn listen() -> Result<Interrupt> {
         let interrupt = Interrupt::default();
-        let heard = interrupt.clone();
+        let listener = interrupt.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
         let runtime = runtime.or_fail(cannot)?;
         let (mut int, mut term) = {
-            let _inside = runtime.enter();
+            let _guard = runtime.enter();
             let int = signal(SignalKind::interrupt()).or_fail(cannot)?;
             (int, signal(SignalKind::terminate()).or_fail(cannot)?)
         };
@@ -35,13 +35,13 @@ impl Interrupt {
                         _ = int.recv() => {}
                         _ = term.recv() => {}
                     }
-                    if heard.ignored.load(Ordering::Relaxed) {
+                    if listener.ignored.load(Ordering::Relaxed) {
                         continue;
                     }
-                    if heard.token.is_cancelled() {
+                    if listener.token.is_cancelled() {
                         std::process::exit(i32::from(FailureKind::Interrupted as u8));
                     }
-                    heard.token.cancel();
+                    listener.token.cancel();
                 }
             });
         });
@@ -49,30 +49,30 @@ impl Interrupt {
     }
 
     /// Creates an interrupt that is triggered when a token is cancelled.
-    pub(crate) fn with(token: CancellationToken) -> Interrupt {
+    pub(crate) fn from_token(token: CancellationToken) -> Interrupt {
         Interrupt { token, ..Interrupt::default() }
     }
 
     /// Runs a program that handles the terminal's keys itself, e.g. an editor.
-    pub fn ignored_while<T>(&self, run: impl FnOnce() -> T) -> T {
+    pub fn run_ignoring<T>(&self, program: impl FnOnce() -> T) -> T {
         self.ignored.store(true, Ordering::Relaxed);
-        let done = run();
+        let result = program();
         self.ignored.store(false, Ordering::Relaxed);
-        done
+        result
     }
 
     /// Fails (130) after Ctrl-C.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.token.is_cancelled() { Err(interrupted()) } else { Ok(()) }
+        if self.token.is_cancelled() { Err(interrupted_failure()) } else { Ok(()) }
     }
 
     /// Awaits a future; on Ctrl-C drops it and fails (130).
-    pub async fn or<T>(&self, what: impl Future<Output = T>) -> Result<T> {
-        self.token.run_until_cancelled(what).await.ok_or_else(interrupted)
+    pub async fn or<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        self.token.run_until_cancelled(future).await.ok_or_else(interrupted_failure)
     }
 }
 
-fn interrupted() -> Failure {
+fn interrupted_failure() -> Failure {
     Failure::new(FailureKind::Interrupted, "interrupted")
 }
 

@@ -6,12 +6,12 @@ use std::path::{Component, Path};
 use studio_git::safe_open::SafeDir;
 
 /// Maximum size of a manifest that is read, in bytes.
-const LARGEST: u64 = 4 << 20;
+const MAX_MANIFEST_BYTES: u64 = 4 << 20;
 /// Maximum number and depth of directories that are searched for manifests.
-const MOST: usize = 2000;
-const DEEPEST: usize = 4;
+const MAX_DIRECTORIES: usize = 2000;
+const MAX_DEPTH: usize = 4;
 /// Directories that contain manifests of other packages.
-const PASSED_OVER: &[&str] = &["node_modules", "target", ".git", ".venv", "venv", "vendor"];
+const SKIPPED_DIRECTORIES: &[&str] = &["node_modules", "target", ".git", ".venv", "venv", "vendor"];
 
 /// A dependency on a missing directory outside the worktree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,24 +27,24 @@ type Reader = fn(&str) -> Vec<String>;
 
 /// The manifests that can contain paths.
 const MANIFESTS: &[(&str, Reader)] = &[
-    ("Cargo.toml", in_toml),
-    ("pyproject.toml", in_toml),
-    ("package.json", in_package_json),
-    ("requirements.txt", in_requirements),
-    ("go.mod", in_go_mod),
+    ("Cargo.toml", toml_paths),
+    ("pyproject.toml", toml_paths),
+    ("package.json", package_json_paths),
+    ("requirements.txt", requirements_paths),
+    ("go.mod", go_mod_paths),
 ];
 
 /// Returns the hint for a check that failed in a worktree; `None` if no dependency is missing.
-pub(crate) fn hint(worktree: &Path) -> Option<String> {
-    let missing = missing(worktree);
+pub(crate) fn missing_hint(worktree: &Path) -> Option<String> {
+    let missing = missing_dependencies(worktree);
     let first = missing.first()?;
-    let named: Vec<String> =
+    let examples: Vec<String> =
         missing.iter().take(5).map(|it| format!("`{}` in {}", it.path, it.manifest)).collect();
     Some(base::text::printable(&format!(
         "{} points outside the worktree to a missing path: paths start at the worktree, {}, not at the \
          main checkout. To put worktrees beside the main checkout, where `{}` is the same directory, \
          set `[studio] worktree = \"{{parent}}/{{repo}}-{{id}}\"`",
-        named.join(", "),
+        examples.join(", "),
         worktree.display(),
         first.path,
     )))
@@ -52,84 +52,90 @@ pub(crate) fn hint(worktree: &Path) -> Option<String> {
 
 /// Returns the missing dependencies. Agents write these files, so links out of the worktree are not
 /// followed.
-fn missing(worktree: &Path) -> Vec<MissingDependency> {
-    let mut found = Vec::new();
-    let mut left = MOST;
-    if let Ok(top) = SafeDir::open(worktree) {
-        search(&top, worktree, &mut Vec::new(), &mut left, &mut found);
+fn missing_dependencies(worktree: &Path) -> Vec<MissingDependency> {
+    let mut missing = Vec::new();
+    let mut remaining = MAX_DIRECTORIES;
+    if let Ok(dir) = SafeDir::open(worktree) {
+        search(&dir, worktree, &mut Vec::new(), &mut remaining, &mut missing);
     }
-    found
+    missing
 }
 
 fn search(
     dir: &SafeDir,
     worktree: &Path,
-    below: &mut Vec<String>,
-    left: &mut usize,
-    found: &mut Vec<MissingDependency>,
+    parents: &mut Vec<String>,
+    remaining: &mut usize,
+    missing: &mut Vec<MissingDependency>,
 ) {
-    *left = left.saturating_sub(1);
+    *remaining = remaining.saturating_sub(1);
     for (name, read) in MANIFESTS {
-        let Ok(Some(text)) = dir.read(name, LARGEST) else { continue };
-        let place: std::path::PathBuf = below.iter().collect();
+        let Ok(Some(text)) = dir.read(name, MAX_MANIFEST_BYTES) else { continue };
+        let directory: std::path::PathBuf = parents.iter().collect();
         for path in read(&String::from_utf8_lossy(&text)) {
-            let target = worktree.join(&place).join(&path);
-            let leaves = !normalized(&target).starts_with(worktree);
-            if leaves && !target.exists() {
-                let manifest = place.join(name).display().to_string();
-                found.push(MissingDependency { manifest, path });
+            let target = worktree.join(&directory).join(&path);
+            let is_outside = !normalized(&target).starts_with(worktree);
+            if is_outside && !target.exists() {
+                let manifest = directory.join(name).display().to_string();
+                missing.push(MissingDependency { manifest, path });
             }
         }
     }
-    if below.len() >= DEEPEST {
+    if parents.len() >= MAX_DEPTH {
         return;
     }
     for name in dir.names().unwrap_or_default() {
-        let Some(name) = name.to_str().filter(|name| !PASSED_OVER.contains(name)) else { continue };
-        let Ok(Some(inner)) = dir.existing(name) else { continue };
-        if *left == 0 {
+        let Some(name) = name.to_str().filter(|name| !SKIPPED_DIRECTORIES.contains(name)) else {
+            continue;
+        };
+        let Ok(Some(child)) = dir.open_existing(name) else { continue };
+        if *remaining == 0 {
             return;
         }
-        below.push(name.to_owned());
-        search(&inner, worktree, below, left, found);
-        below.pop();
+        parents.push(name.to_owned());
+        search(&child, worktree, parents, remaining, missing);
+        parents.pop();
     }
 }
 
 /// Removes `..` from a path lexically.
 fn normalized(path: &Path) -> std::path::PathBuf {
-    let mut normal = std::path::PathBuf::new();
+    let mut normalized = std::path::PathBuf::new();
     for part in path.components() {
         match part {
             Component::ParentDir => {
-                normal.pop();
+                normalized.pop();
             }
             Component::CurDir => {}
-            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => normal.push(part),
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                normalized.push(part)
+            }
         }
     }
-    normal
+    normalized
 }
 
 /// Returns the value of every `path = "../…"`, in any table: cargo, poetry and uv use several.
-fn in_toml(text: &str) -> Vec<String> {
+fn toml_paths(text: &str) -> Vec<String> {
     let Ok(table) = text.parse::<toml::Table>() else { return Vec::new() };
-    let mut found = Vec::new();
-    in_value(&toml::Value::Table(table), &mut found);
-    found
+    let mut paths = Vec::new();
+    collect_toml_paths(&toml::Value::Table(table), &mut paths);
+    paths
 }
 
-fn in_value(value: &toml::Value, found: &mut Vec<String>) {
+fn collect_toml_paths(value: &toml::Value, paths: &mut Vec<String>) {
     match value {
         toml::Value::Table(table) => {
             for (key, value) in table {
                 match value {
-                    toml::Value::String(path) if key == "path" => found.extend(upward(path)),
-                    other => in_value(other, found),
+                    toml::Value::String(path) if key == "path" => paths.extend(parent_path(path)),
+                    other => collect_toml_paths(other, paths),
                 }
             }
         }
-        toml::Value::Array(values) => values.iter().for_each(|value| in_value(value, found)),
+        toml::Value::Array(values) => {
+            values.iter().for_each(|value| collect_toml_paths(value, paths))
+        }
         toml::Value::String(_)
         | toml::Value::Integer(_)
         | toml::Value::Float(_)
@@ -139,36 +145,36 @@ fn in_value(value: &toml::Value, found: &mut Vec<String>) {
 }
 
 /// Returns the paths of `"dep": "file:../…"` and `"link:../…"`.
-fn in_package_json(text: &str) -> Vec<String> {
+fn package_json_paths(text: &str) -> Vec<String> {
     let Ok(package) = serde_json::from_str::<serde_json::Value>(text) else { return Vec::new() };
     let groups = ["dependencies", "devDependencies", "optionalDependencies", "peerDependencies"];
-    let named = groups.iter().filter_map(|group| package[group].as_object());
-    let paths = named.flat_map(serde_json::Map::values).filter_map(serde_json::Value::as_str);
-    let local =
+    let tables = groups.iter().filter_map(|group| package[group].as_object());
+    let paths = tables.flat_map(serde_json::Map::values).filter_map(serde_json::Value::as_str);
+    let local_paths =
         paths.filter_map(|it| it.strip_prefix("file:").or_else(|| it.strip_prefix("link:")));
-    local.filter_map(upward).collect()
+    local_paths.filter_map(parent_path).collect()
 }
 
 /// Returns the paths of `-e ../…`, `../…`, `name @ file:../…`.
-fn in_requirements(text: &str) -> Vec<String> {
+fn requirements_paths(text: &str) -> Vec<String> {
     let lines = text.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
     let path = |line: &str| {
         let line =
             line.strip_prefix("-e").or_else(|| line.strip_prefix("--editable")).unwrap_or(line);
         let line = line.trim_start_matches(['=', ' ']);
         let line = line.split_once("file:").map_or(line, |(_, path)| path);
-        upward(line)
+        parent_path(line)
     };
     lines.filter_map(path).collect()
 }
 
 /// Returns the paths of `replace module => ../…`.
-fn in_go_mod(text: &str) -> Vec<String> {
-    text.lines().filter_map(|line| upward(line.split_once("=>")?.1.trim())).collect()
+fn go_mod_paths(text: &str) -> Vec<String> {
+    text.lines().filter_map(|line| parent_path(line.split_once("=>")?.1.trim())).collect()
 }
 
 /// Returns the path at the start of a text, if it starts with `../`.
-fn upward(path: &str) -> Option<String> {
+fn parent_path(path: &str) -> Option<String> {
     let path = path.split(['[', ';', ' ']).next()?;
     path.starts_with("../").then(|| path.to_owned())
 }
@@ -203,11 +209,13 @@ mod tests {
             "work/node_modules/p/package.json",
             r#"{"dependencies": {"q": "file:../../../../q"}}"#,
         );
-        let mut found: Vec<String> =
-            missing(&top).into_iter().map(|it| format!("{} {}", it.manifest, it.path)).collect();
-        found.sort();
+        let mut missing: Vec<String> = missing_dependencies(&top)
+            .into_iter()
+            .map(|it| format!("{} {}", it.manifest, it.path))
+            .collect();
+        missing.sort();
         assert_eq!(
-            found,
+            missing,
             [
                 "Cargo.toml ../d",
                 "Cargo.toml ../sibling",
@@ -217,7 +225,7 @@ mod tests {
                 "web/package.json ../../lib",
             ]
         );
-        let hint = hint(&top).unwrap();
+        let hint = missing_hint(&top).unwrap();
         assert!(hint.contains("worktree = \"{parent}/{repo}-{id}\""), "{hint}");
     }
 }

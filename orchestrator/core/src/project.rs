@@ -27,12 +27,12 @@ use studio_git::repo::Repository;
 use studio_git::snapshot::SnapshotLimits;
 
 /// How long to wait for a command that only reads a session.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a supervisor may take after its exit line: it waits for the processes of its sandboxes,
 /// and removes their temporary files.
-const ENDING: Duration = Duration::from_secs(30);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The minimum number of sessions for reading them on several threads.
-const WORTH_A_THREAD: usize = 100;
+const MIN_SESSIONS_PER_THREAD: usize = 100;
 
 /// The context of every command.
 pub struct Project {
@@ -59,7 +59,7 @@ pub(crate) type DamagedSession = (Id, Failure);
 
 impl Project {
     /// Creates a project for a repository and a configuration.
-    pub fn with(repository: Repository, config: Config) -> Project {
+    pub fn new(repository: Repository, config: Config) -> Project {
         let store = SessionStore::at(&repository.common_dir);
         Project {
             repository,
@@ -74,36 +74,36 @@ impl Project {
     }
 
     /// Reads the dispositions of sessions from the operation log.
-    pub fn fates(&self) -> Result<Dispositions> {
+    pub fn dispositions(&self) -> Result<Dispositions> {
         disposition::read(&self.repository)
     }
 
     /// Starts the sessions that can start.
     pub fn schedule(&self) -> Result<Vec<Id>> {
-        crate::schedule::step(&self.repository, &self.fates()?)
+        crate::schedule::step(&self.repository, &self.dispositions()?)
     }
 
     /// Takes a session's lock. A command that only reads a session releases it quickly; a
     /// supervisor that has written its exit line may take longer, especially on a busy machine.
-    pub fn lock_soon(&self, id: &Id) -> Result<Option<Lock>> {
-        let begin = Instant::now();
-        let mut is_told = false;
+    pub fn lock_with_timeout(&self, id: &Id) -> Result<Option<Lock>> {
+        let start = Instant::now();
+        let mut is_reported = false;
         loop {
             let lock = self.store.lock(id)?;
             if lock.is_some() {
                 return Ok(lock);
             }
             self.interrupt.check()?;
-            let waited = begin.elapsed();
-            let may_end = || -> Result<bool> {
-                Ok(matches!(self.store.story(id)?.phase, Phase::Ended { .. }))
+            let elapsed = start.elapsed();
+            let has_ended = || -> Result<bool> {
+                Ok(matches!(self.store.summary(id)?.phase, Phase::Ended { .. }))
             };
-            if waited > ENDING || waited > PATIENCE && !may_end()? {
+            if elapsed > EXIT_TIMEOUT || elapsed > LOCK_TIMEOUT && !has_ended()? {
                 return Ok(None);
             }
-            if waited > PATIENCE && !is_told {
+            if elapsed > LOCK_TIMEOUT && !is_reported {
                 self.console.note(&format!("waiting for the supervisor of `{id}` to exit"));
-                is_told = true;
+                is_reported = true;
             }
             pause();
         }
@@ -111,31 +111,32 @@ impl Project {
 
     /// Returns the current state of a session.
     pub fn view(&self, id: &Id) -> Result<SessionView> {
-        self.view_with(id, &self.fates()?)
+        self.view_with(id, &self.dispositions()?)
     }
 
     /// Returns the current state of a session, with known dispositions.
-    pub fn view_with(&self, id: &Id, fates: &Dispositions) -> Result<SessionView> {
-        let record = self.store.load(id)?.located(&self.repository)?;
-        fates.refuse_doubt(id)?;
+    pub fn view_with(&self, id: &Id, dispositions: &Dispositions) -> Result<SessionView> {
+        let record = self.store.load(id)?.relocated(&self.repository)?;
+        dispositions.refuse_unknown(id)?;
         // The lock is checked first: if a run ends after that, its exit line is read below.
         let locked = self.store.is_locked(id);
-        let story = self.store.story(id)?;
-        let fate = fates.of(id).clone();
-        let holds = fates.holds(&record);
-        let record = record.with_checks_of(&story);
-        let mut view = SessionView::new(record, SessionFacts { locked, story, fate, holds });
-        view.way_back.take_if(|operation| !fates.is_kept(&self.repository, operation));
+        let summary = self.store.summary(id)?;
+        let disposition = dispositions.get(id).clone();
+        let dependencies = dispositions.open_dependencies(&record);
+        let record = record.with_checks(&summary);
+        let mut view =
+            SessionView::new(record, SessionFacts { locked, summary, disposition, dependencies });
+        view.undo_operation.take_if(|operation| !dispositions.is_kept(&self.repository, operation));
         Ok(view)
     }
 
     /// Returns the refusal for a session that is accepted or discarded, with the operation that
     /// reverts it if there is one.
-    pub fn is_over(view: &SessionView) -> Failure {
-        let what = format!("session `{}` is already {}", view.record.id, view.state.name());
-        match &view.way_back {
-            Some(operation) => Failure::refused(what).hint(format!("studio undo {operation}")),
-            None => Failure::refused(what)
+    pub fn already_ended(view: &SessionView) -> Failure {
+        let message = format!("session `{}` is already {}", view.record.id, view.state.name());
+        match &view.undo_operation {
+            Some(operation) => Failure::refused(message).hint(format!("studio undo {operation}")),
+            None => Failure::refused(message)
                 .because("its data has already been removed by `studio gc`")
                 .hint("studio run 'the task'    starts a new session"),
         }
@@ -143,30 +144,39 @@ impl Project {
 
     /// Returns the current state of all sessions, oldest first, and the errors of unreadable ones.
     pub fn sessions(&self) -> Result<(Vec<SessionView>, Vec<DamagedSession>)> {
-        let fates = self.fates()?;
+        let dispositions = self.dispositions()?;
         let ids = self.store.ids()?;
-        let part = ids.len().div_ceil(thread::available_parallelism().map_or(1, NonZero::get));
-        let parts = ids.chunks(part.max(WORTH_A_THREAD));
-        let looked: Vec<(Vec<SessionView>, Vec<DamagedSession>)> = thread::scope(|scope| {
-            let fates = &fates;
-            let threads: Vec<_> =
-                parts.map(|part| scope.spawn(move || self.look_at(part, fates))).collect();
-            let looked = threads.into_iter().map(thread::ScopedJoinHandle::join);
-            looked.map(|looked| looked.unwrap_or_else(|why| resume_unwind(why))).collect()
+        let chunk_size =
+            ids.len().div_ceil(thread::available_parallelism().map_or(1, NonZero::get));
+        let chunks = ids.chunks(chunk_size.max(MIN_SESSIONS_PER_THREAD));
+        let results: Vec<(Vec<SessionView>, Vec<DamagedSession>)> = thread::scope(|scope| {
+            let dispositions = &dispositions;
+            let threads: Vec<_> = chunks
+                .map(|chunk| scope.spawn(move || self.view_all(chunk, dispositions)))
+                .collect();
+            let results = threads.into_iter().map(thread::ScopedJoinHandle::join);
+            results.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
         });
-        let (views, unreadable): (Vec<_>, Vec<_>) = looked.into_iter().unzip();
+        let (views, unreadable): (Vec<_>, Vec<_>) = results.into_iter().unzip();
         let mut views: Vec<SessionView> = views.into_iter().flatten().collect();
         views.sort_by(|a, b| {
-            let made = |view: &SessionView| self.store.made_at(&view.record.id);
-            a.record.created_at.cmp(&b.record.created_at).then_with(|| made(a).cmp(&made(b)))
+            let dir_created_at = |view: &SessionView| self.store.dir_created_at(&view.record.id);
+            a.record
+                .created_at
+                .cmp(&b.record.created_at)
+                .then_with(|| dir_created_at(a).cmp(&dir_created_at(b)))
         });
         Ok((views, unreadable.into_iter().flatten().collect()))
     }
 
-    fn look_at(&self, ids: &[Id], fates: &Dispositions) -> (Vec<SessionView>, Vec<DamagedSession>) {
+    fn view_all(
+        &self,
+        ids: &[Id],
+        dispositions: &Dispositions,
+    ) -> (Vec<SessionView>, Vec<DamagedSession>) {
         let (mut views, mut unreadable) = (Vec::new(), Vec::new());
         for id in ids {
-            match self.view_with(id, fates) {
+            match self.view_with(id, dispositions) {
                 Ok(view) => views.push(view),
                 // It may have been removed after its name was read.
                 Err(_) if !self.store.dir(id).exists() => {}
@@ -178,59 +188,62 @@ impl Project {
 
     /// Collects the work of a session that crashed within a turn, if it was not collected yet, so
     /// that its numbers can be shown. On any error the session is returned unchanged.
-    pub fn salvaged(&self, view: SessionView) -> SessionView {
-        if view.state != SessionState::Crashed || !view.facts.story.in_turn {
+    pub fn salvage(&self, view: SessionView) -> SessionView {
+        if view.state != SessionState::Crashed || !view.facts.summary.in_turn {
             return view;
         }
         let id = &view.record.id;
-        let salvage = || -> Result<SessionView> {
+        let collect_and_view = || -> Result<SessionView> {
             if let Some(_lock) = self.store.lock(id)?
-                && self.store.story(id)?.in_turn
+                && self.store.summary(id)?.in_turn
             {
-                let brought =
+                let collected =
                     collect::collect(&self.repository, &view.record, &SnapshotLimits::default())?;
                 let why = Some("its supervisor exited unexpectedly".to_owned());
-                let end = JournalEntry::TurnEnd { n: view.facts.story.turns, why };
+                let end = JournalEntry::TurnEnd { n: view.facts.summary.turns, why };
                 let mut writer = self.store.writer(id, self.clock)?;
-                for entry in [end, JournalEntry::Work(brought.work)] {
+                for entry in [end, JournalEntry::Work(collected.work)] {
                     writer.write(entry).or_fail(|| "cannot write the journal")?;
                 }
             }
             self.view(id)
         };
-        salvage().unwrap_or(view)
+        collect_and_view().unwrap_or(view)
     }
 
     /// Collects the current content of the worktree if the agent changed nothing: the user may have
     /// changed or committed files there. On any error the session is returned unchanged.
-    pub fn refreshed(&self, view: SessionView) -> SessionView {
-        let is_empty = view.facts.story.phase == (Phase::Ended { outcome: SessionOutcome::Empty });
+    pub fn try_refresh(&self, view: SessionView) -> SessionView {
+        let is_empty =
+            view.facts.summary.phase == (Phase::Ended { outcome: SessionOutcome::Empty });
         if !is_empty || view.state.is_over() {
             return view;
         }
         let id = &view.record.id;
-        let refresh = || -> Result<SessionView> {
+        let refresh_and_view = || -> Result<SessionView> {
             if let Some(_lock) = self.store.lock(id)? {
                 self.refresh(id)?;
             }
             self.view(id)
         };
-        refresh().unwrap_or(view)
+        refresh_and_view().unwrap_or(view)
     }
 
-    /// Like [`Project::refreshed`], for a session whose lock the caller holds.
+    /// Like [`Project::try_refresh`], for a session whose lock the caller holds.
     pub(crate) fn refresh(&self, id: &Id) -> Result<SessionView> {
         let view = self.view(id)?;
-        let is_empty = view.facts.story.phase == (Phase::Ended { outcome: SessionOutcome::Empty });
+        let is_empty =
+            view.facts.summary.phase == (Phase::Ended { outcome: SessionOutcome::Empty });
         if !is_empty || view.state.is_over() {
             return Ok(view);
         }
-        let brought = collect::collect(&self.repository, &view.record, &SnapshotLimits::default())?;
-        if view.work() == Some(&brought.work) {
+        let collected =
+            collect::collect(&self.repository, &view.record, &SnapshotLimits::default())?;
+        if view.work() == Some(&collected.work) {
             return Ok(view);
         }
         let mut writer = self.store.writer(id, self.clock)?;
-        writer.write(JournalEntry::Work(brought.work)).or_fail(|| "cannot write the journal")?;
+        writer.write(JournalEntry::Work(collected.work)).or_fail(|| "cannot write the journal")?;
         self.view(id)
     }
 
@@ -243,11 +256,11 @@ impl Project {
     /// name, the session whose worktree contains the current directory, or the only one that fits.
     pub fn find(
         &self,
-        typed: Option<&str>,
-        fits: impl Fn(&SessionState) -> bool,
+        name: Option<&str>,
+        is_eligible: impl Fn(&SessionState) -> bool,
     ) -> Result<SessionView> {
-        if let (None, Some(here)) = (typed, &self.repository.session) {
-            return self.view(here);
+        if let (None, Some(session)) = (name, &self.repository.session) {
+            return self.view(session);
         }
         let (views, unreadable) = self.sessions()?;
         let candidates: Vec<NamedSession> = views
@@ -256,15 +269,15 @@ impl Project {
                 id: view.record.id.clone(),
                 created_at: view.record.created_at.clone(),
                 is_open: !view.state.is_over(),
-                fits: fits(&view.state),
+                is_eligible: is_eligible(&view.state),
             })
             .collect();
         let damaged = |text: &str| {
-            let meant = |id: &Id| !text.is_empty() && id.as_str().starts_with(text);
-            unreadable.into_iter().find(|(id, _)| meant(id)).map(|(_, failure)| failure)
+            let matches = |id: &Id| !text.is_empty() && id.as_str().starts_with(text);
+            unreadable.into_iter().find(|(id, _)| matches(id)).map(|(_, failure)| failure)
         };
-        let id = resolve(typed, &candidates)
-            .map_err(|failure| typed.and_then(damaged).unwrap_or(failure))?;
+        let id = resolve(name, &candidates)
+            .map_err(|failure| name.and_then(damaged).unwrap_or(failure))?;
         self.view(&id)
     }
 
@@ -272,20 +285,20 @@ impl Project {
     /// that fits.
     pub fn find_all(
         &self,
-        typed: &[String],
-        fits: impl Fn(&SessionState) -> bool,
+        names: &[String],
+        is_eligible: impl Fn(&SessionState) -> bool,
     ) -> Result<Vec<SessionView>> {
-        if typed.is_empty() {
-            return Ok(vec![self.find(None, fits)?]);
+        if names.is_empty() {
+            return Ok(vec![self.find(None, is_eligible)?]);
         }
-        let mut found: Vec<SessionView> = Vec::new();
-        for text in typed {
-            let view = self.find(Some(text), &fits)?;
-            if found.iter().all(|other| other.record.id != view.record.id) {
-                found.push(view);
+        let mut views: Vec<SessionView> = Vec::new();
+        for name in names {
+            let view = self.find(Some(name), &is_eligible)?;
+            if views.iter().all(|other| other.record.id != view.record.id) {
+                views.push(view);
             }
         }
-        Ok(found)
+        Ok(views)
     }
 }
 

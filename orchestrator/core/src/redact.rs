@@ -1,9 +1,9 @@
 //! Redacts secrets in text for a model.
 
 /// The replacement for a secret.
-const GONE: &str = "[secret]";
+const REPLACEMENT: &str = "[secret]";
 /// The prefixes of well-known API keys.
-const PREFIXES: &[&str] = &[
+const KEY_PREFIXES: &[&str] = &[
     "sk-",
     "sk_live_",
     "ghp_",
@@ -22,78 +22,78 @@ const PREFIXES: &[&str] = &[
     "eyJhbGciOi",
 ];
 /// Names whose values are secret.
-const NAMES: &[&str] =
+const SECRET_NAMES: &[&str] =
     &["password", "passwd", "secret", "api_key", "apikey", "access_key", "private_key", "token"];
 
 /// Returns the text without API keys, passwords and private keys.
-pub(crate) fn redacted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+pub(crate) fn redact(text: &str) -> String {
+    let mut output = String::with_capacity(text.len());
     let mut in_key = false;
     for line in text.split_inclusive('\n') {
         if line.contains("-----BEGIN") && line.contains("PRIVATE KEY") {
             in_key = true;
-            out.push_str(GONE);
-            out.push('\n');
+            output.push_str(REPLACEMENT);
+            output.push('\n');
         }
         if !in_key {
-            out.push_str(&of_line(line));
+            output.push_str(&redact_line(line));
         }
         if line.contains("-----END") {
             in_key = false;
         }
     }
-    out
+    output
 }
 
-fn of_line(line: &str) -> String {
-    without_keys(&without_values(line))
+fn redact_line(line: &str) -> String {
+    redact_keys(&redact_values(line))
 }
 
 /// Redacts words with the prefix and the length of a key.
-fn without_keys(line: &str) -> String {
+fn redact_keys(line: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    let mut out = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(start) = rest.find(is_word) {
-        let (before, from) = rest.split_at(start);
-        let end = from.find(|c| !is_word(c)).unwrap_or(from.len());
-        let (word, after) = from.split_at(end);
-        let secret = word.len() >= 20 && PREFIXES.iter().any(|prefix| word.starts_with(prefix));
-        out.push_str(before);
-        out.push_str(if secret { GONE } else { word });
-        rest = after;
+    let mut output = String::with_capacity(line.len());
+    let mut remaining = line;
+    while let Some(start) = remaining.find(is_word) {
+        let (prefix, tail) = remaining.split_at(start);
+        let end = tail.find(|c| !is_word(c)).unwrap_or(tail.len());
+        let (word, suffix) = tail.split_at(end);
+        let secret = word.len() >= 20 && KEY_PREFIXES.iter().any(|prefix| word.starts_with(prefix));
+        output.push_str(prefix);
+        output.push_str(if secret { REPLACEMENT } else { word });
+        remaining = suffix;
     }
-    out.push_str(rest);
-    out
+    output.push_str(remaining);
+    output
 }
 
 /// Redacts values that are assigned to the name of a secret, if they are literals and not code.
-fn without_values(line: &str) -> String {
-    let mut out = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(at) = rest.find(['=', ':']) {
-        let (name, from) = rest.split_at(at + 1);
-        out.push_str(name);
+fn redact_values(line: &str) -> String {
+    let mut output = String::with_capacity(line.len());
+    let mut remaining = line;
+    while let Some(separator) = remaining.find(['=', ':']) {
+        let (name, tail) = remaining.split_at(separator + 1);
+        output.push_str(name);
         let is_gap = |c: char| c.is_whitespace() || matches!(c, '"' | '\'');
-        let (gap, value) = from.split_at(from.find(|c| !is_gap(c)).unwrap_or(from.len()));
-        out.push_str(gap);
-        let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ';');
-        let end = value.find(ends).unwrap_or(value.len());
+        let (gap, value) = tail.split_at(tail.find(|c| !is_gap(c)).unwrap_or(tail.len()));
+        output.push_str(gap);
+        let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | ';');
+        let end = value.find(is_end).unwrap_or(value.len());
         let is_code = value[..end].contains(['(', '{', '<', '$', '[', ':', '=']);
-        rest = value;
+        remaining = value;
         if is_secret_name(name) && end >= 8 && !is_code {
-            out.push_str(GONE);
-            rest = &value[end..];
+            output.push_str(REPLACEMENT);
+            remaining = &value[end..];
         }
     }
-    out.push_str(rest);
-    out
+    output.push_str(remaining);
+    output
 }
 
 fn is_secret_name(text: &str) -> bool {
     let name = text.trim_end_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     let name = name.to_lowercase().replace('-', "_");
-    NAMES.iter().any(|secret| name.ends_with(secret))
+    SECRET_NAMES.iter().any(|secret| name.ends_with(secret))
 }
 
 #[cfg(test)]
@@ -107,17 +107,17 @@ mod tests {
             "+ANTHROPIC = \"{key}\"\n+password: hunter2hunter2\n+url = x; token='abcdefgh'\n\
              +-----BEGIN RSA PRIVATE KEY-----\n+MIIE\n+-----END RSA PRIVATE KEY-----\n+let x = 1;\n"
         );
-        let clean = redacted(&text);
+        let redacted = redact(&text);
         for secret in ["sk-ant", "hunter2", "MIIE", "abcdefgh"] {
-            assert!(!clean.contains(secret), "{clean}");
+            assert!(!redacted.contains(secret), "{redacted}");
         }
-        assert!(clean.contains("+let x = 1;\n"));
+        assert!(redacted.contains("+let x = 1;\n"));
     }
 
     #[test]
     fn code_is_unchanged() {
         for line in ["let token = parse(input);\n", "desk-topping is no key\n", "größe: 5\n"] {
-            assert_eq!(redacted(line), line);
+            assert_eq!(redact(line), line);
         }
     }
 }

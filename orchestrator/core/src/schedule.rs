@@ -14,20 +14,20 @@ use studio_git::repo::Repository;
 use studio_git::worktree;
 
 /// Starts queued sessions while job slots are free; returns those that were started.
-pub(crate) fn step(repository: &Repository, fates: &Dispositions) -> Result<Vec<Id>> {
+pub(crate) fn step(repository: &Repository, dispositions: &Dispositions) -> Result<Vec<Id>> {
     let store = SessionStore::at(&repository.common_dir);
     let _lock = lock(repository)?;
     let mut queue: Vec<SessionRecord> = Vec::new();
-    let (mut active, mut busy) = (0u32, Vec::new());
+    let (mut active, mut busy_ids) = (0u32, Vec::new());
     for id in store.ids()? {
         let locked = store.is_locked(&id);
         // A damaged session does not block others; `list` and `doctor` report it.
-        let Ok(story) = store.story(&id) else {
+        let Ok(summary) = store.summary(&id) else {
             active += u32::from(locked);
             continue;
         };
-        match story.phase {
-            Phase::Queued if !locked && is_open(fates, &id) => queue.extend(store.load(&id)),
+        match summary.phase {
+            Phase::Queued if !locked && is_open(dispositions, &id) => queue.extend(store.load(&id)),
             Phase::Queued | Phase::Ended { .. } if !locked => {}
             Phase::Ended { .. } => {}
             Phase::Queued
@@ -38,26 +38,27 @@ pub(crate) fn step(repository: &Repository, fates: &Dispositions) -> Result<Vec<
         }
         // Includes a session that is landing: until it has landed, others cannot start from its
         // work.
-        busy.extend(locked.then_some(id));
+        busy_ids.extend(locked.then_some(id));
     }
     queue.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
     let mut started = Vec::new();
     for mut record in queue {
-        let waits = !fates.holds(&record).is_empty() || is_in_the_way(&store, &busy, &record);
-        if active >= record.manner.jobs.max(1) || waits {
+        let must_wait = !dispositions.open_dependencies(&record).is_empty()
+            || overlaps_running(&store, &busy_ids, &record);
+        if active >= record.run_mode.jobs.max(1) || must_wait {
             continue;
         }
         let Some(lock) = store.lock(&record.id)? else { continue };
         // It may have been stopped before the lock was taken.
-        if store.story(&record.id)?.phase != Phase::Queued {
+        if store.summary(&record.id)?.phase != Phase::Queued {
             continue;
         }
-        if record.starts_from_the_tip() && !worktree::is_finished(&record.place) {
-            from_the_tip(repository, &store, &mut record)?;
+        if record.starts_at_tip() && !worktree::is_finished(&record.session_repo) {
+            rebase_on_tip(repository, &store, &mut record)?;
         }
         spawn::spawn(&repository.common_dir, &record.id, lock)?;
         active += 1;
-        busy.push(record.id.clone());
+        busy_ids.push(record.id.clone());
         started.push(record.id);
     }
     Ok(started)
@@ -69,30 +70,30 @@ pub fn lock(repository: &Repository) -> Result<Lock> {
     Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))
 }
 
-fn is_open(fates: &Dispositions, id: &Id) -> bool {
-    *fates.of(id) == Disposition::Open
+fn is_open(dispositions: &Dispositions, id: &Id) -> bool {
+    *dispositions.get(id) == Disposition::Open
 }
 
 /// Returns whether a running session has paths that overlap with this one's.
-fn is_in_the_way(store: &SessionStore, busy: &[Id], record: &SessionRecord) -> bool {
-    let paths = &record.part.paths;
+fn overlaps_running(store: &SessionStore, busy_ids: &[Id], record: &SessionRecord) -> bool {
+    let paths = &record.plan_ref.paths;
     !paths.is_empty()
-        && busy.iter().filter_map(|id| store.load(id).ok()).any(|other| {
-            other.id != record.id && planner::task::paths_meet(paths, &other.part.paths)
+        && busy_ids.iter().filter_map(|id| store.load(id).ok()).any(|other| {
+            other.id != record.id && planner::task::paths_overlap(paths, &other.plan_ref.paths)
         })
 }
 
 /// Updates the base of a session that waited to the current tip of its branch, if the branch still
 /// exists.
-fn from_the_tip(
+fn rebase_on_tip(
     repository: &Repository,
     store: &SessionStore,
     record: &mut SessionRecord,
 ) -> Result<()> {
     let branch = record.base.branch.as_ref();
-    let now = branch.and_then(|branch| repository.base(Some(&branch.full())).ok());
-    let Some(base) = now.filter(|base| *base != record.base) else { return Ok(()) };
-    record.place.base.clone_from(&base.commit);
+    let current = branch.and_then(|branch| repository.base(Some(&branch.full())).ok());
+    let Some(base) = current.filter(|base| *base != record.base) else { return Ok(()) };
+    record.session_repo.base.clone_from(&base.commit);
     record.base = base;
     store.rewrite(record)
 }

@@ -22,7 +22,7 @@ pub struct SessionView {
     /// The relation of the work to its branch; `None` if it was not determined.
     pub standing: Option<BranchStanding>,
     /// The operation to undo in order to reopen it.
-    pub way_back: Option<String>,
+    pub undo_operation: Option<String>,
     /// The agent's changes to its git directory that plain git in the worktree would obey; `None`
     /// if there are none or they were not checked for.
     pub tampered: Option<String>,
@@ -32,8 +32,8 @@ impl SessionView {
     /// Creates a view from record and facts.
     pub(crate) fn new(record: SessionRecord, facts: SessionFacts) -> SessionView {
         let state = state(&facts);
-        let way_back = facts.fate.operation().map(str::to_owned);
-        SessionView { record, facts, state, standing: None, way_back, tampered: None }
+        let undo_operation = facts.disposition.operation().map(str::to_owned);
+        SessionView { record, facts, state, standing: None, undo_operation, tampered: None }
     }
 
     /// Explains its state.
@@ -42,88 +42,95 @@ impl SessionView {
     }
 
     /// Returns whether it waits for dependencies that have not landed.
-    pub fn is_held(&self) -> bool {
-        self.state == SessionState::Queued && !self.facts.holds.is_empty()
+    pub fn is_blocked(&self) -> bool {
+        self.state == SessionState::Queued && !self.facts.dependencies.is_empty()
     }
 
     /// Returns the collected work.
     pub fn work(&self) -> Option<&WorkSummary> {
-        self.facts.story.work.as_ref()
+        self.facts.summary.work.as_ref()
     }
 
     /// Returns the number of the first open permission request.
     pub fn open_request(&self) -> Option<u32> {
-        self.facts.story.asks.keys().next().copied()
+        self.facts.summary.open_requests.keys().next().copied()
     }
 
     /// Returns the suggested commands, most likely first.
-    pub fn next(&self) -> Vec<String> {
-        self.next_for(self.record.id.as_str())
+    pub fn suggested_commands(&self) -> Vec<String> {
+        self.next_commands(self.record.id.as_str())
     }
 
-    /// Like [`SessionView::next`], with this name for the session.
-    pub fn next_for(&self, id: &str) -> Vec<String> {
-        if self.is_held() {
-            let waited_for =
-                self.facts.holds.iter().map(|hold| format!("studio status {}", hold.id));
-            return waited_for.chain([self.command("discard", id)]).collect();
+    /// Like [`SessionView::suggested_commands`], with this name for the session.
+    pub fn next_commands(&self, id: &str) -> Vec<String> {
+        if self.is_blocked() {
+            let status_commands = self
+                .facts
+                .dependencies
+                .iter()
+                .map(|dependency| format!("studio status {}", dependency.id));
+            return status_commands.chain([self.command("discard", id)]).collect();
         }
-        let story = &self.facts.story;
-        let verbs: &[&str] = match &self.state {
+        let summary = &self.facts.summary;
+        let commands: &[&str] = match &self.state {
             SessionState::Queued
             | SessionState::Starting
             | SessionState::Working
             | SessionState::Checking => &["logs -f", "stop"],
-            SessionState::Waiting { .. } if story.asks.is_empty() => &["logs -f", "stop"],
+            SessionState::Waiting { .. } if summary.open_requests.is_empty() => {
+                &["logs -f", "stop"]
+            }
             SessionState::Waiting { .. } => &["answer", "stop"],
             SessionState::Ready => &["diff", "accept", "discard"],
-            SessionState::Failed { .. } if story.red_check().is_some() => {
+            SessionState::Failed { .. } if summary.failed_check().is_some() => {
                 &["logs", "check", "resume", "discard"]
             }
             SessionState::Failed { .. } => &["logs", "resume", "discard"],
-            SessionState::Empty if self.facts.story.denied.count > 0 => {
+            SessionState::Empty if self.facts.summary.denials.count > 0 => {
                 &["resume --ask", "discard"]
             }
-            SessionState::Empty if self.left_out().is_some() => &["include", "send", "discard"],
+            SessionState::Empty if self.first_omitted().is_some() => {
+                &["include", "send", "discard"]
+            }
             SessionState::Empty => &["send", "discard"],
-            SessionState::Stopped if story.unchecked.is_some() => &["check", "diff", "discard"],
+            SessionState::Stopped if summary.unchecked.is_some() => &["check", "diff", "discard"],
             SessionState::Stopped | SessionState::Crashed => &["resume", "discard"],
             SessionState::Landing => &["doctor"],
-            SessionState::Accepted | SessionState::Discarded if self.way_back.is_some() => {
+            SessionState::Accepted | SessionState::Discarded if self.undo_operation.is_some() => {
                 &["undo"]
             }
             SessionState::Accepted | SessionState::Discarded => &[],
         };
-        verbs.iter().map(|verb| self.command(verb, id)).collect()
+        commands.iter().map(|command| self.command(command, id)).collect()
     }
 
     /// Returns the first file that is excluded because of its size or number.
-    fn left_out(&self) -> Option<&String> {
-        self.work().and_then(|work| work.left_out.first())
+    fn first_omitted(&self) -> Option<&String> {
+        self.work().and_then(|work| work.omitted.first())
     }
 
-    fn command(&self, verb: &str, id: &str) -> String {
-        match verb {
+    fn command(&self, command_name: &str, id: &str) -> String {
+        match command_name {
             "include" => {
-                let file = self.left_out().map_or("FILE", String::as_str);
+                let file = self.first_omitted().map_or("FILE", String::as_str);
                 format!("studio accept {id} --include '{file}'")
             }
             "logs -f" => format!("studio logs {id} -f"),
             "resume --ask" => format!("studio resume {id} --ask"),
             "answer" => {
-                let n = self.facts.story.asks.keys().next().copied().unwrap_or(1);
+                let n = self.facts.summary.open_requests.keys().next().copied().unwrap_or(1);
                 format!("studio answer {id} {n} allow")
             }
             "send" => format!("studio send {id} 'what to do'"),
             "doctor" => "studio doctor".to_owned(),
-            "undo" => format!("studio undo {}", self.way_back.as_deref().unwrap_or_default()),
-            verb => format!("studio {verb} {id}"),
+            "undo" => format!("studio undo {}", self.undo_operation.as_deref().unwrap_or_default()),
+            command_name => format!("studio {command_name} {id}"),
         }
     }
 
     /// Returns the session object of the contract.
     pub fn json(&self) -> Value {
-        let (record, story) = (&self.record, &self.facts.story);
+        let (record, summary) = (&self.record, &self.facts.summary);
         let work = self.work();
         let head = work.map(|work| work.head.clone());
         json!({
@@ -133,25 +140,25 @@ impl SessionView {
             "why": self.why(),
             "agent": record.agent,
             "persona": record.persona,
-            "branch": record.place.branch,
+            "branch": record.session_repo.branch,
             "base": {"branch": record.base.branch, "commit": record.base.commit},
             "head": head,
-            "worktree": record.place.worktree,
+            "worktree": record.session_repo.worktree,
             "created_at": record.created_at,
-            "updated_at": story.updated_at,
+            "updated_at": summary.updated_at,
             "commits": work.map(|work| work.commits),
             "files_changed": work.map(|work| work.files_changed),
             "insertions": work.map(|work| work.insertions),
             "deletions": work.map(|work| work.deletions),
             "dirty": work.map(|work| work.dirty),
             "conflicts": self.standing.as_ref().map(|standing| &standing.conflicts),
-            "checks": story.checks.as_deref().map(checks_json),
-            "coach": coach_json::json(story),
-            "usage": story.usage.as_ref().map(usage_json),
+            "checks": summary.checks.as_deref().map(checks_json),
+            "coach": coach_json::json(summary),
+            "usage": summary.usage.as_ref().map(usage_json),
             "attempt": record.attempt,
             "after": record.after,
             "tampered": self.tampered,
-            "next": self.next(),
+            "next": self.suggested_commands(),
         })
     }
 }
@@ -159,14 +166,14 @@ impl SessionView {
 /// Returns check results as `[{command, ok, exit, ms}]`, with `fails_on`, the branch on which a
 /// check fails as well, if there is one.
 pub fn checks_json(results: &[CheckResult]) -> Value {
-    let one = |r: &CheckResult| {
-        let mut one = json!({"command": r.command, "ok": r.ok, "exit": r.exit, "ms": r.ms});
-        if let (Some(branch), Value::Object(one)) = (&r.fails_on, &mut one) {
-            one.insert("fails_on".to_owned(), json!(branch));
+    let check_json = |result: &CheckResult| {
+        let mut object = json!({"command": result.command, "ok": result.ok, "exit": result.exit, "ms": result.ms});
+        if let (Some(branch), Value::Object(fields)) = (&result.fails_on, &mut object) {
+            fields.insert("fails_on".to_owned(), json!(branch));
         }
-        one
+        object
     };
-    Value::Array(results.iter().map(one).collect())
+    Value::Array(results.iter().map(check_json).collect())
 }
 
 fn usage_json(usage: &Usage) -> Value {

@@ -27,7 +27,7 @@ use studio_git::repo::Repository;
 #[derive(Clone, Debug)]
 pub struct Args {
     /// The repository's common git directory.
-    pub common: PathBuf,
+    pub common_dir: PathBuf,
     /// The session.
     pub id: String,
 }
@@ -38,42 +38,42 @@ impl Args {
         if args.next()? != COMMAND {
             return None;
         }
-        let (common, id) = (args.next()?.into(), args.next()?.into_string().ok()?);
-        args.next().is_none().then_some(Args { common, id })
+        let (common_dir, id) = (args.next()?.into(), args.next()?.into_string().ok()?);
+        args.next().is_none().then_some(Args { common_dir, id })
     }
 }
 
 /// Runs the supervisor.
 pub fn run(args: &Args) -> Result<u8> {
     let id = Id::parse(&args.id).map_err(|e| Failure::usage(e.to_string()))?;
-    let store = SessionStore::at(&args.common);
+    let store = SessionStore::at(&args.common_dir);
     let lock = inherited_lock(&store, &id)?;
-    let repository = Repository::discover(&args.common)?;
-    let record = store.load(&id)?.located(&repository)?.with_checks_of(&store.story(&id)?);
+    let repository = Repository::discover(&args.common_dir)?;
+    let record = store.load(&id)?.relocated(&repository)?.with_checks(&store.summary(&id)?);
     let prepared = prepare(repository, &record);
     let (project, config) = match prepared {
         Ok(prepared) => prepared,
-        Err(failure) => return end(&store, &id, &failure),
+        Err(failure) => return record_failure(&store, &id, &failure),
     };
     project.schedule()?;
     let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    let ended = runtime.block_on(crate::supervisor::run::run(config));
+    let outcome = runtime.block_on(crate::supervisor::run::run(config));
     // Waits for everything that still reads or writes the session, before others may.
     drop(runtime);
-    let ended = ended?;
-    if ended == SessionOutcome::Ready && project.store.load(&id)?.manner.accept {
+    let outcome = outcome?;
+    if outcome == SessionOutcome::Ready && project.store.load(&id)?.run_mode.accept {
         let options = landing::LandingOptions::default();
-        if let Err(refused) = landing::land(&project, &project.view(&id)?, &options, &lock) {
-            let why = refused.failure.in_full();
+        if let Err(rejection) = landing::land(&project, &project.view(&id)?, &options, &lock) {
+            let reason = rejection.failure.in_full();
             let mut writer = project.store.writer(&id, project.clock)?;
-            let note = JournalEntry::Note { text: format!("it did not land: {why}") };
+            let note = JournalEntry::Note { text: format!("it did not land: {reason}") };
             writer.write(note).or_fail(|| "cannot write the journal")?;
         }
     }
     BuildCaches::of(&project.repository, &id).remove_checks();
     // The files of the agent and the checks in their temporary directory are no longer needed.
-    if let Ok(_shut) = project.store.without_shell(&id) {
+    if let Ok(_shell_lock) = project.store.lock_shell(&id) {
         let _ = std::fs::remove_dir_all(project.store.file(&id, "tmp"));
     }
     drop(lock);
@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> Result<u8> {
 }
 
 /// Records the failure of a run that could not start.
-fn end(store: &SessionStore, id: &Id, failure: &Failure) -> Result<u8> {
+fn record_failure(store: &SessionStore, id: &Id, failure: &Failure) -> Result<u8> {
     let mut writer = store.writer(id, Clock::from_env())?;
     let outcome = SessionOutcome::Failed { why: failure.in_full() };
     for entry in [
@@ -95,15 +95,15 @@ fn end(store: &SessionStore, id: &Id, failure: &Failure) -> Result<u8> {
 }
 
 fn prepare(repository: Repository, record: &SessionRecord) -> Result<(Project, SupervisorConfig)> {
-    let only = record.manner.config.clone();
-    let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
+    let config_file = record.run_mode.config.clone();
+    let default_directory = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
     // The directory may be gone: repositories are moved, linked worktrees removed.
-    let asked = record.manner.directory.as_deref().filter(|directory| directory.is_dir());
+    let directory = record.run_mode.directory.as_deref().filter(|directory| directory.is_dir());
     let loaded = base::config::load(&ConfigSources {
-        only,
-        ..ConfigSources::from_env(asked.unwrap_or(top))
+        config_file,
+        ..ConfigSources::from_env(directory.unwrap_or(default_directory))
     })?;
-    let project = Project::with(repository, loaded.config);
+    let project = Project::new(repository, loaded.config);
     let config = supervisor_config(&project, record)?;
     Ok((project, config))
 }
@@ -119,37 +119,37 @@ fn supervisor_config(project: &Project, record: &SessionRecord) -> Result<Superv
         &project.config,
         &record.agent,
         options,
-        &record.part,
+        &record.plan_ref,
         &record.checks,
     )?;
-    let room_for =
+    let runner_for =
         |purpose| SandboxedRunner::of(&project.repository, record, &project.config, purpose);
-    let mut room = room_for(Purpose::Agent(&row))?;
+    let mut runner = runner_for(Purpose::Agent(&row))?;
     if record.agent == "g3"
         && let Some(socket) = host::socket(&project.config)
     {
-        room = room.with_host(socket?);
+        runner = runner.with_host(socket?);
     }
-    let again = Project::with(project.repository.clone(), project.config.clone());
-    let (repository, config, of) =
+    let scheduler = Project::new(project.repository.clone(), project.config.clone());
+    let (repository, config, session_record) =
         (project.repository.clone(), project.config.clone(), record.clone());
     let fails_on_base = Arc::new(move |check: &str, cancel: CancellationToken| {
-        let interrupt = Interrupt::with(cancel);
-        let project = Project { interrupt, ..Project::with(repository.clone(), config.clone()) };
-        merge_checks::fails_on_base(&project, &of, check).ok().flatten()
+        let interrupt = Interrupt::from_token(cancel);
+        let project = Project { interrupt, ..Project::new(repository.clone(), config.clone()) };
+        merge_checks::fails_on_base(&project, &session_record, check).ok().flatten()
     });
     Ok(SupervisorConfig {
         repository: project.repository.clone(),
         record: record.clone(),
-        room,
-        check_room: room_for(Purpose::Checks)?,
-        setup_room: room_for(Purpose::Setup)?,
+        runner,
+        check_runner: runner_for(Purpose::Checks)?,
+        setup_runner: runner_for(Purpose::Setup)?,
         row,
         setup: project.config.studio.setup.list(),
         limits: project.config.studio.limits,
         fails_on_base,
-        tick: Box::new(move || {
-            let _ = again.schedule();
+        on_tick: Box::new(move || {
+            let _ = scheduler.schedule();
         }),
     })
 }

@@ -19,23 +19,23 @@ use crate::session_repo::{self, Originals, SessionRepo};
 use crate::{gc, worktree, worktreeinclude};
 
 /// Maximum number of check worktrees in use at the same time.
-const MOST: u32 = 64;
+const MAX_SLOTS: u32 = 64;
 /// The file that records the worktree of a slot; studio may remove that path.
-const MADE: &str = "worktree";
+const PATH_FILE: &str = "worktree";
 /// The directories of a slot, besides the worktree, that its checks may write.
-const WRITABLE: [&str; 3] = ["git", "tmp", "cache"];
+const WRITABLE_DIRS: [&str; 3] = ["git", "tmp", "cache"];
 
 /// A check worktree that is reserved until this value is dropped.
 #[derive(Debug)]
 pub struct CheckWorktree {
     /// Its paths; id and branch belong to no session.
-    pub place: SessionRepo,
+    pub session_repo: SessionRepo,
     /// The temporary directory of its checks; not created yet.
     pub temporary: PathBuf,
     /// The build caches of its checks; not created yet.
     pub caches: PathBuf,
     /// Files that `.worktreeinclude` names and that were not copied, as relative paths.
-    pub withheld: Vec<PathBuf>,
+    pub not_copied: Vec<PathBuf>,
     removal: Option<JoinHandle<()>>,
     _lock: Lock,
 }
@@ -55,7 +55,7 @@ struct StaleWorktree {
 
 /// Parses the value of `[studio] check_caches`: ignored directories that are kept between check
 /// runs. Paths that could lead out of the worktree are refused (2).
-pub fn kept_paths(listed: &[String]) -> Result<Vec<PathBuf>> {
+pub fn parse_kept_paths(configured: &[String]) -> Result<Vec<PathBuf>> {
     let parse = |text: &String| {
         let path = PathBuf::from(text.trim_end_matches('/'));
         let is_plain = |part: Component<'_>| match part {
@@ -72,7 +72,7 @@ pub fn kept_paths(listed: &[String]) -> Result<Vec<PathBuf>> {
         }
         Ok(path)
     };
-    listed.iter().map(parse).collect()
+    configured.iter().map(parse).collect()
 }
 
 /// Prepares a free check worktree with exactly the files of a commit, those that `.worktreeinclude`
@@ -81,45 +81,46 @@ pub fn prepare(
     repository: &Repository,
     worktrees: &WorktreeTemplate,
     branches: &BranchTemplate,
-    kept: &[PathBuf],
+    kept_paths: &[PathBuf],
     commit: &str,
 ) -> Result<CheckWorktree> {
     let (slot, lock) = free_slot(repository)?;
     let dir = repository.studio_dir()?.join(format!("checks/{slot}"));
-    let place = SessionRepo {
+    let session_repo = SessionRepo {
         id: Id::parse(&format!("check-{slot}")).or_fail(cannot)?,
         worktree: worktrees.check_worktree(repository, slot),
         git_dir: dir.join("git"),
         branch: BranchName::parse("studio-check")?,
         base: commit.to_owned(),
     };
-    let top = worktrees.parent(repository);
-    let old = put_aside(repository, &top, &place, &dir)?;
+    let parent = worktrees.parent(repository);
+    let stale = rename_stale(repository, &parent, &session_repo, &dir)?;
     step("check.aside");
-    base::files::replace(&dir.join(MADE), place.worktree.as_os_str().as_bytes()).or_fail(cannot)?;
-    std::fs::create_dir(&place.worktree).or_fail(cannot)?;
-    let originals = Originals::for_place(repository, &place)?;
-    session_repo::make(repository, &place, &originals, branches)?;
+    base::files::replace(&dir.join(PATH_FILE), session_repo.worktree.as_os_str().as_bytes())
+        .or_fail(cannot)?;
+    std::fs::create_dir(&session_repo.worktree).or_fail(cannot)?;
+    let originals = Originals::for_session_repo(repository, &session_repo)?;
+    session_repo::create(repository, &session_repo, &originals, branches)?;
     let write = || -> io::Result<()> {
-        SafeDir::open(&place.git_dir)?.write("HEAD", format!("{commit}\n").as_bytes())?;
-        SafeDir::open(&place.worktree)?.write(".git", &originals.pointer)
+        SafeDir::open(&session_repo.git_dir)?.write("HEAD", format!("{commit}\n").as_bytes())?;
+        SafeDir::open(&session_repo.worktree)?.write(".git", &originals.pointer)
     };
     write().or_fail(cannot)?;
-    worktree::check_out(&place, commit)?;
-    for path in kept {
-        keep(&old.worktree, &place.worktree, path)
+    worktree::check_out(&session_repo, commit)?;
+    for path in kept_paths {
+        move_kept(&stale.worktree, &session_repo.worktree, path)
             .or_fail(|| format!("cannot keep {} for the checks", path.display()))?;
     }
     let included = match &repository.main_checkout {
-        Some(checkout) => worktreeinclude::copy(checkout, &place.worktree)?,
+        Some(checkout) => worktreeinclude::copy(checkout, &session_repo.worktree)?,
         None => worktreeinclude::IncludedFiles::default(),
     };
     Ok(CheckWorktree {
-        place,
+        session_repo,
         temporary: dir.join("tmp"),
         caches: dir.join("cache"),
-        withheld: included.withheld,
-        removal: Some(std::thread::spawn(move || old.remove())),
+        not_copied: included.not_copied,
+        removal: Some(std::thread::spawn(move || stale.remove())),
         _lock: lock,
     })
 }
@@ -127,77 +128,77 @@ pub fn prepare(
 /// Returns all existing check worktrees.
 pub fn all(repository: &Repository) -> Vec<PathBuf> {
     let slots = std::fs::read_dir(repository.common_dir.join("studio/checks"));
-    let made = slots.into_iter().flatten().flatten().filter_map(|slot| {
-        let path = std::fs::read(slot.path().join(MADE)).ok()?;
+    let paths = slots.into_iter().flatten().flatten().filter_map(|slot| {
+        let path = std::fs::read(slot.path().join(PATH_FILE)).ok()?;
         Some(PathBuf::from(OsStr::from_bytes(&path)))
     });
-    made.filter(|path| path.is_absolute()).collect()
+    paths.filter(|path| path.is_absolute()).collect()
 }
 
 /// Renames the remains of an earlier use. Nothing in them is opened, because checks could have
 /// placed links there.
-fn put_aside(
+fn rename_stale(
     repository: &Repository,
-    top: &Path,
-    place: &SessionRepo,
+    parent_dir: &Path,
+    session_repo: &SessionRepo,
     dir: &Path,
 ) -> Result<StaleWorktree> {
-    let parent = place.worktree.parent().unwrap_or(top);
-    worktree::refuse_symlink(top)?;
+    let parent = session_repo.worktree.parent().unwrap_or(parent_dir);
+    worktree::refuse_symlink(parent_dir)?;
     worktree::refuse_symlink(parent)?;
     std::fs::create_dir_all(parent).or_fail(cannot)?;
-    if names::is_for_worktrees(repository, top) {
-        let real = parent.canonicalize().or_fail(cannot)?;
-        if real != parent {
+    if names::is_for_worktrees(repository, parent_dir) {
+        let canonical = parent.canonicalize().or_fail(cannot)?;
+        if canonical != parent {
             return Err(Failure::refused(format!("{} points elsewhere", parent.display()))
-                .because(format!("it is a symlink to {}", real.display())));
+                .because(format!("it is a symlink to {}", canonical.display())));
         }
     }
-    let trash = names::trash_of(repository, top);
+    let trash = names::trash_of(repository, parent_dir);
     worktree::refuse_symlink(&trash)?;
-    let old = StaleWorktree {
-        worktree: aside(&trash, place.id.as_str()),
-        writable: WRITABLE.iter().map(|name| aside(dir, name)).collect(),
+    let stale = StaleWorktree {
+        worktree: free_name(&trash, session_repo.id.as_str()),
+        writable: WRITABLE_DIRS.iter().map(|name| free_name(dir, name)).collect(),
     };
-    if let Ok(found) = place.worktree.symlink_metadata() {
-        let made = std::fs::read(dir.join(MADE)).unwrap_or_default();
-        let is_ours = made == place.worktree.as_os_str().as_bytes()
-            || names::is_for_worktrees(repository, top);
-        if !is_ours || !found.is_dir() {
-            return Err(Failure::refused(format!("{} exists", place.worktree.display()))
+    if let Ok(metadata) = session_repo.worktree.symlink_metadata() {
+        let recorded = std::fs::read(dir.join(PATH_FILE)).unwrap_or_default();
+        let is_ours = recorded == session_repo.worktree.as_os_str().as_bytes()
+            || names::is_for_worktrees(repository, parent_dir);
+        if !is_ours || !metadata.is_dir() {
+            return Err(Failure::refused(format!("{} exists", session_repo.worktree.display()))
                 .because("studio runs the checks of merged work there, and did not create it")
                 .hint("move it away, or set `[studio] worktree`"));
         }
         std::fs::create_dir_all(&trash).or_fail(cannot)?;
-        std::fs::rename(&place.worktree, &old.worktree).or_fail(cannot)?;
+        std::fs::rename(&session_repo.worktree, &stale.worktree).or_fail(cannot)?;
     }
-    for (name, aside) in WRITABLE.iter().zip(&old.writable) {
-        let found = dir.join(name);
-        if found.symlink_metadata().is_ok() {
-            std::fs::rename(&found, aside).or_fail(cannot)?;
+    for (name, renamed) in WRITABLE_DIRS.iter().zip(&stale.writable) {
+        let current = dir.join(name);
+        if current.symlink_metadata().is_ok() {
+            std::fs::rename(&current, renamed).or_fail(cannot)?;
         }
     }
-    Ok(old)
+    Ok(stale)
 }
 
 /// Returns a name for a renamed directory, after removing the remains of an interrupted removal.
-fn aside(dir: &Path, name: &str) -> PathBuf {
-    let begin = format!("{name}.");
+fn free_name(dir: &Path, name: &str) -> PathBuf {
+    let prefix = format!("{name}.");
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let found = entry.file_name().to_string_lossy().into_owned();
-        if found.starts_with(&begin) && found.ends_with(gc::EMPTIED) {
+        let name_found = entry.file_name().to_string_lossy().into_owned();
+        if name_found.starts_with(&prefix) && name_found.ends_with(gc::EMPTIED_SUFFIX) {
             gc::remove(&entry.path());
         }
     }
     // A directory that cannot be removed keeps its name and blocks nothing.
-    let mut names = (0..).map(|n| dir.join(format!("{begin}{n}{}", gc::EMPTIED)));
+    let mut names = (0..).map(|n| dir.join(format!("{prefix}{n}{}", gc::EMPTIED_SUFFIX)));
     names.find(|path| path.symlink_metadata().is_err()).expect("numbers do not end")
 }
 
 impl StaleWorktree {
     fn remove(&self) {
-        let all = self.writable.iter().chain([&self.worktree]);
-        for path in all.filter(|path| path.symlink_metadata().is_ok()) {
+        let paths = self.writable.iter().chain([&self.worktree]);
+        for path in paths.filter(|path| path.symlink_metadata().is_ok()) {
             gc::remove(path);
         }
     }
@@ -205,35 +206,36 @@ impl StaleWorktree {
 
 /// Moves a directory from the old worktree to the new one, unless the commit has something at its
 /// path. Follows no symlink on either side.
-fn keep(old: &Path, new: &Path, path: &Path) -> io::Result<()> {
+fn move_kept(old: &Path, new: &Path, path: &Path) -> io::Result<()> {
     if old.symlink_metadata().is_err() {
         return Ok(());
     }
-    let (mut from, mut to) = (SafeDir::open(old)?, SafeDir::open(new)?);
+    let (mut source, mut target) = (SafeDir::open(old)?, SafeDir::open(new)?);
     let parts: Vec<&OsStr> = path.iter().collect();
     let Some((last, parents)) = parts.split_last() else { return Ok(()) };
     for part in parents {
         let name = part.to_string_lossy();
-        let Some(inner) = from.existing(&name)? else { return Ok(()) };
-        let Some(made) = to.existing_or_made(&name)? else { return Ok(()) };
-        (from, to) = (inner, made);
+        let Some(source_dir) = source.open_existing(&name)? else { return Ok(()) };
+        let Some(target_dir) = target.open_or_create_if_free(&name)? else { return Ok(()) };
+        (source, target) = (source_dir, target_dir);
     }
     let name = last.to_string_lossy();
-    match from.existing(&name)? {
-        Some(_) => from.move_to(&name, &to),
+    match source.open_existing(&name)? {
+        Some(_) => source.move_to(&name, &target),
         None => Ok(()),
     }
 }
 
 fn free_slot(repository: &Repository) -> Result<(u32, Lock)> {
-    for slot in 1..=MOST {
+    for slot in 1..=MAX_SLOTS {
         let dir = repository.studio_dir()?.join(format!("checks/{slot}"));
         std::fs::create_dir_all(&dir).or_fail(cannot)?;
         if let Some(lock) = Lock::try_take(&dir.join("lock")).or_fail(cannot)? {
             return Ok((slot, lock));
         }
     }
-    Err(Failure::refused(format!("{MOST} checks are running at the same time")).hint("try again"))
+    Err(Failure::refused(format!("{MAX_SLOTS} checks are running at the same time"))
+        .hint("try again"))
 }
 
 fn cannot() -> &'static str {

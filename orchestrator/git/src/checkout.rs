@@ -16,7 +16,7 @@ use crate::repo::Repository;
 use crate::{index, worktree};
 
 /// The start of the content of studio's index locks; the operation's id follows.
-const OURS: &str = "studio ";
+const LOCK_PREFIX: &str = "studio ";
 
 /// A working tree of the user: the main checkout or a linked worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,39 +60,42 @@ impl Drop for IndexLock {
 /// Returns all checkouts of a branch. Refuses (3) if one of them is in the middle of an operation
 /// that a moving branch would confuse.
 pub(crate) fn of_branch(repository: &Repository, target: &BranchName) -> Result<Vec<Checkout>> {
-    let mut found = Vec::new();
+    let mut checkouts = Vec::new();
     for checkout in all(repository)? {
         refuse_busy(&checkout, target)?;
-        if head_names(&checkout.git_dir, target) {
+        if is_head_on(&checkout.git_dir, target) {
             refuse_merging(&checkout, target)?;
-            found.push(checkout);
+            checkouts.push(checkout);
         }
     }
-    Ok(found)
+    Ok(checkouts)
 }
 
 /// Returns all working trees of the user, without those of sessions.
 pub fn all(repository: &Repository) -> Result<Vec<Checkout>> {
-    let mut found = Vec::new();
+    let mut checkouts = Vec::new();
     if let Some(worktree) = &repository.main_checkout {
         let git_dir = repository.common_dir.clone();
-        found.push(Checkout { worktree: worktree.clone(), git_dir });
+        checkouts.push(Checkout { worktree: worktree.clone(), git_dir });
     }
     for git_dir in worktree::admin_dirs(repository)? {
-        let worktree = worktree::named_by(&git_dir);
-        let own = git_dir.canonicalize().ok();
+        let worktree = worktree::worktree_of(&git_dir);
+        let canonical = git_dir.canonicalize().ok();
         // A git directory that leads elsewhere belongs to a session; one that leads nowhere may be
         // the user's.
-        if !worktree.is_dir() || worktree::leads_to(&git_dir).is_some_and(|to| Some(to) != own) {
+        if !worktree.is_dir()
+            || worktree::pointer_target(&git_dir)
+                .is_some_and(|target_dir| Some(target_dir) != canonical)
+        {
             continue;
         }
-        found.push(Checkout { worktree, git_dir });
+        checkouts.push(Checkout { worktree, git_dir });
     }
-    Ok(found)
+    Ok(checkouts)
 }
 
 /// Returns whether the HEAD in a git directory is on a branch.
-pub(crate) fn head_names(git_dir: &Path, target: &BranchName) -> bool {
+pub(crate) fn is_head_on(git_dir: &Path, target: &BranchName) -> bool {
     let head = fs::read_to_string(git_dir.join("HEAD")).unwrap_or_default();
     head.strip_prefix("ref:").map(str::trim) == Some(target.full().as_str())
 }
@@ -100,30 +103,32 @@ pub(crate) fn head_names(git_dir: &Path, target: &BranchName) -> bool {
 /// Refuses if the checkout is being rebased or bisected: both detach HEAD and return to the branch
 /// at their end.
 fn refuse_busy(checkout: &Checkout, target: &BranchName) -> Result<()> {
-    let names = |file: &str| {
+    let is_named_in = |file: &str| {
         let text = fs::read_to_string(checkout.git_dir.join(file)).unwrap_or_default();
         let name = text.trim();
         name == target.as_str() || name == target.full()
     };
-    let what = if names("rebase-merge/head-name") || names("rebase-apply/head-name") {
-        "rebased"
-    } else if names("BISECT_START") {
-        "bisected"
-    } else {
-        return Ok(());
-    };
-    Err(Failure::refused(format!("`{target}` is being {what}"))
+    let operation =
+        if is_named_in("rebase-merge/head-name") || is_named_in("rebase-apply/head-name") {
+            "rebased"
+        } else if is_named_in("BISECT_START") {
+            "bisected"
+        } else {
+            return Ok(());
+        };
+    Err(Failure::refused(format!("`{target}` is being {operation}"))
         .because(format!("in {}", checkout.worktree.display()))
         .hint("finish or abort that first"))
 }
 
 fn refuse_merging(checkout: &Checkout, target: &BranchName) -> Result<()> {
-    let signs = ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-apply"];
-    let Some(sign) = signs.iter().find(|sign| checkout.git_dir.join(sign).exists()) else {
+    let state_files = ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-apply"];
+    let Some(state_file) = state_files.iter().find(|sign| checkout.git_dir.join(sign).exists())
+    else {
         return Ok(());
     };
     Err(Failure::refused(format!("a merge into `{target}` is not finished"))
-        .because(format!("{} is there", checkout.git_dir.join(sign).display()))
+        .because(format!("{} is there", checkout.git_dir.join(state_file).display()))
         .hint("finish it (`git commit`) or abort it (`git merge --abort`) first"))
 }
 
@@ -131,11 +136,11 @@ fn refuse_merging(checkout: &Checkout, target: &BranchName) -> Result<()> {
 pub(crate) fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
     let path = checkout.git_dir.join("index.lock");
     let mut options = fs::OpenOptions::new();
-    let made = options.write(true).create_new(true).mode(0o644).open(&path);
-    match made {
+    let result = options.write(true).create_new(true).mode(0o644).open(&path);
+    match result {
         Ok(mut file) => {
             let lock = IndexLock(path);
-            std::io::Write::write_all(&mut file, format!("{OURS}{operation}\n").as_bytes())
+            std::io::Write::write_all(&mut file, format!("{LOCK_PREFIX}{operation}\n").as_bytes())
                 .or_fail(|| format!("cannot write {}", lock.0.display()))?;
             Ok(lock)
         }
@@ -151,16 +156,16 @@ pub(crate) fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLo
 
 /// Locks the index of a checkout, and replaces a lock that a killed studio left. Only called under
 /// the operation lock, which guarantees that no other studio holds it.
-pub(crate) fn lock_again(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
-    drop_stale_lock(checkout);
+pub(crate) fn relock_index(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
+    remove_stale_lock(checkout);
     lock_index(checkout, operation)
 }
 
 /// Removes an index lock that a killed studio left. Only called under the operation lock.
-pub(crate) fn drop_stale_lock(checkout: &Checkout) -> bool {
+pub(crate) fn remove_stale_lock(checkout: &Checkout) -> bool {
     let path = checkout.git_dir.join("index.lock");
-    let ours = fs::read_to_string(&path).is_ok_and(|text| text.starts_with(OURS));
-    ours && fs::remove_file(path).is_ok()
+    let is_ours = fs::read_to_string(&path).is_ok_and(|text| text.starts_with(LOCK_PREFIX));
+    is_ours && fs::remove_file(path).is_ok()
 }
 
 /// Returns the differences between two commits, one per path.
@@ -176,43 +181,47 @@ pub(crate) fn changes(
     let diff = repo
         .diff_tree_to_tree(Some(&tree(before)?), Some(&tree(after)?), None)
         .or_fail(|| "cannot compare the commits")?;
-    let mut found: BTreeMap<PathBuf, FileChange> = BTreeMap::new();
+    let mut changes: BTreeMap<PathBuf, FileChange> = BTreeMap::new();
     for delta in diff.deltas() {
         for (file, is_after) in [(delta.old_file(), false), (delta.new_file(), true)] {
             let mode = u32::from(file.mode());
             let Some(bytes) = file.path_bytes().filter(|_| !file.id().is_zero()) else { continue };
             let path = PathBuf::from(OsStr::from_bytes(bytes));
             let entry = Some(FileEntry { id: file.id(), mode });
-            let change =
-                found.entry(path.clone()).or_insert(FileChange { path, before: None, after: None });
+            let change = changes.entry(path.clone()).or_insert(FileChange {
+                path,
+                before: None,
+                after: None,
+            });
             if is_after { change.after = entry } else { change.before = entry }
         }
     }
-    Ok(found.into_values().collect())
+    Ok(changes.into_values().collect())
 }
 
 /// Returns what blocks the way to a path: a file instead of a directory, or a symlink, which may
 /// lead to unrelated files.
-pub(crate) fn blocked_at(worktree: &Path, path: &Path) -> Option<PathBuf> {
-    let above = path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
-    let blocks =
-        |dir: &&Path| worktree.join(dir).symlink_metadata().is_ok_and(|found| !found.is_dir());
-    above.filter(blocks).last().map(Path::to_owned)
+pub(crate) fn find_obstacle(worktree: &Path, path: &Path) -> Option<PathBuf> {
+    let parents = path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
+    let is_obstacle = |dir: &&Path| {
+        worktree.join(dir).symlink_metadata().is_ok_and(|metadata| !metadata.is_dir())
+    };
+    parents.filter(is_obstacle).last().map(Path::to_owned)
 }
 
 /// Returns the changes that are written as files: all except those outside of a sparse checkout.
-pub(crate) fn written(
+pub(crate) fn written_changes(
     checkout: &Checkout,
     index: &git2::Index,
     changes: &[FileChange],
 ) -> Vec<FileChange> {
-    let left_out =
-        |change: &&FileChange| index::is_left_out(index, &checkout.worktree, &change.path);
-    changes.iter().filter(|change| !left_out(change)).cloned().collect()
+    let is_excluded =
+        |change: &&FileChange| index::is_excluded(index, &checkout.worktree, &change.path);
+    changes.iter().filter(|change| !is_excluded(change)).cloned().collect()
 }
 
 /// Restricts a checkout to the paths of the changes.
-pub(crate) fn limit(builder: &mut git2::build::CheckoutBuilder<'_>, changes: &[FileChange]) {
+pub(crate) fn limit_paths(builder: &mut git2::build::CheckoutBuilder<'_>, changes: &[FileChange]) {
     builder.disable_pathspec_match(true);
     for change in changes {
         builder.path(change.path.as_os_str().as_bytes());
@@ -235,7 +244,7 @@ pub(crate) fn open_index(path: &Path) -> Result<git2::Index> {
 pub fn refuse_unreadable(repository: &Repository, target: Option<&BranchName>) -> Result<()> {
     for checkout in all(repository)? {
         let is_main = checkout.git_dir == repository.common_dir;
-        if is_main || target.is_some_and(|target| head_names(&checkout.git_dir, target)) {
+        if is_main || target.is_some_and(|target| is_head_on(&checkout.git_dir, target)) {
             let path = checkout.git_dir.join("index");
             git2::Index::open(&path).map_err(|why| unreadable(Failure::usage, &path, &why))?;
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 
 use crate::checkout::{self, Checkout, FileChange, FileEntry};
-use crate::index::{is_hidden, is_left_out};
+use crate::index::{is_excluded, is_hidden};
 
 /// Paths, and why each of them may not be written.
 type Reasons = BTreeMap<PathBuf, &'static str>;
@@ -21,43 +21,43 @@ pub(crate) fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> 
         return Ok(());
     }
     let index = checkout::open_index(&checkout.git_dir.join("index"))?;
-    let mut reasons = staged(checkout, &index, changes);
-    let written = checkout::written(checkout, &index, changes);
-    changed(checkout, &index, &written, &mut reasons)?;
-    occupied(checkout, &written, &mut reasons);
-    beyond_symlinks(checkout, &written, &mut reasons);
+    let mut reasons = find_staged(checkout, &index, changes);
+    let written_changes = checkout::written_changes(checkout, &index, changes);
+    add_changed(checkout, &index, &written_changes, &mut reasons)?;
+    add_occupied(checkout, &written_changes, &mut reasons);
+    add_blocked(checkout, &written_changes, &mut reasons);
     if reasons.is_empty() {
         return Ok(());
     }
     let lines: Vec<String> =
         reasons.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
-    let at = checkout.worktree.display();
-    Err(Failure::refused(format!("your changes in {at} would be overwritten"))
+    let worktree = checkout.worktree.display();
+    Err(Failure::refused(format!("your changes in {worktree} would be overwritten"))
         .because(lines.join("\n"))
-        .hint(format!("commit, stash or move them; see: git -C '{at}' status --ignored")))
+        .hint(format!("commit, stash or move them; see: git -C '{worktree}' status --ignored")))
 }
 
 /// Returns paths whose index entry differs from the branch: something is staged, or git was told to
 /// ignore changes there.
-fn staged(checkout: &Checkout, index: &git2::Index, changes: &[FileChange]) -> Reasons {
-    let mut found = Reasons::new();
+fn find_staged(checkout: &Checkout, index: &git2::Index, changes: &[FileChange]) -> Reasons {
+    let mut reasons = Reasons::new();
     for change in changes {
-        let conflicted = (1..=3).any(|stage| index.get_path(&change.path, stage).is_some());
+        let has_conflict = (1..=3).any(|stage| index.get_path(&change.path, stage).is_some());
         let entry = index.get_path(&change.path, 0);
-        let held = entry.as_ref().map(|entry| FileEntry { id: entry.id, mode: entry.mode });
-        if conflicted || held != change.before {
-            found.insert(change.path.clone(), "staged");
+        let staged = entry.as_ref().map(|entry| FileEntry { id: entry.id, mode: entry.mode });
+        if has_conflict || staged != change.before {
+            reasons.insert(change.path.clone(), "staged");
         } else if entry.is_some_and(|entry| is_hidden(&entry))
-            && !is_left_out(index, &checkout.worktree, &change.path)
+            && !is_excluded(index, &checkout.worktree, &change.path)
         {
-            found.insert(change.path.clone(), "marked assume-unchanged or skip-worktree");
+            reasons.insert(change.path.clone(), "marked assume-unchanged or skip-worktree");
         }
     }
-    found
+    reasons
 }
 
 /// Adds tracked paths whose file differs from the index.
-fn changed(
+fn add_changed(
     checkout: &Checkout,
     index: &git2::Index,
     changes: &[FileChange],
@@ -78,10 +78,10 @@ fn changed(
     for delta in diff.deltas() {
         let Some(bytes) = delta.old_file().path_bytes() else { continue };
         let path = PathBuf::from(OsStr::from_bytes(bytes));
-        let lands = changes.iter().find(|change| change.path == path);
-        let gone_anyway = delta.status() == git2::Delta::Deleted
-            && lands.is_some_and(|change| change.after.is_none());
-        if lands.is_some() && !gone_anyway {
+        let change = changes.iter().find(|change| change.path == path);
+        let is_deleted_by_both = delta.status() == git2::Delta::Deleted
+            && change.is_some_and(|change| change.after.is_none());
+        if change.is_some() && !is_deleted_by_both {
             reasons.entry(path).or_insert("changed");
         }
     }
@@ -89,28 +89,28 @@ fn changed(
 }
 
 /// Adds new paths at which something exists that the landing does not remove.
-fn occupied(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reasons) {
-    let goes =
+fn add_occupied(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reasons) {
+    let is_removed =
         |path: &Path| changes.iter().any(|change| change.path == path && change.after.is_none());
     for change in changes.iter().filter(|change| change.before.is_none()) {
-        let above = change.path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
-        for dir in above {
-            let found = checkout.worktree.join(dir).symlink_metadata();
-            if found.is_ok_and(|found| !found.is_dir()) && !goes(dir) {
+        let parents = change.path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
+        for dir in parents {
+            let metadata = checkout.worktree.join(dir).symlink_metadata();
+            if metadata.is_ok_and(|entry| !entry.is_dir()) && !is_removed(dir) {
                 reasons.entry(dir.to_owned()).or_insert("a file where a directory is needed");
             }
         }
         let path = checkout.worktree.join(&change.path);
-        let through = |path: &Path| !reasons.keys().any(|file| path.starts_with(file));
+        let is_unreported = |path: &Path| !reasons.keys().any(|file| path.starts_with(file));
         match path.symlink_metadata() {
-            Ok(found) if found.is_dir() => {
+            Ok(metadata) if metadata.is_dir() => {
                 for file in files_in(&checkout.worktree, &change.path) {
-                    if !goes(&file) {
+                    if !is_removed(&file) {
                         reasons.entry(file).or_insert("in a directory where a file is needed");
                     }
                 }
             }
-            Ok(_) if through(&change.path) => {
+            Ok(_) if is_unreported(&change.path) => {
                 reasons.insert(change.path.clone(), "untracked or ignored");
             }
             Ok(_) | Err(_) => {}
@@ -120,9 +120,9 @@ fn occupied(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reasons) 
 
 /// Adds paths that lead through something other than a directory: following a symlink there would
 /// write or delete files elsewhere.
-fn beyond_symlinks(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reasons) {
+fn add_blocked(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reasons) {
     for change in changes.iter().filter(|change| change.before.is_some()) {
-        if let Some(dir) = checkout::blocked_at(&checkout.worktree, &change.path) {
+        if let Some(dir) = checkout::find_obstacle(&checkout.worktree, &change.path) {
             reasons.entry(dir).or_insert("not a directory");
         }
     }
@@ -131,14 +131,14 @@ fn beyond_symlinks(checkout: &Checkout, changes: &[FileChange], reasons: &mut Re
 /// Returns everything in a directory that is not a directory, as paths relative to the working
 /// tree.
 fn files_in(worktree: &Path, dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for entry in std::fs::read_dir(worktree.join(dir)).into_iter().flatten().flatten() {
         let path = dir.join(entry.file_name());
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.extend(files_in(worktree, &path));
+            files.extend(files_in(worktree, &path));
         } else {
-            found.push(path);
+            files.push(path);
         }
     }
-    found
+    files
 }

@@ -19,14 +19,14 @@ const GITLINK: u32 = 0o160_000;
 /// the caller has to revert the update.
 pub(crate) fn apply(checkout: &Checkout, changes: &[FileChange], after: &str) -> Result<()> {
     let index = open_index(&checkout.git_dir.join("index"))?;
-    let changes = &checkout::written(checkout, &index, changes);
+    let changes = &checkout::written_changes(checkout, &index, changes);
     if changes.is_empty() {
         return Ok(());
     }
     let repo = checkout::open(checkout)?;
     let tree = checkout::tree_of(&repo, after)?;
     let mut builder = git2::build::CheckoutBuilder::new();
-    checkout::limit(&mut builder, changes);
+    checkout::limit_paths(&mut builder, changes);
     builder.safe().overwrite_ignored(false).update_index(false);
     repo.checkout_tree(tree.as_object(), Some(&mut builder))
         .or_fail(|| format!("cannot write the files in {}", checkout.worktree.display()))
@@ -35,7 +35,7 @@ pub(crate) fn apply(checkout: &Checkout, changes: &[FileChange], after: &str) ->
 /// Reverts [`apply`], even a partial one: files with the written content (or the start of it) get
 /// their previous content. A file that was changed, staged or committed in between is left
 /// unchanged and returned.
-pub(crate) fn take_back(
+pub(crate) fn revert(
     checkout: &Checkout,
     changes: &[FileChange],
     before: &str,
@@ -43,29 +43,33 @@ pub(crate) fn take_back(
 ) -> Result<Vec<PathBuf>> {
     let repo = checkout::open(checkout)?;
     let index = open_index(&checkout.git_dir.join("index"))?;
-    let changes = &checkout::written(checkout, &index, changes);
-    let differing = differing(&repo, changes, after)?;
-    let same_as_before: BTreeSet<PathBuf> = {
-        let not_before = self::differing(&repo, changes, before)?;
-        changes.iter().map(|c| c.path.clone()).filter(|path| !not_before.contains(path)).collect()
+    let changes = &checkout::written_changes(checkout, &index, changes);
+    let differing = differing_paths(&repo, changes, after)?;
+    let unchanged: BTreeSet<PathBuf> = {
+        let differing_before = self::differing_paths(&repo, changes, before)?;
+        changes
+            .iter()
+            .map(|change| change.path.clone())
+            .filter(|path| !differing_before.contains(path))
+            .collect()
     };
-    let taken_over = taken_over(&repo, &index, changes);
+    let claimed_paths = find_claimed(&repo, &index, changes);
     let mut rewritten = Vec::new();
-    let mut left = Vec::new();
+    let mut skipped = Vec::new();
     for change in changes {
-        if same_as_before.contains(&change.path) {
+        if unchanged.contains(&change.path) {
             continue;
         }
-        if checkout::blocked_at(&checkout.worktree, &change.path).is_some() {
-            left.push(change.path.clone());
+        if checkout::find_obstacle(&checkout.worktree, &change.path).is_some() {
+            skipped.push(change.path.clone());
             continue;
         }
         let path = checkout.worktree.join(&change.path);
-        let as_written =
-            !differing.contains(&change.path) || is_beginning(&repo, &path, change.after);
-        let ours = as_written && !taken_over.contains(&change.path);
-        match (ours, change.before) {
-            (false, _) => left.push(change.path.clone()),
+        let is_as_written =
+            !differing.contains(&change.path) || is_partial_write(&repo, &path, change.after);
+        let is_ours = is_as_written && !claimed_paths.contains(&change.path);
+        match (is_ours, change.before) {
+            (false, _) => skipped.push(change.path.clone()),
             (true, Some(_)) => rewritten.push(change.clone()),
             (true, None) => remove(&checkout.worktree, &change.path),
         }
@@ -73,40 +77,40 @@ pub(crate) fn take_back(
     if !rewritten.is_empty() {
         let tree = checkout::tree_of(&repo, before)?;
         let mut builder = git2::build::CheckoutBuilder::new();
-        checkout::limit(&mut builder, &rewritten);
+        checkout::limit_paths(&mut builder, &rewritten);
         builder.force().update_index(false);
         repo.checkout_tree(tree.as_object(), Some(&mut builder))
             .or_fail(|| format!("cannot put the files in {} back", checkout.worktree.display()))?;
     }
-    Ok(left)
+    Ok(skipped)
 }
 
 /// Returns the paths that were staged, or committed with the written content.
-fn taken_over(
+fn find_claimed(
     repo: &git2::Repository,
     index: &git2::Index,
     changes: &[FileChange],
 ) -> BTreeSet<PathBuf> {
     let head = repo.head().and_then(|head| head.peel_to_tree()).ok();
-    let committed = |head: &git2::Tree<'_>, path: &Path| {
+    let entry_in = |head: &git2::Tree<'_>, path: &Path| {
         let entry = head.get_path(path).ok()?;
         Some(FileEntry { id: entry.id(), mode: u32::try_from(entry.filemode()).ok()? })
     };
-    let mut found = BTreeSet::new();
+    let mut claimed = BTreeSet::new();
     for change in changes {
         let staged = index.get_path(&change.path, 0);
         let staged = staged.map(|entry| FileEntry { id: entry.id, mode: entry.mode });
         let is_committed =
-            head.as_ref().is_some_and(|head| committed(head, &change.path) == change.after);
+            head.as_ref().is_some_and(|head| entry_in(head, &change.path) == change.after);
         if staged != change.before || is_committed {
-            found.insert(change.path.clone());
+            claimed.insert(change.path.clone());
         }
     }
-    found
+    claimed
 }
 
 /// Returns the paths among the changes whose file differs from a commit.
-fn differing(
+fn differing_paths(
     repo: &git2::Repository,
     changes: &[FileChange],
     commit: &str,
@@ -129,20 +133,20 @@ fn differing(
     let diff = repo
         .diff_tree_to_workdir(Some(&tree), Some(&mut options))
         .or_fail(|| "cannot look at the checkout")?;
-    let mut found = BTreeSet::new();
+    let mut paths = BTreeSet::new();
     for delta in diff.deltas() {
         for file in [delta.old_file(), delta.new_file()] {
-            found.extend(file.path().map(Path::to_owned));
+            paths.extend(file.path().map(Path::to_owned));
         }
     }
-    Ok(found)
+    Ok(paths)
 }
 
 /// Returns whether a file is missing, or contains only the start of the written content.
-fn is_beginning(repo: &git2::Repository, path: &Path, entry: Option<FileEntry>) -> bool {
+fn is_partial_write(repo: &git2::Repository, path: &Path, entry: Option<FileEntry>) -> bool {
     match path.symlink_metadata() {
         Err(_) => true,
-        Ok(found) if !found.is_file() => false,
+        Ok(metadata) if !metadata.is_file() => false,
         Ok(_) => {
             let blob = entry.and_then(|entry| repo.find_blob(entry.id).ok());
             let content = fs::read(path).unwrap_or_default();
@@ -169,77 +173,77 @@ pub(crate) fn write_index(
     after: &str,
     operation: &str,
 ) -> Result<()> {
-    let side = side_index(checkout, operation);
-    let write = || -> Result<()> {
-        copy_with_times(&checkout.git_dir.join("index"), &side).or_fail(cannot_write)?;
-        let mut index = open_index(&side)?;
-        let stats: Vec<_> = changes.iter().map(|change| stat(checkout, change)).collect();
+    let new_index = new_index_path(checkout, operation);
+    let write_new = || -> Result<()> {
+        copy_with_times(&checkout.git_dir.join("index"), &new_index).or_fail(cannot_write)?;
+        let mut index = open_index(&new_index)?;
+        let stats: Vec<_> = changes.iter().map(|change| stat_file(checkout, change)).collect();
         // Compared after the stat: a file that was written to in between must not count as
         // unchanged.
-        let differing = differing(&checkout::open(checkout)?, changes, after)?;
+        let differing = differing_paths(&checkout::open(checkout)?, changes, after)?;
         for (change, stat) in changes.iter().zip(stats) {
-            let held = index.get_path(&change.path, 0);
-            let held = held.map(|entry| FileEntry { id: entry.id, mode: entry.mode });
-            if held != change.before {
+            let current = index.get_path(&change.path, 0);
+            let current = current.map(|entry| FileEntry { id: entry.id, mode: entry.mode });
+            if current != change.before {
                 continue;
             }
             match change.after {
                 None => index.remove_path(&change.path).or_fail(cannot_write)?,
                 Some(entry) => {
                     let stat = stat.filter(|_| !differing.contains(&change.path));
-                    let mut fresh = fresh(&change.path, entry, stat.as_ref());
-                    if index::is_left_out(&index, &checkout.worktree, &change.path) {
-                        index::leave_out(&mut fresh);
+                    let mut new_entry = index_entry(&change.path, entry, stat.as_ref());
+                    if index::is_excluded(&index, &checkout.worktree, &change.path) {
+                        index::mark_excluded(&mut new_entry);
                     }
-                    index.add(&fresh).or_fail(cannot_write)?;
+                    index.add(&new_entry).or_fail(cannot_write)?;
                 }
             }
         }
         index.write().or_fail(cannot_write)?;
-        fs::File::open(&side).and_then(|file| file.sync_all()).or_fail(cannot_write)
+        fs::File::open(&new_index).and_then(|file| file.sync_all()).or_fail(cannot_write)
     };
-    write().inspect_err(|_| {
-        let _ = fs::remove_file(&side);
+    write_new().inspect_err(|_| {
+        let _ = fs::remove_file(&new_index);
     })
 }
 
 /// Replaces the index with the new one.
 pub(crate) fn install_index(checkout: &Checkout, operation: &str) -> Result<()> {
-    let side = side_index(checkout, operation);
-    fs::rename(&side, checkout.git_dir.join("index")).or_fail(cannot_write)?;
+    let new_index = new_index_path(checkout, operation);
+    fs::rename(&new_index, checkout.git_dir.join("index")).or_fail(cannot_write)?;
     base::files::sync_dir(&checkout.git_dir).or_fail(cannot_write)
 }
 
 /// Removes a new index that is not installed.
-pub(crate) fn drop_index(checkout: &Checkout, operation: &str) {
-    let side = side_index(checkout, operation);
-    let _ = fs::remove_file(side.with_extension(format!("studio-{operation}.lock")));
-    let _ = fs::remove_file(side);
+pub(crate) fn remove_new_index(checkout: &Checkout, operation: &str) {
+    let new_index = new_index_path(checkout, operation);
+    let _ = fs::remove_file(new_index.with_extension(format!("studio-{operation}.lock")));
+    let _ = fs::remove_file(new_index);
 }
 
-fn side_index(checkout: &Checkout, operation: &str) -> PathBuf {
+fn new_index_path(checkout: &Checkout, operation: &str) -> PathBuf {
     checkout.git_dir.join(format!("index.studio-{operation}"))
 }
 
 /// Copies an index with its modification time, by which git knows which entries it must verify.
-fn copy_with_times(from: &Path, to: &Path) -> std::io::Result<()> {
-    match fs::copy(from, to) {
+fn copy_with_times(source: &Path, target: &Path) -> std::io::Result<()> {
+    match fs::copy(source, target) {
         Ok(_) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(e),
     }
-    let modified = fs::metadata(from)?.modified()?;
-    fs::File::options().write(true).open(to)?.set_modified(modified)
+    let modified = fs::metadata(source)?.modified()?;
+    fs::File::options().write(true).open(target)?.set_modified(modified)
 }
 
-fn stat(checkout: &Checkout, change: &FileChange) -> Option<fs::Metadata> {
+fn stat_file(checkout: &Checkout, change: &FileChange) -> Option<fs::Metadata> {
     let is_file = change.after.is_some_and(|entry| entry.mode != GITLINK);
     is_file.then(|| checkout.worktree.join(&change.path).symlink_metadata().ok()).flatten()
 }
 
 /// Returns the index entry of a file on disk. Without a stat, git compares the file itself.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub(crate) fn fresh(
+pub(crate) fn index_entry(
     path: &Path,
     entry: FileEntry,
     stat: Option<&fs::Metadata>,
@@ -247,7 +251,7 @@ pub(crate) fn fresh(
     // The index has 32 bits for each of these; git truncates them as well.
     let time = |seconds: i64, nanos: i64| git2::IndexTime::new(seconds as i32, nanos as u32);
     git2::IndexEntry {
-        ctime: stat.map_or(time(0, 0), |s| time(s.ctime(), s.ctime_nsec())),
+        ctime: stat.map_or(time(0, 0), |metadata| time(metadata.ctime(), metadata.ctime_nsec())),
         mtime: stat.map_or(time(0, 0), |s| time(s.mtime(), s.mtime_nsec())),
         dev: stat.map_or(0, |s| s.dev() as u32),
         ino: stat.map_or(0, |s| s.ino() as u32),

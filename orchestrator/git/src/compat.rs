@@ -9,7 +9,7 @@ use crate::checkout::{self, FileChange};
 use crate::repo::Repository;
 
 /// The hooks that a manual commit or merge would run.
-const HOOKS: &[&str] = &[
+const HOOK_NAMES: &[&str] = &[
     "pre-commit",
     "prepare-commit-msg",
     "commit-msg",
@@ -21,8 +21,10 @@ const HOOKS: &[&str] = &[
 
 /// Refuses settings that would otherwise be ignored.
 pub fn check_supported(settings: &StudioConfig) -> Result<()> {
-    let asked = [("sign", settings.sign), ("hooks", settings.hooks)];
-    let Some((key, _)) = asked.into_iter().find(|(_, on)| *on) else { return Ok(()) };
+    let unsupported = [("sign", settings.sign), ("hooks", settings.hooks)];
+    let Some((key, _)) = unsupported.into_iter().find(|(_, enabled)| *enabled) else {
+        return Ok(());
+    };
     Err(Failure::usage(format!("`[studio] {key} = true` is not supported yet"))
         .because("landing neither signs commits nor runs hooks")
         .hint(format!("remove `{key}` from the configuration; use checks instead of hooks")))
@@ -30,14 +32,14 @@ pub fn check_supported(settings: &StudioConfig) -> Result<()> {
 
 /// Describes the landed paths that the user's git would have filtered (LFS, encryption), in one
 /// sentence. Filters do not run, because agents write both files and attributes.
-pub fn unfiltered(repository: &Repository, before: &str, after: &str) -> Option<String> {
+pub fn unfiltered_note(repository: &Repository, before: &str, after: &str) -> Option<String> {
     let repo = repository.open().ok()?;
     if !has_filter(&repo) {
         return None;
     }
     let is_filtered = |change: &FileChange| {
-        let found = repo.get_attr(&change.path, "filter", AttrCheckFlags::FILE_THEN_INDEX);
-        matches!(found.map(AttrValue::from_string), Ok(AttrValue::String(_)))
+        let attribute = repo.get_attr(&change.path, "filter", AttrCheckFlags::FILE_THEN_INDEX);
+        matches!(attribute.map(AttrValue::from_string), Ok(AttrValue::String(_)))
     };
     let mut changes = checkout::changes(&repo, before, after).ok()?;
     changes.retain(|change| change.after.is_some() && is_filtered(change));
@@ -45,11 +47,11 @@ pub fn unfiltered(repository: &Repository, before: &str, after: &str) -> Option<
     let filtered: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
     let names = match filtered.as_slice() {
         [] => return None,
-        many => many.iter().take(5).copied().collect::<Vec<_>>().join(" "),
+        paths => paths.iter().take(5).copied().collect::<Vec<_>>().join(" "),
     };
-    let more = if filtered.len() > 5 { ", and more" } else { "" };
+    let suffix = if filtered.len() > 5 { ", and more" } else { "" };
     Some(format!(
-        "git filters were not run: {names}{more} landed as the agent wrote it; to filter it: git add \
+        "git filters were not run: {names}{suffix} landed as the agent wrote it; to filter it: git add \
          --renormalize {names}"
     ))
 }
@@ -63,14 +65,15 @@ fn has_filter(repo: &git2::Repository) -> bool {
 }
 
 /// Returns the features of this repository that a landing did not apply, one sentence each.
-pub fn not_followed(repository: &Repository) -> Vec<String> {
+pub fn skipped_features(repository: &Repository) -> Vec<String> {
     let mut notes = Vec::new();
     let hooks = repository.common_dir.join("hooks");
-    let has_hook = HOOKS.iter().any(|hook| hooks.join(hook).exists());
+    let has_hook = HOOK_NAMES.iter().any(|hook| hooks.join(hook).exists());
     let Ok(repo) = repository.open() else { return notes };
     let config = repo.config().and_then(|mut config| config.snapshot());
-    let elsewhere = config.as_ref().is_ok_and(|c| c.get_str("core.hooksPath").is_ok());
-    if has_hook || elsewhere {
+    let has_hooks_path =
+        config.as_ref().is_ok_and(|config| config.get_str("core.hooksPath").is_ok());
+    if has_hook || has_hooks_path {
         notes.push("the repository's hooks were not run; use checks instead".to_owned());
     }
     if config.is_ok_and(|config| config.get_bool("commit.gpgSign").unwrap_or(false)) {

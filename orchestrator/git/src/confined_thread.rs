@@ -10,7 +10,7 @@ use base::process::find_program;
 use base::sandbox::{self, SandboxRules};
 
 /// Paths that the git program needs, wherever it is installed.
-const SYSTEM: &[&str] = &[
+const SYSTEM_PATHS: &[&str] = &[
     "/usr",
     "/bin",
     "/sbin",
@@ -26,61 +26,61 @@ const SYSTEM: &[&str] = &[
 /// Stack size that suffices for libgit2 in deep directories.
 const STACK_BYTES: usize = 16 << 20;
 /// Maximum depth of alternates, as in git.
-const ALTERNATES_DEPTH: usize = 5;
+const MAX_ALTERNATES_DEPTH: usize = 5;
 /// Maximum size of a repository's `objects/info/alternates` that is read, in bytes.
-const ALTERNATES_BYTES: u64 = 1 << 20;
+const MAX_ALTERNATES_BYTES: u64 = 1 << 20;
 
 /// Returns rules that open only these trees and what git needs to run.
 pub(crate) fn rules(read: Vec<PathBuf>, write: Vec<PathBuf>) -> SandboxRules {
     let mut rules = SandboxRules { read, write, ..SandboxRules::default() };
-    rules.read.extend(SYSTEM.iter().map(PathBuf::from));
+    rules.read.extend(SYSTEM_PATHS.iter().map(PathBuf::from));
     rules.read.extend(git_installation());
     rules.write.push(PathBuf::from("/dev/null"));
     rules
 }
 
 /// Runs a function on a separate thread under these rules, which also apply to what the thread
-/// starts. Fails after `longest`, so that no file can block forever: the thread is then abandoned
+/// starts. Fails after `timeout`, so that no file can block forever: the thread is then abandoned
 /// and ends with this process.
 pub(crate) fn run<T: Send + 'static>(
     rules: SandboxRules,
-    longest: Duration,
-    what: &'static str,
+    timeout: Duration,
+    error: &'static str,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let (tx, rx) = mpsc::channel();
-    let confined = move || {
-        let entered = sandbox::enter(&rules).or_fail(|| "cannot confine a thread");
-        let _ = tx.send(entered.and_then(|_| work()));
+    let run_confined = move || {
+        let confined = sandbox::enter(&rules).or_fail(|| "cannot confine a thread");
+        let _ = tx.send(confined.and_then(|_| work()));
     };
     let thread = std::thread::Builder::new().name("confined".to_owned()).stack_size(STACK_BYTES);
-    let handle = thread.spawn(confined).or_fail(|| "cannot start a thread")?;
-    let received = rx.recv_timeout(longest);
+    let handle = thread.spawn(run_confined).or_fail(|| "cannot start a thread")?;
+    let received = rx.recv_timeout(timeout);
     if matches!(&received, Err(RecvTimeoutError::Timeout)) {
-        let why = format!("timed out after {} s", longest.as_secs());
-        return Err(Failure::failed(what).because(why));
+        let why = format!("timed out after {} s", timeout.as_secs());
+        return Err(Failure::failed(error).because(why));
     }
     // Its rules keep the files that they name open until it has ended.
     let _ = handle.join();
-    received.unwrap_or_else(|_| Err(Failure::failed(what).because("its thread panicked")))
+    received.unwrap_or_else(|_| Err(Failure::failed(error).because("its thread panicked")))
 }
 
 /// Returns the object directories of a repository: its own and its alternates.
 pub(crate) fn object_directories(common_dir: &Path) -> Vec<PathBuf> {
-    let mut found = vec![common_dir.join("objects")];
-    let mut next = found.clone();
-    for _ in 0..ALTERNATES_DEPTH {
-        let borrowed = next.iter().flat_map(|objects| alternates(objects));
-        next = borrowed.filter(|path| !found.contains(path)).collect();
-        found.extend(next.iter().cloned());
+    let mut directories = vec![common_dir.join("objects")];
+    let mut level = directories.clone();
+    for _ in 0..MAX_ALTERNATES_DEPTH {
+        let alternate_dirs = level.iter().flat_map(|objects| alternates(objects));
+        level = alternate_dirs.filter(|path| !directories.contains(path)).collect();
+        directories.extend(level.iter().cloned());
     }
-    found
+    directories
 }
 
 fn alternates(objects: &Path) -> Vec<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let file = objects.join("info/alternates");
-    let text = crate::safe_open::read_file(&file, ALTERNATES_BYTES).ok().flatten();
+    let text = crate::safe_open::read_file(&file, MAX_ALTERNATES_BYTES).ok().flatten();
     let text = text.unwrap_or_default();
     let lines = text.split(|byte| *byte == b'\n');
     let paths = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
@@ -92,14 +92,14 @@ fn git_installation() -> Vec<PathBuf> {
     let Some(git) = find_program("git").and_then(|path| path.canonicalize().ok()) else {
         return Vec::new();
     };
-    if SYSTEM.iter().any(|tree| git.starts_with(tree)) {
+    if SYSTEM_PATHS.iter().any(|tree| git.starts_with(tree)) {
         return Vec::new();
     }
-    let mut found = vec![git.clone()];
+    let mut paths = vec![git.clone()];
     if let Some(prefix) = git.parent().and_then(Path::parent) {
-        found.extend(["lib", "lib64", "libexec", "share/git-core"].map(|dir| prefix.join(dir)));
+        paths.extend(["lib", "lib64", "libexec", "share/git-core"].map(|dir| prefix.join(dir)));
     }
-    found
+    paths
 }
 
 #[cfg(test)]
@@ -114,37 +114,38 @@ mod tests {
         std::fs::write(&open, "seen").unwrap();
         std::fs::write(&closed, "secret").unwrap();
         let read = move || {
-            let here = std::fs::read_to_string(&open).is_ok();
-            let outside = std::fs::read_to_string(&closed).is_ok();
+            let can_read_open = std::fs::read_to_string(&open).is_ok();
+            let can_read_closed = std::fs::read_to_string(&closed).is_ok();
             let child = Command::new("cat", "/").arg(&closed).output(OutputLimits::seconds(60));
             let child = child.or_fail(|| "cannot run cat")?;
-            Ok((here, outside, child.text().contains("secret")))
+            Ok((can_read_open, can_read_closed, child.text().contains("secret")))
         };
         assert_eq!(read.clone()().unwrap(), (true, true, true), "nothing is confined yet");
         let rules = rules(vec![temp.path().join("open")], Vec::new());
-        let seen = run(rules, Duration::from_secs(60), "cannot look", read).unwrap();
-        assert_eq!(seen, (true, false, false));
+        let result = run(rules, Duration::from_secs(60), "cannot look", read).unwrap();
+        assert_eq!(result, (true, false, false));
     }
 
     #[test]
     fn work_that_never_ends_times_out() {
         let (_tx, rx) = mpsc::channel::<()>();
-        let stuck = move || rx.recv().or_fail(|| "it ended");
-        let given_up = run(SandboxRules::default(), Duration::from_millis(1), "cannot look", stuck);
-        assert!(given_up.unwrap_err().reason().unwrap().contains("timed out"));
+        let wait_forever = move || rx.recv().or_fail(|| "it ended");
+        let result =
+            run(SandboxRules::default(), Duration::from_millis(1), "cannot look", wait_forever);
+        assert!(result.unwrap_err().reason().unwrap().contains("timed out"));
     }
 
     #[test]
     fn object_directories_include_alternates() {
         let temp = tempfile::tempdir().unwrap();
-        for (name, borrowed) in [("a", "../../b/objects\n"), ("b", "# none\n")] {
+        for (name, alternates_text) in [("a", "../../b/objects\n"), ("b", "# none\n")] {
             let info = temp.path().join(name).join("objects/info");
             std::fs::create_dir_all(&info).unwrap();
-            std::fs::write(info.join("alternates"), borrowed).unwrap();
+            std::fs::write(info.join("alternates"), alternates_text).unwrap();
         }
-        let found = object_directories(&temp.path().join("a"));
-        let found: Vec<_> = found.iter().map(|path| path.canonicalize().unwrap()).collect();
-        let real = temp.path().canonicalize().unwrap();
-        assert_eq!(found, [real.join("a/objects"), real.join("b/objects")]);
+        let directories = object_directories(&temp.path().join("a"));
+        let found: Vec<_> = directories.iter().map(|path| path.canonicalize().unwrap()).collect();
+        let root = temp.path().canonicalize().unwrap();
+        assert_eq!(found, [root.join("a/objects"), root.join("b/objects")]);
     }
 }

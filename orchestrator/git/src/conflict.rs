@@ -8,11 +8,11 @@ use base::failure::{OrFail, Result};
 use serde::{Deserialize, Serialize};
 
 /// The file that is merged by union: notes that agents append to.
-const MEMORY: &str = "analysis/memory.md";
+const MEMORY_FILE: &str = "analysis/memory.md";
 /// Maximum number of bytes of hunks per file.
-const SHOWN: usize = 8192;
+const MAX_HUNK_BYTES: usize = 8192;
 /// Number of context lines around a hunk.
-const AROUND: usize = 3;
+const CONTEXT_LINES: usize = 3;
 
 /// A file with conflicting changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,36 +25,36 @@ pub struct Conflict {
 
 /// Resolves what can be resolved automatically (workspace memory, by union), and returns the other
 /// conflicts.
-pub fn settle(repo: &git2::Repository, index: &mut git2::Index) -> Result<Vec<Conflict>> {
+pub fn resolve(repo: &git2::Repository, index: &mut git2::Index) -> Result<Vec<Conflict>> {
     if !index.has_conflicts() {
         return Ok(Vec::new());
     }
-    let all = index
+    let conflicts = index
         .conflicts()
         .and_then(|conflicts| conflicts.collect::<std::result::Result<Vec<_>, _>>())
         .or_fail(cannot)?;
-    let mut left = Vec::new();
-    for conflict in all {
-        let path = path_of(&conflict);
-        if path == Path::new(MEMORY) && unite(repo, index, &conflict)? {
+    let mut unresolved = Vec::new();
+    for conflict in conflicts {
+        let path = conflict_path(&conflict);
+        if path == Path::new(MEMORY_FILE) && merge_union(repo, index, &conflict)? {
             continue;
         }
-        let hunks = hunks(repo, &conflict)?;
-        left.push(Conflict { path: path.to_string_lossy().into_owned(), hunks });
+        let hunks = describe_hunks(repo, &conflict)?;
+        unresolved.push(Conflict { path: path.to_string_lossy().into_owned(), hunks });
     }
-    left.sort_by(|a, b| a.path.cmp(&b.path));
-    left.dedup_by(|a, b| a.path == b.path);
-    Ok(left)
+    unresolved.sort_by(|a, b| a.path.cmp(&b.path));
+    unresolved.dedup_by(|a, b| a.path == b.path);
+    Ok(unresolved)
 }
 
-fn path_of(conflict: &git2::IndexConflict) -> &Path {
+fn conflict_path(conflict: &git2::IndexConflict) -> &Path {
     let sides = [&conflict.our, &conflict.their, &conflict.ancestor];
     let entry = sides.into_iter().flatten().next();
     Path::new(OsStr::from_bytes(entry.map_or(b"", |entry| &entry.path)))
 }
 
 /// Resolves a conflict by keeping the lines of both sides.
-fn unite(
+fn merge_union(
     repo: &git2::Repository,
     index: &mut git2::Index,
     conflict: &git2::IndexConflict,
@@ -62,11 +62,11 @@ fn unite(
     let (Some(our), Some(their)) = (&conflict.our, &conflict.their) else { return Ok(false) };
     let mut options = git2::MergeFileOptions::new();
     options.favor(git2::FileFavor::Union);
-    let Some(merged) = merged(repo, conflict, our, their, &mut options)? else {
+    let Some(merged) = merge_text(repo, conflict, our, their, &mut options)? else {
         return Ok(false);
     };
     let id = repo.blob(&merged).or_fail(cannot)?;
-    let path = Path::new(MEMORY);
+    let path = Path::new(MEMORY_FILE);
     index.conflict_remove(path).or_fail(cannot)?;
     let flags = our.flags & !0x3000; // stage 0
     let entry = git2::IndexEntry { id, flags, path: our.path.clone(), ..*our };
@@ -74,7 +74,7 @@ fn unite(
     Ok(true)
 }
 
-fn hunks(repo: &git2::Repository, conflict: &git2::IndexConflict) -> Result<String> {
+fn describe_hunks(repo: &git2::Repository, conflict: &git2::IndexConflict) -> Result<String> {
     let (our, their) = match (&conflict.our, &conflict.their) {
         (Some(our), Some(their)) => (our, their),
         (None, Some(_)) => return Ok("deleted in the target, changed here".to_owned()),
@@ -83,14 +83,14 @@ fn hunks(repo: &git2::Repository, conflict: &git2::IndexConflict) -> Result<Stri
     };
     let mut options = git2::MergeFileOptions::new();
     options.our_label("target").their_label("session");
-    let Some(merged) = merged(repo, conflict, our, their, &mut options)? else {
+    let Some(merged) = merge_text(repo, conflict, our, their, &mut options)? else {
         return Ok("binary, changed on both sides".to_owned());
     };
-    Ok(marked(&String::from_utf8_lossy(&merged)))
+    Ok(conflict_hunks(&String::from_utf8_lossy(&merged)))
 }
 
 /// Merges the two sides as text; `None` if one of them is not text.
-fn merged(
+fn merge_text(
     repo: &git2::Repository,
     conflict: &git2::IndexConflict,
     our: &git2::IndexEntry,
@@ -103,40 +103,40 @@ fn merged(
     if ours.is_binary() || theirs.is_binary() {
         return Ok(None);
     }
-    let input = |content| {
+    let to_input = |content| {
         let mut input = git2::MergeFileInput::new();
         input.content(content);
         input
     };
-    let base = input(ancestor.as_ref().map_or(&b""[..], |blob| blob.content()));
-    let (ours, theirs) = (input(ours.content()), input(theirs.content()));
+    let base = to_input(ancestor.as_ref().map_or(&b""[..], |blob| blob.content()));
+    let (ours, theirs) = (to_input(ours.content()), to_input(theirs.content()));
     let result = git2::merge_file(&base, &ours, &theirs, Some(options)).or_fail(cannot)?;
     Ok(Some(result.content().to_vec()))
 }
 
 /// Returns the hunks between conflict markers of a merged text, with context lines.
-fn marked(text: &str) -> String {
+fn conflict_hunks(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
-    let mut wanted = vec![false; lines.len()];
-    let mut inside = false;
+    let mut is_included = vec![false; lines.len()];
+    let mut in_hunk = false;
     for (n, line) in lines.iter().enumerate() {
-        inside |= line.starts_with("<<<<<<< ");
-        if inside {
-            let end = (n + AROUND + 1).min(lines.len());
-            wanted[n.saturating_sub(AROUND)..end].fill(true);
+        in_hunk |= line.starts_with("<<<<<<< ");
+        if in_hunk {
+            let end = (n + CONTEXT_LINES + 1).min(lines.len());
+            is_included[n.saturating_sub(CONTEXT_LINES)..end].fill(true);
         }
-        inside &= !line.starts_with(">>>>>>> ");
+        in_hunk &= !line.starts_with(">>>>>>> ");
     }
-    let mut shown = String::new();
+    let mut output = String::new();
     for (n, line) in lines.iter().enumerate() {
-        if wanted[n] {
-            shown.push_str(line);
-            shown.push('\n');
-        } else if n > 0 && wanted[n - 1] {
-            shown.push_str("…\n");
+        if is_included[n] {
+            output.push_str(line);
+            output.push('\n');
+        } else if n > 0 && is_included[n - 1] {
+            output.push_str("…\n");
         }
     }
-    base::text::head(&shown, SHOWN).to_owned()
+    base::text::head(&output, MAX_HUNK_BYTES).to_owned()
 }
 
 fn cannot() -> &'static str {
@@ -149,10 +149,10 @@ mod tests {
 
     #[test]
     fn only_hunks_and_their_context_are_shown() {
-        let body: String = (0..20).map(|n| format!("line {n}\n")).collect();
-        let text = format!("{body}<<<<<<< target\na\n=======\nb\n>>>>>>> session\n{body}");
-        let shown = marked(&text);
-        assert!(shown.starts_with("line 17\nline 18\nline 19\n<<<<<<< target\na\n"), "{shown}");
-        assert!(shown.ends_with(">>>>>>> session\nline 0\nline 1\nline 2\n…\n"), "{shown}");
+        let context: String = (0..20).map(|n| format!("line {n}\n")).collect();
+        let text = format!("{context}<<<<<<< target\na\n=======\nb\n>>>>>>> session\n{context}");
+        let hunks = conflict_hunks(&text);
+        assert!(hunks.starts_with("line 17\nline 18\nline 19\n<<<<<<< target\na\n"), "{hunks}");
+        assert!(hunks.ends_with(">>>>>>> session\nline 0\nline 1\nline 2\n…\n"), "{hunks}");
     }
 }

@@ -40,7 +40,7 @@ pub fn stats(repository: &Repository, from: &str, to: &str) -> Result<DiffStats>
 /// Returns the size of the difference between two commits or trees, read from a given repository.
 pub fn stats_in(repo: &git2::Repository, from: &str, to: &str) -> Result<DiffStats> {
     let mut stats = DiffStats::default();
-    let diff = between(repo, from, to)?;
+    let diff = diff_trees(repo, from, to)?;
     for delta in diff.deltas() {
         if let Some(path) = path_of(&delta).filter(|path| !is_g3s_own(path)) {
             stats.paths.push(path.to_string_lossy().into_owned());
@@ -65,7 +65,7 @@ pub fn stats_in(repo: &git2::Repository, from: &str, to: &str) -> Result<DiffSta
 /// Returns the difference as a patch for a model; bytes that are not UTF-8 are replaced.
 pub fn patch(repository: &Repository, from: &str, to: &str) -> Result<String> {
     let repo = repository.open()?;
-    let diff = between(&repo, from, to)?;
+    let diff = diff_trees(&repo, from, to)?;
     let mut text = Vec::new();
     diff.print(git2::DiffFormat::Patch, |delta, _, line| {
         if path_of(&delta).is_some_and(|path| !is_g3s_own(path)) {
@@ -81,20 +81,28 @@ pub fn patch(repository: &Repository, from: &str, to: &str) -> Result<String> {
 }
 
 /// Returns how many commits the first is ahead of and behind the second.
-pub fn apart(repository: &Repository, one: &str, other: &str) -> Result<CommitDistance> {
-    apart_in(&repository.open()?, one, other)
+pub fn commit_distance(
+    repository: &Repository,
+    first: &str,
+    second: &str,
+) -> Result<CommitDistance> {
+    commit_distance_in(&repository.open()?, first, second)
 }
 
 /// Returns how many commits the first is ahead of and behind the second, read from a given
 /// repository.
-pub fn apart_in(repo: &git2::Repository, one: &str, other: &str) -> Result<CommitDistance> {
+pub fn commit_distance_in(
+    repo: &git2::Repository,
+    first: &str,
+    second: &str,
+) -> Result<CommitDistance> {
     let (ahead, behind) =
-        repo.graph_ahead_behind(refs::oid(one)?, refs::oid(other)?).or_fail(cannot)?;
+        repo.graph_ahead_behind(refs::oid(first)?, refs::oid(second)?).or_fail(cannot)?;
     Ok(CommitDistance { ahead, behind })
 }
 
 /// Returns the difference, with rename detection.
-fn between<'repo>(
+fn diff_trees<'repo>(
     repo: &'repo git2::Repository,
     from: &str,
     to: &str,

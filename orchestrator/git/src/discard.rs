@@ -24,18 +24,23 @@ pub(crate) struct DropPlan {
 
 /// Discards sessions in one operation and returns its id. Missing parts (an agent deleted its
 /// worktree) are skipped.
-pub fn discard(repository: &Repository, places: &[SessionRepo], time: &str) -> Result<String> {
+pub fn discard(
+    repository: &Repository,
+    session_repos: &[SessionRepo],
+    time: &str,
+) -> Result<String> {
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
     let operation = log.next_id();
-    let mut intent = Intent::new(operation.clone(), time, OperationKind::Discard, places.to_vec());
-    for place in places {
-        let dropping = dropping(repository, place, &operation)?;
-        intent.refs_first.extend(dropping.keep);
-        intent.moves.extend(dropping.moves);
-        intent.refs_last.extend(dropping.drop);
+    let mut intent =
+        Intent::new(operation.clone(), time, OperationKind::Discard, session_repos.to_vec());
+    for session_repo in session_repos {
+        let plan = plan_drop(repository, session_repo, &operation)?;
+        intent.refs_first.extend(plan.keep);
+        intent.moves.extend(plan.moves);
+        intent.refs_last.extend(plan.drop);
     }
-    transaction::carry_out(repository, &mut log, &intent)?;
+    transaction::execute(repository, &mut log, &intent)?;
     Ok(operation)
 }
 
@@ -48,19 +53,23 @@ pub(crate) fn kept_prefix(operation: &str) -> String {
 /// no directory (of a session that never had any) has nothing in the trash, and can always be
 /// undone.
 pub fn is_kept(repository: &Repository, operation: &Intent) -> bool {
-    operation.moves.iter().all(|moving| !is_lost(repository, operation, moving))
+    operation.moves.iter().all(|directory_move| !is_lost(repository, operation, directory_move))
 }
 
 /// Returns whether a part that an operation moved is lost. A missing registration or worktree does
 /// not count: snapshots and commits contain the work.
-pub(crate) fn is_lost(repository: &Repository, operation: &Intent, moving: &DirectoryMove) -> bool {
-    moving.to.symlink_metadata().is_err()
-        && !is_registration(repository, moving)
-        && !is_made_anew(operation, moving)
+pub(crate) fn is_lost(
+    repository: &Repository,
+    operation: &Intent,
+    directory_move: &DirectoryMove,
+) -> bool {
+    directory_move.to.symlink_metadata().is_err()
+        && !is_registration(repository, directory_move)
+        && !can_recreate(operation, directory_move)
 }
 
-pub(crate) fn is_registration(repository: &Repository, moving: &DirectoryMove) -> bool {
-    moving.from.starts_with(repository.common_dir.join("worktrees"))
+pub(crate) fn is_registration(repository: &Repository, directory_move: &DirectoryMove) -> bool {
+    directory_move.from.starts_with(repository.common_dir.join("worktrees"))
 }
 
 /// Returns the directory in the trash for the private parts of an operation.
@@ -70,32 +79,32 @@ pub fn private_trash(repository: &Repository, operation: &str) -> PathBuf {
 
 /// Plans the discarding of a session: its branch is kept under another name; its worktree, private
 /// git directory and registration are renamed, each within its file system.
-pub(crate) fn dropping(
+pub(crate) fn plan_drop(
     repository: &Repository,
-    place: &SessionRepo,
+    session_repo: &SessionRepo,
     operation: &str,
 ) -> Result<DropPlan> {
-    moved_repository::refuse_another(place)?;
+    moved_repository::refuse_foreign(session_repo)?;
     let repo = repository.open()?;
-    let branch = place.branch.full();
+    let branch = session_repo.branch.full();
     let tip = refs::read(&repo, &branch)?;
-    let kept = format!("{}{}/branch", kept_prefix(operation), place.id);
-    let admin = worktree::registration_of(repository, place)?;
-    let private = private_trash(repository, operation).join(place.id.as_str());
-    let beside = place.worktree.parent().unwrap_or(&place.worktree);
-    let trash = names::trash_of(repository, beside);
+    let kept_ref = format!("{}{}/branch", kept_prefix(operation), session_repo.id);
+    let admin_dir = worktree::registration_of(repository, session_repo)?;
+    let private_dir = private_trash(repository, operation).join(session_repo.id.as_str());
+    let parent = session_repo.worktree.parent().unwrap_or(&session_repo.worktree);
+    let trash = names::trash_of(repository, parent);
     worktree::refuse_symlink(&trash)?;
-    let worktree_trash = trash.join(operation).join(place.id.as_str());
+    let worktree_trash = trash.join(operation).join(session_repo.id.as_str());
     let mut moves = vec![
-        DirectoryMove { from: place.worktree.clone(), to: worktree_trash },
-        DirectoryMove { from: place.git_dir.clone(), to: private.join("git") },
+        DirectoryMove { from: session_repo.worktree.clone(), to: worktree_trash },
+        DirectoryMove { from: session_repo.git_dir.clone(), to: private_dir.join("git") },
     ];
-    if let Some(admin) = admin {
-        moves.push(DirectoryMove { from: admin, to: private.join("admin") });
+    if let Some(admin_dir) = admin_dir {
+        moves.push(DirectoryMove { from: admin_dir, to: private_dir.join("admin") });
     }
-    moves.retain(|moving| moving.from.symlink_metadata().is_ok());
+    moves.retain(|directory_move| directory_move.from.symlink_metadata().is_ok());
     Ok(DropPlan {
-        keep: vec![RefChange::new(kept, None, tip.clone())],
+        keep: vec![RefChange::new(kept_ref, None, tip.clone())],
         moves,
         drop: vec![RefChange::new(branch, tip, None)],
     })
@@ -103,9 +112,12 @@ pub(crate) fn dropping(
 
 /// Returns whether a directory is a worktree whose git directory still is in the trash, so that it
 /// can be recreated.
-fn is_made_anew(undone: &Intent, moving: &DirectoryMove) -> bool {
-    let place = undone.sessions.iter().find(|place| place.worktree == moving.from);
-    let private =
-        |place: &SessionRepo| undone.moves.iter().find(|other| other.from == place.git_dir);
-    place.and_then(private).is_some_and(|private| private.to.symlink_metadata().is_ok())
+fn can_recreate(undone: &Intent, directory_move: &DirectoryMove) -> bool {
+    let session_repo =
+        undone.sessions.iter().find(|session_repo| session_repo.worktree == directory_move.from);
+    let git_dir_move =
+        |place: &SessionRepo| undone.moves.iter().find(|candidate| candidate.from == place.git_dir);
+    session_repo
+        .and_then(git_dir_move)
+        .is_some_and(|directory_move| directory_move.to.symlink_metadata().is_ok())
 }

@@ -44,141 +44,152 @@ pub struct GcReport {
 struct TrashEntry {
     intent: Intent,
     directories: Vec<PathBuf>,
-    kept: BTreeMap<String, String>,
+    kept_refs: BTreeMap<String, String>,
     bytes: u64,
-    is_old: bool,
+    is_expired: bool,
 }
 
 /// Deletes what is older than the limit, then the oldest while there is too much. Deletes nothing
 /// but trash.
-pub fn empty(
+pub fn empty_trash(
     repository: &Repository,
-    keep: RetentionPolicy,
+    policy: RetentionPolicy,
     now: jiff::Timestamp,
 ) -> Result<GcReport> {
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
-    sweep(repository, &log);
-    let mut freed = GcReport::default();
-    for heap in heaps(repository, &log, keep, now)? {
-        delete(repository, &heap)?;
-        freed.add(&heap);
+    delete_leftovers(repository, &log);
+    let mut report = GcReport::default();
+    for entry in expired_entries(repository, &log, policy, now)? {
+        delete_entry(repository, &entry)?;
+        report.add(&entry);
     }
-    Ok(freed)
+    Ok(report)
 }
 
-/// Returns what [`empty`] would delete.
-pub fn planned(
+/// Returns what [`empty_trash`] would delete.
+pub fn preview(
     repository: &Repository,
-    keep: RetentionPolicy,
+    policy: RetentionPolicy,
     now: jiff::Timestamp,
 ) -> Result<GcReport> {
     let log = OperationLog::open(repository)?;
-    let mut freed = GcReport::default();
-    for heap in heaps(repository, &log, keep, now)? {
-        freed.add(&heap);
+    let mut report = GcReport::default();
+    for entry in expired_entries(repository, &log, policy, now)? {
+        report.add(&entry);
     }
-    Ok(freed)
+    Ok(report)
 }
 
 impl GcReport {
-    fn add(&mut self, heap: &TrashEntry) {
-        self.operations.push(heap.intent.id.clone());
-        self.bytes += heap.bytes;
+    fn add(&mut self, entry: &TrashEntry) {
+        self.operations.push(entry.intent.id.clone());
+        self.bytes += entry.bytes;
     }
 }
 
 /// Returns the entries to delete, oldest first.
-fn heaps(
+fn expired_entries(
     repository: &Repository,
     log: &OperationLog,
-    keep: RetentionPolicy,
+    policy: RetentionPolicy,
     now: jiff::Timestamp,
 ) -> Result<Vec<TrashEntry>> {
-    let oldest = now.as_second() - keep.days * 86_400;
+    let cutoff = now.as_second() - policy.days * 86_400;
     let repo = repository.open()?;
-    let mut heaps: Vec<TrashEntry> = Vec::new();
+    let mut entries: Vec<TrashEntry> = Vec::new();
     for intent in log.intents().filter(|intent| log.outcome(&intent.id) == Some(true)) {
         let directories = directories(repository, intent);
-        let kept = refs::list(&repo, &discard::kept_prefix(&intent.id))?;
-        if directories.is_empty() && kept.is_empty() {
+        let kept_refs = refs::list(&repo, &discard::kept_prefix(&intent.id))?;
+        if directories.is_empty() && kept_refs.is_empty() {
             continue;
         }
         let time: Option<jiff::Timestamp> = intent.time.parse().ok();
-        let is_old = time.is_some_and(|time| time.as_second() <= oldest);
-        let bytes = directories.iter().map(|dir| size(dir)).sum();
-        heaps.push(TrashEntry { intent: intent.clone(), directories, kept, bytes, is_old });
+        let is_old = time.is_some_and(|time| time.as_second() <= cutoff);
+        let bytes = directories.iter().map(|dir| disk_usage(dir)).sum();
+        entries.push(TrashEntry {
+            intent: intent.clone(),
+            directories,
+            kept_refs,
+            bytes,
+            is_expired: is_old,
+        });
     }
-    let mut total: u64 = heaps.iter().map(|heap| heap.bytes).sum();
-    heaps.retain(|heap| {
-        let goes = heap.is_old || (total > keep.bytes && heap.bytes > 0);
-        total -= if goes { heap.bytes } else { 0 };
-        goes
+    let mut total: u64 = entries.iter().map(|entry| entry.bytes).sum();
+    entries.retain(|entry| {
+        let is_deleted = entry.is_expired || (total > policy.bytes && entry.bytes > 0);
+        total -= if is_deleted { entry.bytes } else { 0 };
+        is_deleted
     });
-    Ok(heaps)
+    Ok(entries)
 }
 
 /// Returns the existing directories of an operation in the trash.
 fn directories(repository: &Repository, intent: &Intent) -> Vec<PathBuf> {
-    let mut found = vec![discard::private_trash(repository, &intent.id)];
-    found.extend(trash_of_worktrees(intent));
-    found.sort();
-    found.dedup();
-    found.retain(|dir| dir.symlink_metadata().is_ok());
-    found
+    let mut directories = vec![discard::private_trash(repository, &intent.id)];
+    directories.extend(worktree_trash_dirs(intent));
+    directories.sort();
+    directories.dedup();
+    directories.retain(|dir| dir.symlink_metadata().is_ok());
+    directories
 }
 
 /// Returns the directories in which an operation put worktrees: they have its name and one entry
 /// per session.
-fn trash_of_worktrees(intent: &Intent) -> impl Iterator<Item = PathBuf> {
-    intent.moves.iter().filter_map(|moving| {
-        let of_operation = moving.to.parent()?;
-        let is_trash = of_operation.file_name()? == intent.id.as_str();
+fn worktree_trash_dirs(intent: &Intent) -> impl Iterator<Item = PathBuf> {
+    intent.moves.iter().filter_map(|directory_move| {
+        let operation_dir = directory_move.to.parent()?;
+        let is_trash = operation_dir.file_name()? == intent.id.as_str();
         let mut sessions = intent.sessions.iter();
-        let is_of_session =
-            sessions.any(|place| moving.to.file_name() == Some(place.id.as_str().as_ref()));
-        (is_trash && is_of_session).then(|| of_operation.to_owned())
+        let is_of_session = sessions.any(|session_repo| {
+            directory_move.to.file_name() == Some(session_repo.id.as_str().as_ref())
+        });
+        (is_trash && is_of_session).then(|| operation_dir.to_owned())
     })
 }
 
 /// Deletes an entry. Renames it first, so that an interrupted deletion cannot be mistaken for
 /// something to undo.
-fn delete(repository: &Repository, heap: &TrashEntry) -> Result<()> {
-    for dir in &heap.directories {
+fn delete_entry(repository: &Repository, entry: &TrashEntry) -> Result<()> {
+    for dir in &entry.directories {
         step("gc.rename");
-        let mut emptied = dir.clone().into_os_string();
-        emptied.push(EMPTIED);
-        fs::rename(dir, &emptied).or_fail(|| format!("cannot delete {}", dir.display()))?;
+        let mut renamed = dir.clone().into_os_string();
+        renamed.push(EMPTIED_SUFFIX);
+        fs::rename(dir, &renamed).or_fail(|| format!("cannot delete {}", dir.display()))?;
         step("gc.delete");
-        remove(Path::new(&emptied));
+        remove(Path::new(&renamed));
     }
     let repo = repository.open()?;
-    let mut gone = heap.kept.clone();
-    for place in heap.intent.sessions.iter().filter(|place| !place.git_dir.exists()) {
-        let is_in_trash = !heap.directories.is_empty();
-        if is_in_trash && refs::read(&repo, &place.branch.full())?.is_none() {
-            gone.extend(refs::list(&repo, &snapshot::prefix(&place.id))?);
-            let pins = keepalive_refs::name(&place.id);
-            gone.extend(refs::read(&repo, &pins)?.map(|held| (pins, held)));
+    let mut refs_to_delete = entry.kept_refs.clone();
+    for session_repo in
+        entry.intent.sessions.iter().filter(|session_repo| !session_repo.git_dir.exists())
+    {
+        let is_in_trash = !entry.directories.is_empty();
+        if is_in_trash && refs::read(&repo, &session_repo.branch.full())?.is_none() {
+            refs_to_delete.extend(refs::list(&repo, &snapshot::prefix(&session_repo.id))?);
+            let pin_ref = keepalive_refs::ref_name(&session_repo.id);
+            refs_to_delete.extend(refs::read(&repo, &pin_ref)?.map(|commit| (pin_ref, commit)));
         }
     }
-    let changes: Vec<RefChange> =
-        gone.into_iter().map(|(name, held)| RefChange::new(name, Some(held), None)).collect();
-    refs::update_own(repository, &changes, "studio: gc")
+    let changes: Vec<RefChange> = refs_to_delete
+        .into_iter()
+        .map(|(name, commit)| RefChange::new(name, Some(commit), None))
+        .collect();
+    refs::update_or_fail(repository, &changes, "studio: gc")
 }
 
 /// The suffix of a directory that is being deleted.
-pub(crate) const EMPTIED: &str = ".emptied";
+pub(crate) const EMPTIED_SUFFIX: &str = ".emptied";
 
 /// Deletes the remains of an interrupted deletion.
-fn sweep(repository: &Repository, log: &OperationLog) {
+fn delete_leftovers(repository: &Repository, log: &OperationLog) {
     let mut parents = vec![repository.common_dir.join("studio/trash")];
-    let trashes = log.intents().flat_map(trash_of_worktrees);
-    parents.extend(trashes.filter_map(|dir| Some(dir.parent()?.to_owned())));
+    let trash_dirs = log.intents().flat_map(worktree_trash_dirs);
+    parents.extend(trash_dirs.filter_map(|dir| Some(dir.parent()?.to_owned())));
     parents.sort();
     parents.dedup();
     for entry in parents.iter().flat_map(fs::read_dir).flatten().flatten() {
-        if entry.file_name().to_string_lossy().ends_with(EMPTIED) {
+        if entry.file_name().to_string_lossy().ends_with(EMPTIED_SUFFIX) {
             remove(&entry.path());
         }
     }
@@ -202,11 +213,11 @@ fn make_writable(dir: &Path) {
 }
 
 /// Returns the disk usage of a directory and its contents, in bytes.
-fn size(dir: &Path) -> u64 {
-    let own = dir.symlink_metadata().map_or(0, |found| found.blocks() * 512);
+fn disk_usage(dir: &Path) -> u64 {
+    let own_bytes = dir.symlink_metadata().map_or(0, |metadata| metadata.blocks() * 512);
     let entries = match dir.symlink_metadata() {
-        Ok(found) if found.is_dir() => fs::read_dir(dir).into_iter().flatten().flatten(),
-        Ok(_) | Err(_) => return own,
+        Ok(metadata) if metadata.is_dir() => fs::read_dir(dir).into_iter().flatten().flatten(),
+        Ok(_) | Err(_) => return own_bytes,
     };
-    own + entries.map(|entry| size(&entry.path())).sum::<u64>()
+    own_bytes + entries.map(|entry| disk_usage(&entry.path())).sum::<u64>()
 }

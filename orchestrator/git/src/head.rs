@@ -8,11 +8,11 @@ use base::failure::{Failure, OrFail, Result};
 use crate::safe_open::SafeDir;
 
 /// Maximum depth of symbolic refs, as in git.
-const DEPTH: usize = 5;
+const MAX_REF_DEPTH: usize = 5;
 /// Maximum size of a ref, in bytes.
-const REF_BYTES: u64 = 4096;
+const MAX_REF_BYTES: u64 = 4096;
 /// Maximum size of `packed-refs`, in bytes.
-const PACKED_BYTES: u64 = 256 << 20;
+const MAX_PACKED_BYTES: u64 = 256 << 20;
 
 /// The state of an agent's HEAD.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,30 +22,38 @@ pub struct HeadState {
     /// The commit; `None` for an unborn branch.
     pub commit: Option<String>,
     /// The operation in progress: "rebase", "merge", "cherry-pick", "revert", "bisect".
-    pub busy: Option<String>,
+    pub operation: Option<String>,
 }
 
 /// Reads HEAD, whether its ref is loose or packed.
 pub fn read(git_dir: &Path) -> Result<HeadState> {
     let fail = || format!("cannot read HEAD in {}", git_dir.display());
-    let top = SafeDir::open(git_dir).or_fail(fail)?;
-    let mut text = top.read("HEAD", REF_BYTES).or_fail(fail)?;
+    let safe_git_dir = SafeDir::open(git_dir).or_fail(fail)?;
+    let mut text = safe_git_dir.read("HEAD", MAX_REF_BYTES).or_fail(fail)?;
     let mut branch = None;
-    for _ in 0..DEPTH {
+    for _ in 0..MAX_REF_DEPTH {
         let Some(bytes) = &text else {
-            return Ok(HeadState { branch, commit: None, busy: busy(&top)? });
+            return Ok(HeadState {
+                branch,
+                commit: None,
+                operation: operation_in_progress(&safe_git_dir)?,
+            });
         };
         let line = String::from_utf8_lossy(bytes).trim_end().to_owned();
         let Some(name) = line.strip_prefix("ref:").map(str::trim) else {
             let commit = git2::Oid::from_str(&line).ok().filter(|_| line.len() == 40);
             let commit = commit.ok_or_else(|| unreadable(git_dir))?.to_string();
-            return Ok(HeadState { branch, commit: Some(commit), busy: busy(&top)? });
+            return Ok(HeadState {
+                branch,
+                commit: Some(commit),
+                operation: operation_in_progress(&safe_git_dir)?,
+            });
         };
         if !git2::Reference::is_valid_name(name) || !name.starts_with("refs/") {
             return Err(unreadable(git_dir));
         }
         branch.get_or_insert_with(|| name.strip_prefix("refs/heads/").unwrap_or(name).to_owned());
-        text = resolve(&top, name).or_fail(fail)?;
+        text = resolve(&safe_git_dir, name).or_fail(fail)?;
     }
     Err(unreadable(git_dir))
 }
@@ -57,28 +65,28 @@ fn unreadable(git_dir: &Path) -> Failure {
 }
 
 /// Returns the text of a ref: its own file, else its line in `packed-refs`.
-fn resolve(top: &SafeDir, name: &str) -> std::io::Result<Option<Vec<u8>>> {
+fn resolve(git_dir: &SafeDir, name: &str) -> std::io::Result<Option<Vec<u8>>> {
     let (dirs, file) = name.rsplit_once('/').unwrap_or(("", name));
-    let mut at = Some(None::<SafeDir>);
+    let mut current = Some(None::<SafeDir>);
     for part in dirs.split('/') {
-        let Some(here) = at else { break };
-        let next = here.as_ref().unwrap_or(top).existing(part)?;
-        at = next.map(Some);
+        let Some(parent) = current else { break };
+        let child = parent.as_ref().unwrap_or(git_dir).open_existing(part)?;
+        current = child.map(Some);
     }
-    if let Some(Some(dir)) = at
-        && let Some(text) = dir.read(file, REF_BYTES)?
+    if let Some(Some(dir)) = current
+        && let Some(text) = dir.read(file, MAX_REF_BYTES)?
     {
         return Ok(Some(text));
     }
-    let Some(packed) = top.read("packed-refs", PACKED_BYTES)? else { return Ok(None) };
+    let Some(packed) = git_dir.read("packed-refs", MAX_PACKED_BYTES)? else { return Ok(None) };
     let line = packed.split(|byte| *byte == b'\n').find(|line| {
         line.get(40) == Some(&b' ') && line.get(41..).is_some_and(|it| it == name.as_bytes())
     });
     Ok(line.map(|line| line[..40].to_vec()))
 }
 
-fn busy(top: &SafeDir) -> Result<Option<String>> {
-    let signs = [
+fn operation_in_progress(git_dir: &SafeDir) -> Result<Option<String>> {
+    let state_files = [
         ("rebase-merge", "rebase"),
         ("rebase-apply", "rebase"),
         ("MERGE_HEAD", "merge"),
@@ -86,9 +94,10 @@ fn busy(top: &SafeDir) -> Result<Option<String>> {
         ("REVERT_HEAD", "revert"),
         ("BISECT_START", "bisect"),
     ];
-    let names = top.names().or_fail(|| "cannot list the session's git directory")?;
-    let found = signs.iter().find(|(sign, _)| names.iter().any(|name| name == sign));
-    Ok(found.map(|(_, what)| (*what).to_owned()))
+    let names = git_dir.names().or_fail(|| "cannot list the session's git directory")?;
+    let found =
+        state_files.iter().find(|(state_file, _)| names.iter().any(|name| name == state_file));
+    Ok(found.map(|(_, operation)| (*operation).to_owned()))
 }
 
 #[cfg(test)]
@@ -124,7 +133,7 @@ mod tests {
         fs::create_dir(temp.path().join("rebase-merge")).unwrap();
         let head = read(temp.path()).unwrap();
         assert_eq!((head.branch, head.commit.as_deref()), (None, Some(A)));
-        assert_eq!(head.busy.as_deref(), Some("rebase"));
+        assert_eq!(head.operation.as_deref(), Some("rebase"));
         let head = read(dir("ref: refs/heads/new\n").path()).unwrap();
         assert_eq!((head.branch.as_deref(), head.commit), (Some("new"), None));
     }

@@ -20,97 +20,120 @@ pub struct ImportedWork {
     /// The commit of the agent's HEAD, which is now the session's branch.
     pub head: String,
     /// Whether the branch moved.
-    pub moved: bool,
+    #[serde(rename = "moved")]
+    pub branch_moved: bool,
     /// The agent's branch; `None` if its HEAD is detached.
-    pub on: Option<String>,
+    #[serde(rename = "on")]
+    pub branch: Option<String>,
     /// The operation in progress in the worktree: a rebase, a merge.
-    pub busy: Option<String>,
+    #[serde(rename = "busy")]
+    pub operation: Option<String>,
     /// Notes for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
 /// Imports the agent's commits. Refuses (3) if the worktree's `.git` file was changed, because it
 /// may then lead to any repository.
-pub fn import(repository: &Repository, place: &SessionRepo) -> Result<ImportedWork> {
-    let originals = Originals::load(&place.git_dir)?;
+pub fn import(repository: &Repository, session_repo: &SessionRepo) -> Result<ImportedWork> {
+    let originals = Originals::load(&session_repo.git_dir)?;
     let mut notes = Vec::new();
-    if !check_pointer(place)? {
-        notes.push(format!("the worktree {} is missing", place.worktree.display()));
+    if !check_pointer(session_repo)? {
+        notes.push(format!("the worktree {} is missing", session_repo.worktree.display()));
     }
-    originals.restore(&place.git_dir)?;
+    originals.restore(&session_repo.git_dir)?;
     step("import.restored");
-    let found = head::read(&place.git_dir)?;
+    let head_state = head::read(&session_repo.git_dir)?;
     let repo = repository.open()?;
-    let tip = refs::read(&repo, &place.branch.full())?;
-    let old = tip.clone().unwrap_or_else(|| place.base.clone());
-    let head = found.commit.clone().unwrap_or_else(|| old.clone());
-    notes.extend(remarks(place, &found));
-    let moved = tip.as_deref() != Some(head.as_str());
-    if moved {
-        import_objects(repository, place, &head, tip)?;
+    let tip = refs::read(&repo, &session_repo.branch.full())?;
+    let previous = tip.clone().unwrap_or_else(|| session_repo.base.clone());
+    let head = head_state.commit.clone().unwrap_or_else(|| previous.clone());
+    notes.extend(head_notes(session_repo, &head_state));
+    let branch_moved = tip.as_deref() != Some(head.as_str());
+    if branch_moved {
+        import_objects(repository, session_repo, &head, tip)?;
     }
-    for name in session_repo::drop_dead_refs(repository, place)? {
+    for name in session_repo::remove_dead_refs(repository, session_repo)? {
         notes.push(format!("{name} is gone from the repository and was dropped from the session"));
     }
-    Ok(ImportedWork { head, moved, on: found.branch, busy: found.busy, notes })
+    Ok(ImportedWork {
+        head,
+        branch_moved,
+        branch: head_state.branch,
+        operation: head_state.operation,
+        notes,
+    })
 }
 
 /// Imports the objects and pins them, then moves the branch.
 fn import_objects(
     repository: &Repository,
-    place: &SessionRepo,
+    session_repo: &SessionRepo,
     head: &str,
     tip: Option<String>,
 ) -> Result<()> {
     let repo = repository.open()?;
-    let name = keepalive_refs::name(&place.id);
+    let name = keepalive_refs::ref_name(&session_repo.id);
     let pinned = refs::read(&repo, &name)?;
     let scratch = Quarantine::open(repository)?;
-    let known = pinned.clone().unwrap_or_else(|| place.base.clone());
+    let base = pinned.clone().unwrap_or_else(|| session_repo.base.clone());
     let pin = match &pinned {
-        Some(pinned) if keepalive_refs::end_in(&repo, pinned, head) => pinned.clone(),
-        Some(_) | None => keepalive_refs::commit(&scratch.repo, &[known.clone(), head.to_owned()])?,
+        Some(pinned) if keepalive_refs::ends_with(&repo, pinned, head) => pinned.clone(),
+        Some(_) | None => {
+            keepalive_refs::create_commit(&scratch.repo, &[base.clone(), head.to_owned()])?
+        }
     };
-    let mut had = vec![known];
-    had.extend(tip.clone());
-    let from = [scratch.objects(), place.git_dir.join("objects")];
-    let wanted = [head.to_owned(), pin.clone()];
-    let kept = object_quarantine::bring(repository, &from, &wanted, &had, &place.id)?;
+    let mut existing = vec![base];
+    existing.extend(tip.clone());
+    let object_dirs = [scratch.objects(), session_repo.git_dir.join("objects")];
+    let commits = [head.to_owned(), pin.clone()];
+    let imported_pack = object_quarantine::import_objects(
+        repository,
+        &object_dirs,
+        &commits,
+        &existing,
+        &session_repo.id,
+    )?;
     step("import.objects");
     let change = RefChange::new(name, pinned, Some(pin));
-    refs::update_own(repository, &[change], "studio: pin what the session made")?;
+    refs::update_or_fail(repository, &[change], "studio: pin what the session made")?;
     step("import.pinned");
-    let branch = RefChange::new(place.branch.full(), tip, Some(head.to_owned()));
+    let branch = RefChange::new(session_repo.branch.full(), tip, Some(head.to_owned()));
     match refs::update(repository, &[branch], "studio: bring the session's work home")? {
         SwapResult::Done => {}
-        SwapResult::Lost { found, .. } => {
-            let found = found.unwrap_or_else(|| "nothing".to_owned());
-            return Err(Failure::refused(format!("the branch `{}` was moved", place.branch))
-                .because(format!("it holds {found}, while the session's work was imported"))
-                .hint("try again"));
+        SwapResult::Lost { actual, .. } => {
+            let actual = actual.unwrap_or_else(|| "nothing".to_owned());
+            return Err(Failure::refused(format!(
+                "the branch `{}` was moved",
+                session_repo.branch
+            ))
+            .because(format!("it holds {actual}, while the session's work was imported"))
+            .hint("try again"));
         }
     }
     step("import.moved");
-    kept.release();
+    imported_pack.release();
     Ok(())
 }
 
 /// Returns whether the worktree exists. Refuses (3) if its `.git` file was changed.
-pub fn check_pointer(place: &SessionRepo) -> Result<bool> {
-    let originals = Originals::load(&place.git_dir)?;
-    if place.worktree.symlink_metadata().is_err() {
+pub fn check_pointer(session_repo: &SessionRepo) -> Result<bool> {
+    let originals = Originals::load(&session_repo.git_dir)?;
+    if session_repo.worktree.symlink_metadata().is_err() {
         return Ok(false);
     }
-    let worktree = SafeDir::open(&place.worktree).map_err(|why| {
-        Failure::refused(format!("{} is not the session's worktree", place.worktree.display()))
-            .because(why)
-            .hint("move away what is there, then try again")
+    let worktree = SafeDir::open(&session_repo.worktree).map_err(|why| {
+        Failure::refused(format!(
+            "{} is not the session's worktree",
+            session_repo.worktree.display()
+        ))
+        .because(why)
+        .hint("move away what is there, then try again")
     })?;
-    let path = place.worktree.join(".git");
-    let found = worktree.read(".git", 4096).unwrap_or(None);
-    if found.as_deref() == Some(originals.pointer.as_slice()) {
-        moved_repository::refuse_another(place)?;
-        if moved_repository::target_of(place, &originals.pointer).is_none() {
+    let path = session_repo.worktree.join(".git");
+    let pointer = worktree.read(".git", 4096).unwrap_or(None);
+    if pointer.as_deref() == Some(originals.pointer.as_slice()) {
+        moved_repository::refuse_foreign(session_repo)?;
+        if moved_repository::pointer_target(session_repo, &originals.pointer).is_none() {
             return Err(Failure::refused(format!(
                 "{} points to a missing directory",
                 path.display()
@@ -121,48 +144,55 @@ pub fn check_pointer(place: &SessionRepo) -> Result<bool> {
         return Ok(true);
     }
     if worktree.names().is_ok_and(|names| names.is_empty()) {
-        return Err(Failure::refused(format!("{} was changed", place.worktree.display()))
+        return Err(Failure::refused(format!("{} was changed", session_repo.worktree.display()))
             .because("it was emptied; its commits and its newest snapshot are safe")
-            .hint(format!("rmdir '{}'    then it counts as gone", place.worktree.display()))
-            .hint(format!("studio resume {}    then recreates it", place.id)));
+            .hint(format!("rmdir '{}'    then it counts as gone", session_repo.worktree.display()))
+            .hint(format!("studio resume {}    then recreates it", session_repo.id)));
     }
     let expected = String::from_utf8_lossy(&originals.pointer).trim_end().to_owned();
     Err(Failure::refused(format!("{} was changed", path.display()))
         .because("it pointed to the session's git directory; it now points elsewhere, so nothing in the worktree is read")
         .hint(format!("look at it; to continue: echo '{expected}' > '{}'", path.display()))
-        .hint(format!("or drop the session, which can be undone: studio discard {}", place.id)))
+        .hint(format!("or drop the session, which can be undone: studio discard {}", session_repo.id)))
 }
 
 /// Returns a warning for a user who runs plain git in a session's worktree: the `.git` file, or the
 /// configuration, hooks and attributes behind it, differ from what studio wrote, so git would run
 /// what the agent put there. `None` if nothing was changed or the worktree is missing.
-pub fn tampered(place: &SessionRepo) -> Option<String> {
-    if Originals::are_untouched(place) {
+pub fn tampering_warning(session_repo: &SessionRepo) -> Option<String> {
+    if Originals::are_unchanged(session_repo) {
         return None;
     }
-    let originals = Originals::load(&place.git_dir).ok()?;
-    place.worktree.symlink_metadata().ok()?;
-    if worktree::pointer_in(&place.worktree).as_deref() != Some(originals.pointer.as_slice()) {
-        return Some(format!("{} was changed", place.worktree.join(".git").display()));
+    let originals = Originals::load(&session_repo.git_dir).ok()?;
+    session_repo.worktree.symlink_metadata().ok()?;
+    if worktree::pointer_in(&session_repo.worktree).as_deref() != Some(originals.pointer.as_slice())
+    {
+        return Some(format!("{} was changed", session_repo.worktree.join(".git").display()));
     }
-    let changed = originals.changed(&place.git_dir).unwrap_or_else(|_| vec!["config".to_owned()]);
+    let changed = originals
+        .changed_files(&session_repo.git_dir)
+        .unwrap_or_else(|_| vec!["config".to_owned()]);
     (!changed.is_empty())
         .then(|| format!("the agent changed {} in its git directory", changed.join(", ")))
 }
 
-fn remarks(place: &SessionRepo, found: &HeadState) -> Vec<String> {
+fn head_notes(session_repo: &SessionRepo, head: &HeadState) -> Vec<String> {
     let mut notes = Vec::new();
-    match (&found.branch, &found.commit) {
+    match (&head.branch, &head.commit) {
         (Some(branch), None) => {
             notes.push(format!("the agent is on `{branch}`, which has no commit yet"));
         }
-        (Some(branch), Some(_)) if branch != place.branch.as_str() => {
-            notes.push(format!("the agent is on `{branch}`, not on `{}`", place.branch));
+        (Some(branch), Some(_)) if branch != session_repo.branch.as_str() => {
+            notes.push(format!("the agent is on `{branch}`, not on `{}`", session_repo.branch));
         }
         (Some(_), Some(_)) => {}
         (None, _) => notes.push("the agent's HEAD is detached".to_owned()),
     }
-    notes.extend(found.busy.iter().map(|what| format!("a {what} is in progress in the worktree")));
+    notes.extend(
+        head.operation
+            .iter()
+            .map(|operation| format!("a {operation} is in progress in the worktree")),
+    );
     notes
 }
 
@@ -179,9 +209,9 @@ pub fn remove_leftovers(repository: &Repository) -> Result<Vec<String>> {
     for entry in std::fs::read_dir(&packs).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_keep = path.extension().is_some_and(|ext| ext == "keep");
-        let ours =
+        let is_ours =
             is_keep && std::fs::read_to_string(&path).is_ok_and(|text| text.starts_with("studio-"));
-        if ours {
+        if is_ours {
             std::fs::remove_file(&path).or_fail(|| "cannot remove a .keep file")?;
             removed.push(format!("removed {}", path.display()));
         }

@@ -16,23 +16,23 @@ const SKIP_WORKTREE: u16 = 1 << 14;
 
 /// Maximum size of an index that is read, in bytes; an index of a million files has about a tenth
 /// of it.
-const INDEX_BYTES: u64 = 1 << 30;
+const MAX_INDEX_BYTES: u64 = 1 << 30;
 /// Maximum number of copied parts of a split index: git keeps one or two.
-const SHARED_PARTS: usize = 8;
+const MAX_SHARED_PARTS: usize = 8;
 
 /// Copies the index of a private git directory to a scratch directory, so that the agent cannot
 /// change what is read. A missing index, one that is not a regular file, and one that is larger
 /// than any repository needs are not copied.
 pub(crate) fn copy(scratch: &Quarantine, git_dir: &Path) -> Result<()> {
     let copy = || -> std::io::Result<()> {
-        let top = SafeDir::open(git_dir)?;
-        if !top.copy("index", INDEX_BYTES, &scratch.path().join("index"))? {
+        let safe_git_dir = SafeDir::open(git_dir)?;
+        if !safe_git_dir.copy("index", MAX_INDEX_BYTES, &scratch.path().join("index"))? {
             return Ok(());
         }
-        let names = top.names()?.into_iter();
-        let shared = names.filter(|name| name.to_string_lossy().starts_with("sharedindex."));
-        for name in shared.take(SHARED_PARTS) {
-            top.copy(&name, INDEX_BYTES, &scratch.path().join(&name))?;
+        let names = safe_git_dir.names()?.into_iter();
+        let shared_parts = names.filter(|name| name.to_string_lossy().starts_with("sharedindex."));
+        for name in shared_parts.take(MAX_SHARED_PARTS) {
+            safe_git_dir.copy(&name, MAX_INDEX_BYTES, &scratch.path().join(&name))?;
         }
         Ok(())
     };
@@ -50,13 +50,13 @@ pub(crate) fn open(scratch: &Path, head: &git2::Commit<'_>) -> Result<git2::Inde
     }
     match git2::Index::open(&path) {
         Ok(index) => Ok(index),
-        Err(_) => rewritten(scratch, &path),
+        Err(_) => rewrite(scratch, &path),
     }
 }
 
 /// Rewrites the copy in a form that libgit2 reads: an index may be split or have unknown
 /// extensions.
-fn rewritten(scratch: &Path, path: &Path) -> Result<git2::Index> {
+fn rewrite(scratch: &Path, path: &Path) -> Result<git2::Index> {
     let args = ["-c", "core.splitIndex=false", "-c", "index.skipHash=false", "update-index"];
     let args = args.into_iter().chain(["--no-split-index", "--force-write-index"]);
     let output = Git::at(scratch)
@@ -88,34 +88,35 @@ pub(crate) fn staged_tree(
 /// Clears the flags by which the agent hid existing files from its git, and returns their paths.
 pub(crate) fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<Vec<PathBuf>> {
     use std::os::unix::ffi::OsStrExt;
-    let hidden: Vec<git2::IndexEntry> = index
+    let hidden_entries: Vec<git2::IndexEntry> = index
         .iter()
         .filter(|entry| {
             entry.flags & ASSUME_UNCHANGED != 0 || entry.flags_extended & SKIP_WORKTREE != 0
         })
         .collect();
-    let mut found = Vec::new();
-    for mut entry in hidden {
+    let mut unhidden = Vec::new();
+    for mut entry in hidden_entries {
         let path = PathBuf::from(std::ffi::OsStr::from_bytes(&entry.path));
         if worktree.join(&path).symlink_metadata().is_ok() {
             entry.flags &= !ASSUME_UNCHANGED;
             entry.flags_extended &= !SKIP_WORKTREE;
             index.add(&entry).or_fail(cannot)?;
-            found.push(path);
+            unhidden.push(path);
         }
     }
-    Ok(found)
+    Ok(unhidden)
 }
 
 /// Returns whether a path is excluded from a sparse checkout: its entry says so, and the file does
 /// not exist. Landing changes only the entry.
-pub(crate) fn is_left_out(index: &git2::Index, worktree: &Path, path: &Path) -> bool {
-    let skipped = |entry: git2::IndexEntry| entry.flags_extended & SKIP_WORKTREE != 0;
-    index.get_path(path, 0).is_some_and(skipped) && worktree.join(path).symlink_metadata().is_err()
+pub(crate) fn is_excluded(index: &git2::Index, worktree: &Path, path: &Path) -> bool {
+    let is_skipped = |entry: git2::IndexEntry| entry.flags_extended & SKIP_WORKTREE != 0;
+    index.get_path(path, 0).is_some_and(is_skipped)
+        && worktree.join(path).symlink_metadata().is_err()
 }
 
 /// Marks an entry as excluded from a sparse checkout.
-pub(crate) fn leave_out(entry: &mut git2::IndexEntry) {
+pub(crate) fn mark_excluded(entry: &mut git2::IndexEntry) {
     entry.flags_extended |= SKIP_WORKTREE;
 }
 

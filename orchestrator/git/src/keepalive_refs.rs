@@ -10,38 +10,47 @@ use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 
 /// Returns the keepalive ref of a session.
-pub(crate) fn name(id: &Id) -> String {
+pub(crate) fn ref_name(id: &Id) -> String {
     format!("refs/studio/pins/{id}")
 }
 
 /// Pins what a new session borrows: its base and the copied branch tips.
-pub(crate) fn start(repository: &Repository, place: &SessionRepo, tips: &[String]) -> Result<()> {
+pub(crate) fn pin_start(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    tips: &[String],
+) -> Result<()> {
     let scratch = Quarantine::open(repository)?;
-    let mut parents = vec![place.base.clone()];
-    parents.extend(tips.iter().filter(|tip| **tip != place.base).cloned());
-    let pin = commit(&scratch.repo, &parents)?;
-    let wanted = [pin.clone()];
-    let kept =
-        object_quarantine::bring(repository, &[scratch.objects()], &wanted, &parents, &place.id)?;
-    let held = refs::read(&repository.open()?, &name(&place.id))?;
-    let change = RefChange::new(name(&place.id), held, Some(pin));
-    refs::update_own(repository, &[change], "studio: pin what the session borrows")?;
-    kept.release();
+    let mut parents = vec![session_repo.base.clone()];
+    parents.extend(tips.iter().filter(|tip| **tip != session_repo.base).cloned());
+    let pin = create_commit(&scratch.repo, &parents)?;
+    let commits = [pin.clone()];
+    let imported_pack = object_quarantine::import_objects(
+        repository,
+        &[scratch.objects()],
+        &commits,
+        &parents,
+        &session_repo.id,
+    )?;
+    let current = refs::read(&repository.open()?, &ref_name(&session_repo.id))?;
+    let change = RefChange::new(ref_name(&session_repo.id), current, Some(pin));
+    refs::update_or_fail(repository, &[change], "studio: pin what the session borrows")?;
+    imported_pack.release();
     Ok(())
 }
 
 /// Returns whether a pin ends in this commit: then an interrupted import has pinned it.
-pub(crate) fn end_in(repo: &git2::Repository, pinned: &str, head: &str) -> bool {
-    let last = || -> std::result::Result<git2::Oid, git2::Error> {
+pub(crate) fn ends_with(repo: &git2::Repository, pinned: &str, head: &str) -> bool {
+    let last_parent = || -> std::result::Result<git2::Oid, git2::Error> {
         let commit = repo.find_commit(git2::Oid::from_str(pinned)?)?;
         commit.parent_id(commit.parent_count().saturating_sub(1))
     };
-    last().is_ok_and(|last| last.to_string() == head)
+    last_parent().is_ok_and(|last| last.to_string() == head)
 }
 
 /// Creates a commit that pins its parents. The parents need not exist yet, and are not read.
-pub(crate) fn commit(repo: &git2::Repository, parents: &[String]) -> Result<String> {
-    let make = || -> std::result::Result<git2::Oid, git2::Error> {
+pub(crate) fn create_commit(repo: &git2::Repository, parents: &[String]) -> Result<String> {
+    let write_commit = || -> std::result::Result<git2::Oid, git2::Error> {
         let mut text = format!("tree {}\n", repo.treebuilder(None)?.write()?);
         for parent in parents {
             text.push_str(&format!("parent {}\n", git2::Oid::from_str(parent)?));
@@ -51,5 +60,5 @@ pub(crate) fn commit(repo: &git2::Repository, parents: &[String]) -> Result<Stri
         text.push_str("Pins of a studio session\n");
         repo.odb()?.write(git2::ObjectType::Commit, text.as_bytes())
     };
-    make().map(|id| id.to_string()).or_fail(|| "cannot pin what the session borrows")
+    write_commit().map(|id| id.to_string()).or_fail(|| "cannot pin what the session borrows")
 }

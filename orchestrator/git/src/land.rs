@@ -18,11 +18,11 @@ use crate::{checkout_conflicts, discard, endless_patterns, worktree};
 #[derive(Debug)]
 pub struct LandRequest {
     /// The session.
-    pub place: SessionRepo,
+    pub session_repo: SessionRepo,
     /// Its merged and checked work.
     pub candidate: Candidate,
     /// The result of [`merge::commit`].
-    pub committed: LandingCommit,
+    pub landing_commit: LandingCommit,
     /// The receipt, stored as a note of the commit in `refs/notes/studio`.
     pub receipt: Option<String>,
     /// The time, RFC 3339.
@@ -46,40 +46,40 @@ pub enum LandResult {
 
 /// Lands the work. Refuses (3), naming paths and reasons, if any of the user's files are in the
 /// way.
-pub fn accept(repository: &Repository, order: &LandRequest) -> Result<LandResult> {
+pub fn accept(repository: &Repository, request: &LandRequest) -> Result<LandResult> {
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
-    let candidate = &order.candidate;
+    let candidate = &request.candidate;
     if repository.tip(&candidate.target)?.as_deref() != Some(candidate.target_tip.as_str()) {
         return Ok(LandResult::TargetMoved);
     }
     refuse_session_branch(repository, &candidate.target)?;
     let operation = log.next_id();
     let checkouts = checkout::of_branch(repository, &candidate.target)?;
-    let dropped = discard::dropping(repository, &order.place, &operation)?;
-    let mut refs_first = dropped.keep;
-    let name = format!("{}{}/work", discard::kept_prefix(&operation), order.place.id);
+    let drop_plan = discard::plan_drop(repository, &request.session_repo, &operation)?;
+    let mut refs_first = drop_plan.keep;
+    let name = format!("{}{}/work", discard::kept_prefix(&operation), request.session_repo.id);
     refs_first.push(RefChange::new(name, None, Some(candidate.work.clone())));
     let intent = Intent {
         landing: Some(TargetUpdate {
             target: candidate.target.clone(),
             before: candidate.target_tip.clone(),
-            after: order.committed.commit.clone(),
+            after: request.landing_commit.commit.clone(),
             checkouts: checkouts.clone(),
         }),
         refs_first,
-        moves: dropped.moves,
-        refs_last: dropped.drop,
-        receipt: order.receipt.clone(),
-        note: order.committed.note.clone(),
+        moves: drop_plan.moves,
+        refs_last: drop_plan.drop,
+        receipt: request.receipt.clone(),
+        note: request.landing_commit.note.clone(),
         ..Intent::new(
             operation.clone(),
-            &order.time,
+            &request.time,
             OperationKind::Accept,
-            vec![order.place.clone()],
+            vec![request.session_repo.clone()],
         )
     };
-    match transaction::carry_out(repository, &mut log, &intent)? {
+    match transaction::execute(repository, &mut log, &intent)? {
         TransactionResult::Yes => Ok(LandResult::Landed { operation, checkouts: checkouts.len() }),
         TransactionResult::TargetMoved(_) => Ok(LandResult::TargetMoved),
     }
@@ -89,7 +89,7 @@ pub fn accept(repository: &Repository, order: &LandRequest) -> Result<LandResult
 pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
     refuse_session_branch(repository, &candidate.target)?;
     let repo = repository.open()?;
-    let changes = checkout::changes(&repo, &candidate.target_tip, &candidate.merged)?;
+    let changes = checkout::changes(&repo, &candidate.target_tip, &candidate.merged_commit)?;
     refuse_endless_patterns(&repo, &changes)?;
     for checkout in checkout::of_branch(repository, &candidate.target)? {
         if checkout.git_dir.join("index.lock").exists() {
@@ -111,7 +111,7 @@ fn refuse_endless_patterns(repo: &git2::Repository, changes: &[FileChange]) -> R
             continue;
         };
         let Ok(blob) = repo.find_blob(after.id) else { continue };
-        if let Some(line) = endless_patterns::first(blob.content()) {
+        if let Some(line) = endless_patterns::find_first(blob.content()) {
             return Err(Failure::refused("a pattern has too many `*` to be matched")
                 .because(format!("{}:{line}", change.path.display()))
                 .hint("change it in the session's worktree"));
@@ -123,9 +123,10 @@ fn refuse_endless_patterns(repo: &git2::Repository, changes: &[FileChange]) -> R
 /// Refuses the branch of a session as target: only the agent may move it.
 fn refuse_session_branch(repository: &Repository, target: &BranchName) -> Result<()> {
     let sessions = repository.common_dir.join("studio/sessions");
-    for admin in worktree::admin_dirs(repository)? {
-        let is_sessions = worktree::leads_to(&admin).is_some_and(|to| to.starts_with(&sessions));
-        if is_sessions && checkout::head_names(&admin, target) {
+    for admin_dir in worktree::admin_dirs(repository)? {
+        let is_of_session = worktree::pointer_target(&admin_dir)
+            .is_some_and(|target_dir| target_dir.starts_with(&sessions));
+        if is_of_session && checkout::is_head_on(&admin_dir, target) {
             return Err(Failure::refused(format!("`{target}` belongs to a session"))
                 .because("its agent may be moving it")
                 .hint("land that session first, or choose another target: --onto BRANCH"));

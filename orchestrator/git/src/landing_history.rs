@@ -11,7 +11,7 @@ use crate::receipt::NOTES;
 use crate::repo::Repository;
 
 /// The trailer for a requirement.
-const TRAILER: &str = "Requirement: ";
+const TRAILER_PREFIX: &str = "Requirement: ";
 
 /// A commit that names requirements or has a receipt.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +68,7 @@ pub struct ReceiptCheck {
 /// receipt, oldest first.
 pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<Vec<Landing>> {
     let repo = repository.open()?;
-    let commit = |name: &str| named(&repo, name).map(|commit| commit.id());
+    let commit = |name: &str| resolve_commit(&repo, name).map(|commit| commit.id());
     let cannot = || "cannot read the history";
     let mut walk = repo.revwalk().or_fail(cannot)?;
     walk.set_sorting(git2::Sort::TOPOLOGICAL | git2::Sort::REVERSE).or_fail(cannot)?;
@@ -84,8 +84,8 @@ pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<
         let message = String::from_utf8_lossy(commit.message_bytes()).into_owned();
         let receipt = receipts.remove(&id);
         // The receipt has precedence, because an agent may have written the message.
-        let noted = receipt.as_ref().and_then(|receipt| receipt.requirements.clone());
-        let requirements = noted.unwrap_or_else(|| named_in(&message));
+        let recorded = receipt.as_ref().and_then(|receipt| receipt.requirements.clone());
+        let requirements = recorded.unwrap_or_else(|| trailer_requirements(&message));
         if !requirements.is_empty() || receipt.is_some() {
             let subject = message.lines().next().unwrap_or_default().to_owned();
             let (commit, tree) = (id.to_string(), commit.tree_id().to_string());
@@ -96,29 +96,29 @@ pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<
 }
 
 /// Returns the requirements that the trailers of a message name, without duplicates.
-fn named_in(message: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::new();
+fn trailer_requirements(message: &str) -> Vec<String> {
+    let mut requirements: Vec<String> = Vec::new();
     let trailers = message.trim_end().rsplit("\n\n").next().unwrap_or_default();
-    for named in trailers.lines().filter_map(|line| line.strip_prefix(TRAILER)) {
-        if !found.iter().any(|known| known == named.trim()) {
-            found.push(named.trim().to_owned());
+    for id in trailers.lines().filter_map(|line| line.strip_prefix(TRAILER_PREFIX)) {
+        if !requirements.iter().any(|other| other == id.trim()) {
+            requirements.push(id.trim().to_owned());
         }
     }
-    found
+    requirements
 }
 
 /// Resolves a revision to a commit and its tree.
-pub fn commit(repository: &Repository, name: &str) -> Result<(String, String)> {
+pub fn resolve(repository: &Repository, name: &str) -> Result<(String, String)> {
     let repo = repository.open()?;
-    let commit = named(&repo, name)?;
+    let commit = resolve_commit(&repo, name)?;
     Ok((commit.id().to_string(), commit.tree_id().to_string()))
 }
 
-fn named<'a>(repo: &'a git2::Repository, name: &str) -> Result<git2::Commit<'a>> {
-    let found = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
-    found.map_err(|why| {
-        let shown = base::text::printable(name);
-        Failure::usage(format!("no such commit: `{shown}`")).because(why.message())
+fn resolve_commit<'a>(repo: &'a git2::Repository, name: &str) -> Result<git2::Commit<'a>> {
+    let commit = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
+    commit.map_err(|why| {
+        let printable_name = base::text::printable(name);
+        Failure::usage(format!("no such commit: `{printable_name}`")).because(why.message())
     })
 }
 
@@ -131,13 +131,13 @@ fn receipts(
         Err(why) if why.code() == git2::ErrorCode::NotFound => return Ok(BTreeMap::new()),
         Err(why) => return Err(why),
     };
-    let mut found = BTreeMap::new();
+    let mut receipts = BTreeMap::new();
     for note in notes {
         let (blob, commit) = note?;
         let text = repo.find_blob(blob)?;
         if let Ok(receipt) = serde_json::from_slice(text.content()) {
-            found.insert(commit, receipt);
+            receipts.insert(commit, receipt);
         }
     }
-    Ok(found)
+    Ok(receipts)
 }

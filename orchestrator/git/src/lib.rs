@@ -2,7 +2,7 @@
 //! discarding and undoing. Its interface is plain data; it knows nothing about journals and prints
 //! nothing.
 //!
-//! A session passes through these modules: [`repo::Repository::discover`] → [`worktree::make`] →
+//! A session passes through these modules: [`repo::Repository::discover`] → [`worktree::create`] →
 //! (the agent works) → `import::import` → `snapshot::take` → `merge::prepare` → `merge::commit` →
 //! `land::accept`, or `discard::discard`, and `undo::undo` back. Everything that changes something
 //! calls `transaction::recover` first.

@@ -50,7 +50,7 @@ pub struct Candidate {
     /// The merge strategy.
     pub strategy: MergeStrategy,
     /// A commit with the merged tree, for checks and diffs; it never lands itself.
-    pub merged: String,
+    pub merged_commit: String,
     /// The merged tree.
     pub tree: String,
     /// The agent's head.
@@ -62,7 +62,7 @@ pub struct Candidate {
     /// Whether a new commit is made, which needs a message.
     pub needs_message: bool,
     /// Protects its objects in the repository from `git gc` while this value exists.
-    pub kept: Option<KeepFiles>,
+    pub keep_files: Option<KeepFiles>,
 }
 
 /// The commit to land.
@@ -72,8 +72,8 @@ pub struct LandingCommit {
     pub commit: String,
     /// The change of the receipts' ref, if the receipt was created together with the commit.
     pub note: Option<RefChange>,
-    /// See [`Candidate::kept`].
-    pub kept: Option<KeepFiles>,
+    /// See [`Candidate::keep_files`].
+    pub keep_files: Option<KeepFiles>,
 }
 
 /// A commit message.
@@ -86,15 +86,15 @@ pub struct CommitMessage {
 }
 
 /// Returns the ref by which earlier versions kept a session's work during landing.
-pub fn ref_name(place: &SessionRepo) -> String {
-    format!("refs/studio/landing/{}", place.id)
+pub fn ref_name(session_repo: &SessionRepo) -> String {
+    format!("refs/studio/landing/{}", session_repo.id)
 }
 
 /// Merges a session's work with the current tip of the target. Fails with exit code 5 if the branch
 /// does not exist, and 3 if the strategy is impossible.
 pub fn prepare(
     repository: &Repository,
-    place: &SessionRepo,
+    session_repo: &SessionRepo,
     snapshot: &Snapshot,
     target: &BranchName,
     strategy: MergeStrategy,
@@ -105,36 +105,41 @@ pub fn prepare(
     })?;
     let scratch = Quarantine::open(repository)?;
     let repo = &scratch.repo;
-    let ours = repo.find_commit(refs::oid(&target_tip)?).or_fail(cannot)?;
-    let ours_tree = ours.tree().or_fail(cannot)?;
+    let target_commit = repo.find_commit(refs::oid(&target_tip)?).or_fail(cannot)?;
+    let target_tree = target_commit.tree().or_fail(cannot)?;
     for commit in [&snapshot.head, &snapshot.work] {
-        tree_limits::refuse(repo, commit, &ours_tree)?;
+        tree_limits::refuse(repo, commit, &target_tree)?;
     }
     let mut attributes = git2::Index::new().or_fail(cannot)?;
-    attributes.read_tree(&ours.tree().or_fail(cannot)?).or_fail(cannot)?;
+    attributes.read_tree(&target_commit.tree().or_fail(cannot)?).or_fail(cannot)?;
     repo.set_index(&mut attributes).or_fail(cannot)?;
     let merged = match strategy {
-        MergeStrategy::Squash => whole(repo, &ours, snapshot)?.map(|tree| (tree, vec![ours.id()])),
-        MergeStrategy::Merge => match whole(repo, &ours, snapshot)? {
-            Ok(tree) => Ok((tree, vec![ours.id(), side(repo, place, snapshot, now)?])),
+        MergeStrategy::Squash => {
+            merge_all(repo, &target_commit, snapshot)?.map(|tree| (tree, vec![target_commit.id()]))
+        }
+        MergeStrategy::Merge => match merge_all(repo, &target_commit, snapshot)? {
+            Ok(tree) => Ok((
+                tree,
+                vec![target_commit.id(), session_parent(repo, session_repo, snapshot, now)?],
+            )),
             Err(conflicts) => Err(conflicts),
         },
-        MergeStrategy::Rebase => rebase::replay(repo, &ours, snapshot, now)?,
-        MergeStrategy::Ff => Ok(fast_forward(repo, &ours, snapshot, target)?),
+        MergeStrategy::Rebase => rebase::replay(repo, &target_commit, snapshot, now)?,
+        MergeStrategy::Ff => Ok(fast_forward(repo, &target_commit, snapshot, target)?),
     };
     let (tree, parents) = match merged {
         Ok(merged) => merged,
         Err(conflicts) => return Ok(PreparedMerge::Conflicts(conflicts)),
     };
-    let tree = without_g3s_own(repo, tree, &ours.tree().or_fail(cannot)?)?;
-    if tree == ours.tree_id() {
+    let tree = restore_g3_directory(repo, tree, &target_commit.tree().or_fail(cannot)?)?;
+    if tree == target_commit.tree_id() {
         return Ok(PreparedMerge::Nothing);
     }
     let makes_commit = match strategy {
         MergeStrategy::Squash | MergeStrategy::Merge => true,
         MergeStrategy::Rebase | MergeStrategy::Ff => {
-            let last = repo.find_commit(parents[0]).or_fail(cannot)?;
-            last.tree_id() != tree
+            let tip_commit = repo.find_commit(parents[0]).or_fail(cannot)?;
+            tip_commit.tree_id() != tree
         }
     };
     let parents: Vec<String> = parents.iter().map(git2::Oid::to_string).collect();
@@ -142,19 +147,26 @@ pub fn prepare(
         target: target.clone(),
         target_tip,
         strategy,
-        merged: String::new(),
+        merged_commit: String::new(),
         tree: tree.to_string(),
         head: snapshot.head.clone(),
         work: snapshot.work.clone(),
         parents,
         needs_message: makes_commit,
-        kept: None,
+        keep_files: None,
     };
-    candidate.merged = make(&scratch, &candidate, "Merged work of a studio session\n", now)?;
-    let wanted = [candidate.merged.clone()];
-    let had = [&candidate.target_tip, &candidate.head, &candidate.work].map(String::clone);
-    let from = [scratch.objects()];
-    candidate.kept = Some(object_quarantine::bring(repository, &from, &wanted, &had, &place.id)?);
+    candidate.merged_commit =
+        write_commit(&scratch, &candidate, "Merged work of a studio session\n", now)?;
+    let commits = [candidate.merged_commit.clone()];
+    let existing = [&candidate.target_tip, &candidate.head, &candidate.work].map(String::clone);
+    let object_dirs = [scratch.objects()];
+    candidate.keep_files = Some(object_quarantine::import_objects(
+        repository,
+        &object_dirs,
+        &commits,
+        &existing,
+        &session_repo.id,
+    )?);
     step("merge.held");
     Ok(PreparedMerge::Ready(Box::new(candidate)))
 }
@@ -162,68 +174,78 @@ pub fn prepare(
 /// Creates the commit to land, and its receipt.
 pub fn commit(
     repository: &Repository,
-    place: &SessionRepo,
+    session_repo: &SessionRepo,
     candidate: &Candidate,
     message: &CommitMessage,
     receipt: Option<&str>,
     now: jiff::Timestamp,
 ) -> Result<LandingCommit> {
     if !candidate.needs_message {
-        return Ok(LandingCommit { commit: candidate.parents[0].clone(), note: None, kept: None });
+        return Ok(LandingCommit {
+            commit: candidate.parents[0].clone(),
+            note: None,
+            keep_files: None,
+        });
     }
     let scratch = Quarantine::open(repository)?;
-    let commit = make(&scratch, candidate, &message.full()?, now)?;
-    let mut wanted = vec![commit.clone()];
-    let mut had = vec![candidate.merged.clone(), candidate.work.clone()];
+    let commit = write_commit(&scratch, candidate, &message.format()?, now)?;
+    let mut commits = vec![commit.clone()];
+    let mut existing = vec![candidate.merged_commit.clone(), candidate.work.clone()];
     let mut note = None;
     if let Some(text) = receipt {
-        let made = receipt::note(&repository.open()?, &scratch, &commit, text)?;
-        wanted.extend(made.after.clone());
-        had.extend(made.before.clone());
-        note = Some(made);
+        let note_change = receipt::create_note(&repository.open()?, &scratch, &commit, text)?;
+        commits.extend(note_change.after.clone());
+        existing.extend(note_change.before.clone());
+        note = Some(note_change);
     }
-    let kept =
-        object_quarantine::bring(repository, &[scratch.objects()], &wanted, &had, &place.id)?;
+    let keep_files = object_quarantine::import_objects(
+        repository,
+        &[scratch.objects()],
+        &commits,
+        &existing,
+        &session_repo.id,
+    )?;
     step("merge.committed");
-    Ok(LandingCommit { commit, note, kept: Some(kept) })
+    Ok(LandingCommit { commit, note, keep_files: Some(keep_files) })
 }
 
 /// Deletes the ref of an earlier version.
-pub fn release(repository: &Repository, place: &SessionRepo) -> Result<()> {
-    let name = ref_name(place);
-    let held = refs::read(&repository.open()?, &name)?;
-    refs::update_own(repository, &[RefChange::new(name, held, None)], "studio: not landed")
+pub fn release(repository: &Repository, session_repo: &SessionRepo) -> Result<()> {
+    let name = ref_name(session_repo);
+    let current = refs::read(&repository.open()?, &name)?;
+    refs::update_or_fail(repository, &[RefChange::new(name, current, None)], "studio: not landed")
 }
 
 impl CommitMessage {
     /// Returns text and trailers as git stores them.
-    fn full(&self) -> Result<String> {
+    fn format(&self) -> Result<String> {
         let text = self.text.replace('\0', "");
-        let mut full = git2::message_prettify(text, None).or_fail(|| "cannot use the message")?;
-        if full.trim().is_empty() {
+        let mut formatted =
+            git2::message_prettify(text, None).or_fail(|| "cannot use the message")?;
+        if formatted.trim().is_empty() {
             return Err(Failure::usage("the commit message is empty")
                 .hint("studio accept -m 'what the commit does'"));
         }
         if !self.trailers.is_empty() {
-            full.push('\n');
+            formatted.push('\n');
         }
         for (key, value) in &self.trailers {
             let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
-            full.push_str(&format!("{key}: {value}\n"));
+            formatted.push_str(&format!("{key}: {value}\n"));
         }
-        Ok(full)
+        Ok(formatted)
     }
 }
 
 /// Merges all of the work at once with the target.
-fn whole(
+fn merge_all(
     repo: &git2::Repository,
-    ours: &git2::Commit<'_>,
+    target: &git2::Commit<'_>,
     snapshot: &Snapshot,
 ) -> Result<std::result::Result<git2::Oid, Vec<Conflict>>> {
     let work = repo.find_commit(refs::oid(&snapshot.work)?).or_fail(cannot)?;
-    let mut index = repo.merge_commits(ours, &work, None).or_fail(cannot)?;
-    let conflicts = conflict::settle(repo, &mut index)?;
+    let mut index = repo.merge_commits(target, &work, None).or_fail(cannot)?;
+    let conflicts = conflict::resolve(repo, &mut index)?;
     if !conflicts.is_empty() {
         return Ok(Err(conflicts));
     }
@@ -231,34 +253,35 @@ fn whole(
 }
 
 /// Creates the second parent of a merge commit: the agent's commits and its uncommitted changes.
-fn side(
+fn session_parent(
     repo: &git2::Repository,
-    place: &SessionRepo,
+    session_repo: &SessionRepo,
     snapshot: &Snapshot,
     now: jiff::Timestamp,
 ) -> Result<git2::Oid> {
     if !snapshot.is_dirty() {
         return refs::oid(&snapshot.head);
     }
-    let make = || -> std::result::Result<git2::Oid, git2::Error> {
+    let create_commit = || -> std::result::Result<git2::Oid, git2::Error> {
         let head = repo.find_commit(git2::Oid::from_str(&snapshot.head)?)?;
         let work = repo.find_commit(git2::Oid::from_str(&snapshot.work)?)?;
-        let who = crate::repo::signature(repo, now)?;
-        let message = format!("Uncommitted work of {}\n", place.id);
-        repo.commit(None, &who, &who, &message, &work.tree()?, &[&head])
+        let signature = crate::repo::signature(repo, now)?;
+        let message = format!("Uncommitted work of {}\n", session_repo.id);
+        repo.commit(None, &signature, &signature, &message, &work.tree()?, &[&head])
     };
-    make().or_fail(cannot)
+    create_commit().or_fail(cannot)
 }
 
 fn fast_forward(
     repo: &git2::Repository,
-    ours: &git2::Commit<'_>,
+    target_commit: &git2::Commit<'_>,
     snapshot: &Snapshot,
     target: &BranchName,
 ) -> Result<(git2::Oid, Vec<git2::Oid>)> {
     let head = refs::oid(&snapshot.head)?;
-    let fits = head == ours.id() || repo.graph_descendant_of(head, ours.id()).or_fail(cannot)?;
-    if !fits {
+    let is_descendant = head == target_commit.id()
+        || repo.graph_descendant_of(head, target_commit.id()).or_fail(cannot)?;
+    if !is_descendant {
         return Err(Failure::refused(format!("`{target}` cannot be fast-forwarded"))
             .because("it has commits that the session does not have")
             .hint("studio accept --strategy squash")
@@ -268,25 +291,25 @@ fn fast_forward(
     Ok((work.tree_id(), vec![head]))
 }
 
-fn make(
+fn write_commit(
     scratch: &Quarantine,
     candidate: &Candidate,
     message: &str,
     now: jiff::Timestamp,
 ) -> Result<String> {
     let repo = &scratch.repo;
-    let make = || -> std::result::Result<git2::Oid, git2::Error> {
+    let create_commit = || -> std::result::Result<git2::Oid, git2::Error> {
         let tree = repo.find_tree(git2::Oid::from_str(&candidate.tree)?)?;
-        let who = crate::repo::signature(repo, now)?;
+        let signature = crate::repo::signature(repo, now)?;
         let commits = candidate
             .parents
             .iter()
             .map(|id| repo.find_commit(git2::Oid::from_str(id)?))
             .collect::<std::result::Result<Vec<_>, _>>()?;
         let parents: Vec<&git2::Commit<'_>> = commits.iter().collect();
-        repo.commit(None, &who, &who, message, &tree, &parents)
+        repo.commit(None, &signature, &signature, message, &tree, &parents)
     };
-    make().map(|id| id.to_string()).or_fail(|| "cannot make the commit")
+    create_commit().map(|id| id.to_string()).or_fail(|| "cannot make the commit")
 }
 
 fn cannot() -> &'static str {
@@ -295,38 +318,38 @@ fn cannot() -> &'static str {
 
 /// Returns the tree with `.g3` replaced by the target's version, except for project skills
 /// (`.g3/skills`): working files that an agent commits do not land.
-fn without_g3s_own(
+fn restore_g3_directory(
     repo: &git2::Repository,
     merged: git2::Oid,
     target: &git2::Tree<'_>,
 ) -> Result<git2::Oid> {
-    let make = || -> std::result::Result<git2::Oid, git2::Error> {
+    let build_tree = || -> std::result::Result<git2::Oid, git2::Error> {
         let merged_tree = repo.find_tree(merged)?;
-        let found = merged_tree.get_name(".g3").map(|entry| entry.id());
-        let theirs = target.get_name(".g3").map(|entry| entry.id());
-        if found == theirs {
+        let merged_entry = merged_tree.get_name(".g3").map(|entry| entry.id());
+        let target_entry = target.get_name(".g3").map(|entry| entry.id());
+        if merged_entry == target_entry {
             return Ok(merged);
         }
-        let skills = match found.and_then(|id| repo.find_tree(id).ok()) {
+        let skills = match merged_entry.and_then(|id| repo.find_tree(id).ok()) {
             Some(tree) => tree.get_name("skills").map(|entry| (entry.id(), entry.filemode())),
             None => None,
         };
-        let base = theirs.and_then(|id| repo.find_tree(id).ok());
-        let mut inner = repo.treebuilder(base.as_ref())?;
+        let base = target_entry.and_then(|id| repo.find_tree(id).ok());
+        let mut g3_builder = repo.treebuilder(base.as_ref())?;
         match skills {
-            Some((id, mode)) => drop(inner.insert("skills", id, mode)?),
-            None if inner.get("skills")?.is_some() => inner.remove("skills")?,
+            Some((id, mode)) => drop(g3_builder.insert("skills", id, mode)?),
+            None if g3_builder.get("skills")?.is_some() => g3_builder.remove("skills")?,
             None => {}
         }
-        let mut outer = repo.treebuilder(Some(&merged_tree))?;
-        if inner.is_empty() {
-            if outer.get(".g3")?.is_some() {
-                outer.remove(".g3")?;
+        let mut root_builder = repo.treebuilder(Some(&merged_tree))?;
+        if g3_builder.is_empty() {
+            if root_builder.get(".g3")?.is_some() {
+                root_builder.remove(".g3")?;
             }
         } else {
-            outer.insert(".g3", inner.write()?, 0o040_000)?;
+            root_builder.insert(".g3", g3_builder.write()?, 0o040_000)?;
         }
-        outer.write()
+        root_builder.write()
     };
-    make().or_fail(|| "cannot take g3's working files out of the merged tree")
+    build_tree().or_fail(|| "cannot take g3's working files out of the merged tree")
 }

@@ -20,13 +20,13 @@ impl BranchName {
     /// that git would read as an option.
     pub fn parse(text: &str) -> Result<BranchName> {
         let full = format!("refs/heads/{text}");
-        let good =
+        let is_valid =
             !text.starts_with('-') && text != "HEAD" && git2::Reference::is_valid_name(&full);
-        if good {
+        if is_valid {
             return Ok(BranchName(text.to_owned()));
         }
-        let shown = base::text::printable(text);
-        Err(Failure::usage(format!("invalid branch name `{shown}`"))
+        let printable_name = base::text::printable(text);
+        Err(Failure::usage(format!("invalid branch name `{printable_name}`"))
             .because("git forbids spaces, `..`, `~^:?*[\\`, a leading `-` and a trailing `.lock`"))
     }
 
@@ -90,11 +90,11 @@ impl BranchTemplate {
     /// Returns whether a branch may belong to a session: such branches are not copied to other
     /// sessions.
     pub(crate) fn matches(&self, branch: &str) -> bool {
-        let (before, after) = self.0.split_once("{id}").unwrap_or((&self.0, ""));
+        let (prefix, suffix) = self.0.split_once("{id}").unwrap_or((&self.0, ""));
         branch
-            .strip_prefix(before)
-            .and_then(|rest| rest.strip_suffix(after))
-            .is_some_and(|middle| Id::parse(middle).is_ok())
+            .strip_prefix(prefix)
+            .and_then(|rest| rest.strip_suffix(suffix))
+            .is_some_and(|id| Id::parse(id).is_ok())
     }
 }
 
@@ -103,7 +103,7 @@ impl BranchTemplate {
 pub struct WorktreeTemplate(String);
 
 /// The location in the main checkout that earlier versions used.
-const INSIDE: &str = ".worktrees/{id}";
+const WORKTREE_IN_CHECKOUT: &str = ".worktrees/{id}";
 
 impl Default for WorktreeTemplate {
     fn default() -> Self {
@@ -116,10 +116,11 @@ impl WorktreeTemplate {
     pub fn parse(text: &str) -> Result<WorktreeTemplate> {
         let path = Path::new(text);
         let last = path.file_name().and_then(|name| name.to_str());
-        let climbs = path.components().any(|part| part == Component::ParentDir);
-        let has_root = text.starts_with('/') || text.starts_with("{parent}/") || text == INSIDE;
+        let has_parent_dir = path.components().any(|part| part == Component::ParentDir);
+        let has_root =
+            text.starts_with('/') || text.starts_with("{parent}/") || text == WORKTREE_IN_CHECKOUT;
         let has_id = last.is_some_and(|name| name.contains("{id}"));
-        if has_root && has_id && !climbs && text.matches("{id}").count() == 1 {
+        if has_root && has_id && !has_parent_dir && text.matches("{id}").count() == 1 {
             return Ok(WorktreeTemplate(text.to_owned()));
         }
         Err(Failure::usage(format!("invalid `[studio] worktree`: `{text}`"))
@@ -134,29 +135,29 @@ impl WorktreeTemplate {
 
     /// Returns whether it is relative to the main checkout.
     pub fn is_relative(&self) -> bool {
-        self.0 == INSIDE
+        self.0 == WORKTREE_IN_CHECKOUT
     }
 
     /// Returns the parent directory of a repository's worktrees. The default one is replaced by a
     /// directory of the user if it is not writable.
     pub fn parent(&self, repository: &Repository) -> PathBuf {
-        let wanted = self.expanded(repository, "id");
-        let wanted = wanted.parent().map(Path::to_owned).unwrap_or(wanted);
-        if !self.is_default() || can_hold_files(&wanted) {
-            return wanted;
+        let expanded = self.expand(repository, "id");
+        let preferred = expanded.parent().map(Path::to_owned).unwrap_or(expanded);
+        if !self.is_default() || can_hold_files(&preferred) {
+            return preferred;
         }
         match base::user_dirs::state_dir("studio") {
             Ok(state) => {
                 state.join("worktrees").join(base::user_dirs::name_for_path(&repository.common_dir))
             }
-            Err(_) => wanted,
+            Err(_) => preferred,
         }
     }
 
     /// Returns the worktree of a session.
     pub fn worktree(&self, repository: &Repository, id: &Id) -> PathBuf {
-        let wanted = self.expanded(repository, id.as_str());
-        self.parent(repository).join(wanted.file_name().unwrap_or_default())
+        let expanded = self.expand(repository, id.as_str());
+        self.parent(repository).join(expanded.file_name().unwrap_or_default())
     }
 
     /// Returns the worktree for checking merged work. In a directory that may contain other files
@@ -165,15 +166,15 @@ impl WorktreeTemplate {
     pub(crate) fn check_worktree(&self, repository: &Repository, slot: u32) -> PathBuf {
         let parent = self.parent(repository);
         if is_for_worktrees(repository, &parent) {
-            return parent.join(CHECKS).join(slot.to_string());
+            return parent.join(CHECKS_DIR).join(slot.to_string());
         }
-        let wanted = self.expanded(repository, &format!("check-{slot}"));
-        parent.join(wanted.file_name().unwrap_or_default())
+        let expanded = self.expand(repository, &format!("check-{slot}"));
+        parent.join(expanded.file_name().unwrap_or_default())
     }
 
     /// Returns the path with all placeholders replaced, in one pass.
-    fn expanded(&self, repository: &Repository, id: &str) -> PathBuf {
-        let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
+    fn expand(&self, repository: &Repository, id: &str) -> PathBuf {
+        let root = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
         let text = match (&repository.main_checkout, self.is_relative()) {
             (Some(checkout), true) => return checkout.join(self.0.replace("{id}", id)),
             (None, true) => DEFAULT_WORKTREE,
@@ -181,20 +182,20 @@ impl WorktreeTemplate {
         };
         let mut path = String::new();
         let mut rest = text;
-        while let Some(at) = rest.find('{') {
-            path.push_str(&rest[..at]);
-            rest = &rest[at..];
-            let known = ["{parent}", "{repo}", "{repository}", "{id}"];
-            let Some(name) = known.into_iter().find(|name| rest.starts_with(name)) else {
+        while let Some(start) = rest.find('{') {
+            path.push_str(&rest[..start]);
+            rest = &rest[start..];
+            let placeholders = ["{parent}", "{repo}", "{repository}", "{id}"];
+            let Some(name) = placeholders.into_iter().find(|name| rest.starts_with(name)) else {
                 path.push('{');
                 rest = &rest[1..];
                 continue;
             };
             match name {
                 "{parent}" => {
-                    path.push_str(&top.parent().unwrap_or(top).to_string_lossy());
+                    path.push_str(&root.parent().unwrap_or(root).to_string_lossy());
                 }
-                "{repo}" => path.push_str(&top.file_name().unwrap_or_default().to_string_lossy()),
+                "{repo}" => path.push_str(&root.file_name().unwrap_or_default().to_string_lossy()),
                 "{repository}" => path.push_str(&repository.name()),
                 _ => path.push_str(id),
             }
@@ -207,16 +208,17 @@ impl WorktreeTemplate {
 }
 
 /// The directory of the check worktrees, beside the sessions'.
-const CHECKS: &str = ".checks";
+const CHECKS_DIR: &str = ".checks";
 
 /// Returns whether a directory contains only worktrees of this repository.
 pub fn is_for_worktrees(repository: &Repository, directory: &Path) -> bool {
-    let beside = WorktreeTemplate::default();
-    let inside = WorktreeTemplate(INSIDE.to_owned());
-    let is_wanted = |template: &WorktreeTemplate| {
-        template.expanded(repository, "id").parent() == Some(directory)
-    };
-    is_wanted(&beside) || is_wanted(&inside) || beside.parent(repository) == directory
+    let default_template = WorktreeTemplate::default();
+    let checkout_template = WorktreeTemplate(WORKTREE_IN_CHECKOUT.to_owned());
+    let is_parent_of =
+        |template: &WorktreeTemplate| template.expand(repository, "id").parent() == Some(directory);
+    is_parent_of(&default_template)
+        || is_parent_of(&checkout_template)
+        || default_template.parent(repository) == directory
 }
 
 /// Returns the trash directory for worktrees: in the directory that contained them, so that it is
@@ -225,8 +227,8 @@ pub fn trash_of(repository: &Repository, worktrees: &Path) -> PathBuf {
     match is_for_worktrees(repository, worktrees) {
         true => worktrees.join(".trash"),
         false => {
-            let own = base::user_dirs::name_for_path(&repository.common_dir);
-            worktrees.join(".studio-trash").join(own)
+            let name = base::user_dirs::name_for_path(&repository.common_dir);
+            worktrees.join(".studio-trash").join(name)
         }
     }
 }
@@ -235,12 +237,12 @@ pub fn trash_of(repository: &Repository, worktrees: &Path) -> PathBuf {
 /// at its path is rejected elsewhere.
 fn can_hold_files(directory: &Path) -> bool {
     use rustix::fs::Access;
-    let at = match directory.symlink_metadata() {
-        Ok(found) if !found.is_dir() => return true,
+    let existing = match directory.symlink_metadata() {
+        Ok(metadata) if !metadata.is_dir() => return true,
         Ok(_) => directory,
         Err(_) => directory.parent().unwrap_or(directory),
     };
-    rustix::fs::access(at, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+    rustix::fs::access(existing, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
 #[cfg(test)]
@@ -271,7 +273,12 @@ mod tests {
 
     #[test]
     fn a_worktree_template_ends_in_the_id() {
-        for good in [DEFAULT_WORKTREE, INSIDE, "/srv/{repository}/{id}", "{parent}/{repo}-{id}"] {
+        for good in [
+            DEFAULT_WORKTREE,
+            WORKTREE_IN_CHECKOUT,
+            "/srv/{repository}/{id}",
+            "{parent}/{repo}-{id}",
+        ] {
             assert!(WorktreeTemplate::parse(good).is_ok(), "{good:?} was refused");
         }
         for bad in
@@ -283,29 +290,32 @@ mod tests {
 
     #[test]
     fn placeholders_are_replaced_once_and_check_worktrees_have_the_depth_of_sessions() {
-        let at = |checkout: Option<&str>, common: &str| Repository {
+        let repository_at = |checkout: Option<&str>, common: &str| Repository {
             common_dir: common.into(),
             main_checkout: checkout.map(PathBuf::from),
-            here: common.into(),
+            checkout_git_dir: common.into(),
             session: None,
         };
         let id = Id::parse("fix-login-7k3f").unwrap();
-        let place = |text: &str, repository: &Repository| {
+        let paths_of = |text: &str, repository: &Repository| {
             let template = WorktreeTemplate::parse(text).unwrap();
             let (session, check) =
                 (template.worktree(repository, &id), template.check_worktree(repository, 2));
             (session.display().to_string(), check.display().to_string())
         };
-        let odd = at(Some("/tmp/{id}"), "/tmp/{id}/.git");
-        let wanted = ("/tmp/{id}-fix-login-7k3f".to_owned(), "/tmp/{id}-check-2".to_owned());
-        assert_eq!(place("{parent}/{repo}-{id}", &odd), wanted);
-        let bare = at(None, "/tmp/r.git");
-        let beside = "/tmp/r.git.worktrees/fix-login-7k3f";
-        assert_eq!(place(DEFAULT_WORKTREE, &bare).0, beside);
-        assert_eq!(place(INSIDE, &bare).0, beside);
-        assert_eq!(place("/tmp/{repository}/{id}", &bare).0, "/tmp/r/fix-login-7k3f");
-        let user = at(Some("/tmp/r"), "/tmp/r/.git");
-        let inside = "/tmp/r/.worktrees/".to_owned();
-        assert_eq!(place(INSIDE, &user), (inside.clone() + id.as_str(), inside + ".checks/2"));
+        let with_braces = repository_at(Some("/tmp/{id}"), "/tmp/{id}/.git");
+        let expected = ("/tmp/{id}-fix-login-7k3f".to_owned(), "/tmp/{id}-check-2".to_owned());
+        assert_eq!(paths_of("{parent}/{repo}-{id}", &with_braces), expected);
+        let bare_repository = repository_at(None, "/tmp/r.git");
+        let expected_path = "/tmp/r.git.worktrees/fix-login-7k3f";
+        assert_eq!(paths_of(DEFAULT_WORKTREE, &bare_repository).0, expected_path);
+        assert_eq!(paths_of(WORKTREE_IN_CHECKOUT, &bare_repository).0, expected_path);
+        assert_eq!(paths_of("/tmp/{repository}/{id}", &bare_repository).0, "/tmp/r/fix-login-7k3f");
+        let user_repository = repository_at(Some("/tmp/r"), "/tmp/r/.git");
+        let expected_dir = "/tmp/r/.worktrees/".to_owned();
+        assert_eq!(
+            paths_of(WORKTREE_IN_CHECKOUT, &user_repository),
+            (expected_dir.clone() + id.as_str(), expected_dir + ".checks/2")
+        );
     }
 }

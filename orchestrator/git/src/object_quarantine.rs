@@ -18,7 +18,7 @@ use crate::session_repo::{Originals, config};
 /// The name that git gives to an empty pack (the SHA-1 of nothing, in a pack's form).
 const EMPTY_PACK: &str = "029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
 /// Timeout of one import.
-const LONGEST: Duration = Duration::from_secs(1800);
+const TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// A temporary git directory for creating objects: it sees the repository's objects, has studio's
 /// configuration, and is removed on drop.
@@ -32,22 +32,22 @@ pub struct Quarantine {
 /// point to what is needed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KeepFiles {
-    keep: Option<PathBuf>,
+    path: Option<PathBuf>,
 }
 
 impl Quarantine {
     /// Creates a scratch directory without a working tree.
     pub(crate) fn open(repository: &Repository) -> Result<Quarantine> {
-        let real = repository.open()?;
+        let source = repository.open()?;
         let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
-        Quarantine::make(repository, config(&real)?.as_bytes(), shallow.as_deref())
+        Quarantine::create(repository, config(&source)?.as_bytes(), shallow.as_deref())
     }
 
     /// Creates a scratch directory that sees a session's objects, with the session's settings.
     pub(crate) fn for_session(repository: &Repository, git_dir: &Path) -> Result<Quarantine> {
         let originals = Originals::load(git_dir)?;
         let shallow = originals.shallow.as_deref();
-        let scratch = Quarantine::make(repository, &originals.config, shallow)?;
+        let scratch = Quarantine::create(repository, &originals.config, shallow)?;
         let info = scratch.path().join("info");
         let write = || -> std::io::Result<()> {
             std::fs::create_dir_all(&info)?;
@@ -58,19 +58,23 @@ impl Quarantine {
             Ok(())
         };
         write().or_fail(cannot_write)?;
-        scratch.see(&git_dir.join("objects"))?;
+        scratch.add_objects(&git_dir.join("objects"))?;
         Ok(scratch)
     }
 
     /// Creates the directory. `shallow` is the boundary of a shallow clone's history; libgit2 reads
     /// it when it opens the repository.
-    fn make(repository: &Repository, config: &[u8], shallow: Option<&[u8]>) -> Result<Quarantine> {
+    fn create(
+        repository: &Repository,
+        config: &[u8],
+        shallow: Option<&[u8]>,
+    ) -> Result<Quarantine> {
         let parent = repository.studio_dir()?.join("scratch");
         std::fs::create_dir_all(&parent).or_fail(cannot_write)?;
         let dir = tempfile::Builder::new().prefix("s").tempdir_in(parent).or_fail(cannot_write)?;
         let write = || -> std::io::Result<()> {
-            for sub in ["objects/info", "objects/pack", "refs"] {
-                std::fs::create_dir_all(dir.path().join(sub))?;
+            for name in ["objects/info", "objects/pack", "refs"] {
+                std::fs::create_dir_all(dir.path().join(name))?;
             }
             std::fs::write(dir.path().join("HEAD"), "ref: refs/heads/none\n")?;
             if let Some(shallow) = shallow {
@@ -81,11 +85,11 @@ impl Quarantine {
         write().or_fail(cannot_write)?;
         let repo = git2::Repository::open(dir.path()).or_fail(cannot_write)?;
         let scratch = Quarantine { dir, repo };
-        scratch.see(&repository.common_dir.join("objects"))?;
+        scratch.add_objects(&repository.common_dir.join("objects"))?;
         Ok(scratch)
     }
 
-    fn see(&self, objects: &Path) -> Result<()> {
+    fn add_objects(&self, objects: &Path) -> Result<()> {
         let odb = self.repo.odb().or_fail(|| "cannot open the objects")?;
         odb.add_disk_alternate(&objects.to_string_lossy())
             .or_fail(|| format!("cannot read {}", objects.display()))
@@ -97,18 +101,18 @@ impl Quarantine {
     }
 
     /// Makes the user's attributes file apply here as in the repository.
-    pub(crate) fn share_attributes(&self, real: &git2::Repository) -> Result<()> {
-        let config = real.config().or_fail(cannot_write)?;
-        let users = config.get_path("core.attributesfile").ok().or_else(|| {
+    pub(crate) fn copy_attributes(&self, source: &git2::Repository) -> Result<()> {
+        let config = source.config().or_fail(cannot_write)?;
+        let user_file = config.get_path("core.attributesfile").ok().or_else(|| {
             let home = base::user_dirs::home_dir().map(|home| home.join(".config"));
             let dir = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or(home)?;
             Some(dir.join("git/attributes"))
         });
-        let Some(text) = users.and_then(|path| std::fs::read(path).ok()) else { return Ok(()) };
-        let copy = self.path().join("attributes");
-        std::fs::write(&copy, text).or_fail(cannot_write)?;
+        let Some(text) = user_file.and_then(|path| std::fs::read(path).ok()) else { return Ok(()) };
+        let copied = self.path().join("attributes");
+        std::fs::write(&copied, text).or_fail(cannot_write)?;
         let mut config = self.config()?;
-        config.set_str("core.attributesfile", &copy.to_string_lossy()).or_fail(cannot_write)
+        config.set_str("core.attributesfile", &copied.to_string_lossy()).or_fail(cannot_write)
     }
 
     /// Returns its path.
@@ -125,138 +129,145 @@ impl Quarantine {
 impl KeepFiles {
     /// Returns the pack to git's normal maintenance: called when refs point to its objects.
     pub(crate) fn release(mut self) {
-        self.remove_keep();
+        self.remove_file();
     }
 
-    fn remove_keep(&mut self) {
-        if let Some(keep) = self.keep.take() {
-            let _ = std::fs::remove_file(keep);
+    fn remove_file(&mut self) {
+        if let Some(path) = self.path.take() {
+            let _ = std::fs::remove_file(path);
         }
     }
 }
 
 impl Drop for KeepFiles {
     fn drop(&mut self) {
-        self.remove_keep();
+        self.remove_file();
     }
 }
 
-/// Imports objects into the repository: everything reachable from `wanted` and not from `had`, read
+/// Imports objects into the repository: everything reachable from `wanted` and not from `existing`, read
 /// from the given object directories and the repository's own, and verified.
-pub(crate) fn bring(
+pub(crate) fn import_objects(
     repository: &Repository,
-    from: &[PathBuf],
-    wanted: &[String],
-    had: &[String],
+    object_dirs: &[PathBuf],
+    commits: &[String],
+    existing: &[String],
     id: &Id,
 ) -> Result<KeepFiles> {
-    let input: String = wanted
+    let input: String = commits
         .iter()
         .map(|id| format!("{id}\n"))
-        .chain(had.iter().map(|id| format!("^{id}\n")))
+        .chain(existing.iter().map(|id| format!("^{id}\n")))
         .collect();
     // Indexed in a separate directory: `git gc --prune=now` removes unfinished packs of other
     // processes.
-    let desk = Quarantine::make(repository, b"[core]\n\tbare = true\n", None)?;
-    let packer = pack(repository, from)?;
+    let quarantine = Quarantine::create(repository, b"[core]\n\tbare = true\n", None)?;
+    let packer = pack(repository, object_dirs)?;
     let keep = format!("--keep=studio-{id}");
     // It sees only the repository's objects: forged objects of a session, and everything they refer
     // to, must be in the pack.
-    let seen = [repository.common_dir.join("objects")];
-    let indexer = Git::at(desk.path())
+    let visible = [repository.common_dir.join("objects")];
+    let indexer = Git::at(quarantine.path())
         .job(["index-pack", "--stdin", "--strict", "--fix-thin", &keep])
-        .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&seen));
+        .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&visible));
     let name = pipe(packer, indexer, input.into_bytes())?;
     if name == EMPTY_PACK {
-        return Ok(KeepFiles { keep: None });
+        return Ok(KeepFiles { path: None });
     }
-    hand_over(&desk.objects().join("pack"), &repository.common_dir.join("objects/pack"), &name)
-        .or_fail(|| "cannot move a pack into the repository")
+    move_pack(
+        &quarantine.objects().join("pack"),
+        &repository.common_dir.join("objects/pack"),
+        &name,
+    )
+    .or_fail(|| "cannot move a pack into the repository")
 }
 
 /// Starts to pack the objects that will be named on its stdin, on a confined thread, because an
 /// agent controls the directories that it reads.
-fn pack(repository: &Repository, from: &[PathBuf]) -> Result<Packer> {
+fn pack(repository: &Repository, object_dirs: &[PathBuf]) -> Result<Packer> {
     let errors = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
     let error_copy = errors.try_clone().or_fail(|| "cannot make a temporary file")?;
     // In a separate directory: the files beside the repository's objects change.
     let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
-    let desk = Quarantine::make(repository, b"[core]\n\tbare = true\n", shallow.as_deref())?;
-    let mut seen = vec![repository.common_dir.join("objects")];
-    seen.extend_from_slice(from);
-    let packer = Git::at(desk.path())
+    let quarantine =
+        Quarantine::create(repository, b"[core]\n\tbare = true\n", shallow.as_deref())?;
+    let mut visible = vec![repository.common_dir.join("objects")];
+    visible.extend_from_slice(object_dirs);
+    let packer = Git::at(quarantine.path())
         .without_user_config()
         .job(["--no-replace-objects", "pack-objects", "--revs", "--thin", "--stdout", "-q"])
-        .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&seen))
+        .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&visible))
         .stdin(Stream::Piped)
         .stderr(Stream::File(error_copy));
     let mut read = confined_thread::object_directories(&repository.common_dir);
-    read.extend_from_slice(from);
-    read.push(desk.path().to_owned());
+    read.extend_from_slice(object_dirs);
+    read.push(quarantine.path().to_owned());
     let rules = confined_thread::rules(read, Vec::new());
-    let start = move || packer.spawn().or_fail(|| "cannot start git");
-    let packing = confined_thread::run(rules, LONGEST, "cannot pack the session's objects", start)?;
-    Ok(Packer { packing, errors, _desk: desk })
+    let start_packer = move || packer.spawn().or_fail(|| "cannot start git");
+    let running =
+        confined_thread::run(rules, TIMEOUT, "cannot pack the session's objects", start_packer)?;
+    Ok(Packer { running, errors, _quarantine: quarantine })
 }
 
 /// A running `git pack-objects`, and its stderr.
 struct Packer {
-    packing: Running,
+    running: Running,
     errors: std::fs::File,
-    _desk: Quarantine,
+    _quarantine: Quarantine,
 }
 
 /// Moves a finished pack into the repository: its `.keep` first; its index, which makes git see it,
 /// last. The pack gets a unique name: two sessions may create the same objects at the same time,
 /// and a `git gc` that knows one pack must not remove the other.
-fn hand_over(from: &Path, to: &Path, name: &str) -> std::io::Result<KeepFiles> {
+fn move_pack(source: &Path, target: &Path, name: &str) -> std::io::Result<KeepFiles> {
     use sha2::Digest as _;
-    std::fs::create_dir_all(to)?;
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let nonce = format!("{}{name}{:?}{}", from.display(), now, std::process::id());
+    std::fs::create_dir_all(target)?;
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nonce = format!("{}{name}{:?}{}", source.display(), since_epoch, std::process::id());
     let digest = sha2::Sha256::digest(nonce.as_bytes());
-    let unique = base::text::hex(&digest[..20]);
-    let mut kept = KeepFiles { keep: None };
-    for end in ["keep", "pack", "rev", "idx"] {
-        let (made, file) = (format!("pack-{name}.{end}"), format!("pack-{unique}.{end}"));
-        match std::fs::rename(from.join(&made), to.join(&file)) {
+    let unique_name = base::text::hex(&digest[..20]);
+    let mut keep_files = KeepFiles { path: None };
+    for extension in ["keep", "pack", "rev", "idx"] {
+        let (source_name, target_name) =
+            (format!("pack-{name}.{extension}"), format!("pack-{unique_name}.{extension}"));
+        match std::fs::rename(source.join(&source_name), target.join(&target_name)) {
             Ok(()) => {}
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound && end == "rev" => {}
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && extension == "rev" => {}
             Err(e) => return Err(e),
         }
-        if end == "keep" {
-            kept.keep = Some(to.join(&file));
+        if extension == "keep" {
+            keep_files.path = Some(target.join(&target_name));
         }
     }
-    base::files::sync_dir(to)?;
-    Ok(kept)
+    base::files::sync_dir(target)?;
+    Ok(keep_files)
 }
 
 /// Pipes one git into another; both must succeed. Returns the name of the pack.
 fn pipe(packer: Packer, indexer: Command, input: Vec<u8>) -> Result<String> {
-    let Packer { mut packing, errors, _desk } = packer;
-    let stdout = packing.child.stdout.take().expect("its stdout is a pipe");
-    let mut stdin = packing.child.stdin.take().expect("its stdin is a pipe");
+    let Packer { mut running, errors, _quarantine } = packer;
+    let stdout = running.child.stdout.take().expect("its stdout is a pipe");
+    let mut stdin = running.child.stdin.take().expect("its stdin is a pipe");
     let feeder = std::thread::spawn(move || stdin.write_all(&input));
     let output = indexer
         .stdin(Stream::File(OwnedFd::from(stdout).into()))
-        .output(base::process::OutputLimits { time: Some(LONGEST), bytes: 1 << 20 })
+        .output(base::process::OutputLimits { time: Some(TIMEOUT), bytes: 1 << 20 })
         .or_fail(|| "cannot start git")?;
     let _ = feeder.join();
-    let until = Instant::now() + Duration::from_secs(60);
-    let packed = packing.wait_until(Some(until)).or_fail(|| "cannot wait for git")?;
-    if packed.is_some_and(|status| status.success()) && output.ok() {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let status = running.wait_until(Some(deadline)).or_fail(|| "cannot wait for git")?;
+    if status.is_some_and(|status| status.success()) && output.ok() {
         let text = output.text();
         let name = text.split_whitespace().next_back().unwrap_or_default().to_owned();
         return Ok(name);
     }
-    let said = text_of(errors);
+    let packer_errors = read_errors(errors);
     Err(Failure::failed("cannot bring objects into the repository")
-        .because(format!("{said}\n{}", output.error_text()).trim())
+        .because(format!("{packer_errors}\n{}", output.error_text()).trim())
         .hint("check the disk space, and that `.git` is writable; then try again"))
 }
 
-fn text_of(mut file: std::fs::File) -> String {
+fn read_errors(mut file: std::fs::File) -> String {
     use std::io::{Read, Seek};
     let mut bytes = Vec::new();
     let _ = file.rewind();
@@ -288,7 +299,7 @@ mod tests {
 
     #[test]
     fn directories_with_a_colon_or_a_quote_are_quoted() {
-        let list = ["/plain dir", "/a:b", "/q\"q"].map(PathBuf::from);
-        assert_eq!(alternates(&list), "/plain dir:\"/a:b\":\"/q\\\"q\"");
+        let directories = ["/plain dir", "/a:b", "/q\"q"].map(PathBuf::from);
+        assert_eq!(alternates(&directories), "/plain dir:\"/a:b\":\"/q\\\"q\"");
     }
 }

@@ -156,7 +156,7 @@ pub struct UnreadableOperation {
 
 impl UnreadableOperation {
     fn new(line: UnreadableLine) -> UnreadableOperation {
-        let operations = numbers(&line.text);
+        let operations = operation_numbers(&line.text);
         UnreadableOperation { line, operations }
     }
 
@@ -165,17 +165,17 @@ impl UnreadableOperation {
         format!("line {} of studio/operations.jsonl is {}", self.line.number, self.line.why)
     }
 
-    fn names(&self, word: &str) -> bool {
-        self.line.text.contains(&format!("\"{word}\""))
+    fn contains_name(&self, name: &str) -> bool {
+        self.line.text.contains(&format!("\"{name}\""))
     }
 }
 
 /// Returns the numbers of the operations that a text names as `op7`.
-fn numbers(text: &str) -> BTreeSet<u64> {
-    let after = text.match_indices("op").map(|(at, _)| &text[at + 2..]);
-    let digits = after.map(|rest| {
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        &rest[..end]
+fn operation_numbers(text: &str) -> BTreeSet<u64> {
+    let suffixes = text.match_indices("op").map(|(index, _)| &text[index + 2..]);
+    let digits = suffixes.map(|suffix| {
+        let end = suffix.find(|c: char| !c.is_ascii_digit()).unwrap_or(suffix.len());
+        &suffix[..end]
     });
     // Ids have only a few digits: a longer number is something else.
     digits.filter(|digits| digits.len() < 10).filter_map(|digits| digits.parse().ok()).collect()
@@ -204,49 +204,50 @@ impl LogEntries {
 
     /// Returns the id of the next operation: higher than any id in a line, readable or not.
     fn next_id(&self) -> String {
-        let known = self.lines.iter().flat_map(|line| match line {
+        let ids = self.lines.iter().flat_map(|line| match line {
             LogLine::Intent(intent) => {
                 vec![Some(&intent.id), intent.undoes.as_ref()]
             }
             LogLine::Outcome(outcome) => vec![Some(&outcome.id)],
         });
-        let known = known.flatten().flat_map(|id| numbers(id));
+        let known_numbers = ids.flatten().flat_map(|id| operation_numbers(id));
         let unreadable = self.unreadable.iter().flat_map(|line| line.operations.iter().copied());
-        format!("op{}", known.chain(unreadable).max().unwrap_or(0) + 1)
+        format!("op{}", known_numbers.chain(unreadable).max().unwrap_or(0) + 1)
     }
 
     /// Returns the unreadable line that leaves the result of an operation unknown: one that names
     /// it, or, while it has no result, a later one that names no operation at all.
-    fn doubt(&self, id: &str) -> Option<&UnreadableOperation> {
-        let number = numbers(id).into_iter().next();
-        let begun = self.lines.iter().position(|line| match line {
+    fn find_doubt(&self, id: &str) -> Option<&UnreadableOperation> {
+        let number = operation_numbers(id).into_iter().next();
+        let started = self.lines.iter().position(|line| match line {
             LogLine::Intent(intent) => intent.id == id,
             LogLine::Outcome(_) => false,
         });
-        let is_open = begun.is_some() && outcome(&self.lines, id).is_none();
+        let is_open = started.is_some() && outcome(&self.lines, id).is_none();
         self.unreadable.iter().find(|unreadable| {
-            let named = number.is_some_and(|number| unreadable.operations.contains(&number));
-            let could_end_it = is_open
+            let is_named = number.is_some_and(|number| unreadable.operations.contains(&number));
+            let could_be_result = is_open
                 && unreadable.operations.is_empty()
-                && begun.is_some_and(|begun| unreadable.line.after > begun);
-            named || could_end_it
+                && started.is_some_and(|started| unreadable.line.after > started);
+            is_named || could_be_result
         })
     }
 
     /// Returns the unreadable line that leaves the disposition of a session unknown.
-    pub fn doubt_about(&self, session: &base::id::Id) -> Option<&UnreadableOperation> {
-        let takes_part =
-            |intent: &&Intent| intent.sessions.iter().any(|place| place.id == *session);
-        let mut of_session = intents(&self.lines).filter(takes_part);
-        let named = self.unreadable.iter().find(|line| line.names(session.as_str()));
-        named.or_else(|| of_session.find_map(|intent| self.doubt(&intent.id)))
+    pub fn session_doubt(&self, session: &base::id::Id) -> Option<&UnreadableOperation> {
+        let has_session = |intent: &&Intent| {
+            intent.sessions.iter().any(|session_repo| session_repo.id == *session)
+        };
+        let mut session_intents = intents(&self.lines).filter(has_session);
+        let naming = self.unreadable.iter().find(|line| line.contains_name(session.as_str()));
+        naming.or_else(|| session_intents.find_map(|intent| self.find_doubt(&intent.id)))
     }
 }
 
 /// Returns the refusal (3) for an operation that an unreadable line names.
-fn in_doubt(id: &str, doubt: &UnreadableOperation) -> Failure {
-    let shown = base::text::printable(id);
-    Failure::refused(format!("`{shown}` cannot be undone"))
+fn doubt_failure(id: &str, doubt: &UnreadableOperation) -> Failure {
+    let printable_id = base::text::printable(id);
+    Failure::refused(format!("`{printable_id}` cannot be undone"))
         .because(doubt.sentence())
         .hint("studio operations")
         .hint("a newer studio may be able to read it; repair or remove a damaged line by hand")
@@ -270,7 +271,7 @@ impl OperationLog {
         let mut entries = LogEntries::read(repository)?;
         for line in &mut entries.lines {
             if let LogLine::Intent(intent) = line {
-                moved_repository::intent_now(&repository.common_dir, intent);
+                moved_repository::update_intent(&repository.common_dir, intent);
             }
         }
         Ok(OperationLog { journal, entries, _lock: lock })
@@ -296,7 +297,7 @@ impl OperationLog {
     /// unreadable line are excluded: they may have a result.
     pub(crate) fn open_intents(&self) -> Vec<Intent> {
         let is_open = |intent: &&Intent| {
-            self.outcome(&intent.id).is_none() && self.entries.doubt(&intent.id).is_none()
+            self.outcome(&intent.id).is_none() && self.entries.find_doubt(&intent.id).is_none()
         };
         self.intents().filter(is_open).cloned().collect()
     }
@@ -304,43 +305,44 @@ impl OperationLog {
     /// Returns a completed operation by id; without an id, the last one that can be undone:
     /// `is_kept` returns whether what it discarded still exists. Refuses operations that are
     /// already undone or have an unreadable line.
-    pub(crate) fn to_undo(
+    pub(crate) fn find_undoable(
         &self,
         id: Option<&str>,
         is_kept: impl Fn(&Intent) -> bool,
     ) -> Result<Intent> {
         let lines = &self.entries.lines;
-        let undoable = |intent: &&Intent| {
+        let is_undoable = |intent: &&Intent| {
             matches!(intent.kind, OperationKind::Accept | OperationKind::Discard)
                 && self.outcome(&intent.id) == Some(true)
                 && undone_by(lines, &intent.id).is_none()
         };
         let Some(id) = id else {
-            let kept = |intent: &&Intent| is_kept(intent);
-            let last = self.intents().filter(undoable).filter(kept).last();
+            let can_restore = |intent: &&Intent| is_kept(intent);
+            let last = self.intents().filter(is_undoable).filter(can_restore).last();
             if let Some(last) = last {
-                self.refuse_unsure_last(last)?;
+                self.refuse_uncertain_last(last)?;
                 return Ok(last.clone());
             }
-            let nothing = Failure::not_found("nothing to undo");
-            return Err(match self.intents().any(|intent| undoable(&intent)) {
-                true => nothing.because("its data has already been removed by `studio gc`"),
-                false => nothing,
+            let failure = Failure::not_found("nothing to undo");
+            return Err(match self.intents().any(|intent| is_undoable(&intent)) {
+                true => failure.because("its data has already been removed by `studio gc`"),
+                false => failure,
             }
             .hint("studio operations"));
         };
-        if let Some(doubt) = self.entries.doubt(id) {
-            return Err(in_doubt(id, doubt));
+        if let Some(doubt) = self.entries.find_doubt(id) {
+            return Err(doubt_failure(id, doubt));
         }
-        let found = self.intents().find(|intent| intent.id == id).ok_or_else(|| {
-            let shown = base::text::printable(id);
-            Failure::not_found(format!("no such operation: `{shown}`")).hint("studio operations")
+        let intent = self.intents().find(|intent| intent.id == id).ok_or_else(|| {
+            let printable_id = base::text::printable(id);
+            Failure::not_found(format!("no such operation: `{printable_id}`"))
+                .hint("studio operations")
         })?;
-        if undoable(&found) {
-            return Ok(found.clone());
+        if is_undoable(&intent) {
+            return Ok(intent.clone());
         }
-        let why = match (undone_by(lines, id), found.kind) {
-            (Some(by), _) => format!("it was already undone by `{by}`"),
+        let why = match (undone_by(lines, id), intent.kind) {
+            (Some(undo_id), _) => format!("it was already undone by `{undo_id}`"),
             (None, OperationKind::Undo) => {
                 "an undo cannot be undone; repeat the operation instead".to_owned()
             }
@@ -355,14 +357,14 @@ impl OperationLog {
     }
 
     /// Refuses (3) to treat an operation as the last one if a line after it is unreadable.
-    fn refuse_unsure_last(&self, last: &Intent) -> Result<()> {
-        if let Some(doubt) = self.entries.doubt(&last.id) {
-            return Err(in_doubt(&last.id, doubt));
+    fn refuse_uncertain_last(&self, last: &Intent) -> Result<()> {
+        if let Some(doubt) = self.entries.find_doubt(&last.id) {
+            return Err(doubt_failure(&last.id, doubt));
         }
-        let is_it =
+        let is_last =
             |line: &LogLine| matches!(line, LogLine::Intent(intent) if intent.id == last.id);
-        let at = self.entries.lines.iter().position(is_it).unwrap_or_default();
-        match self.entries.unreadable.iter().find(|line| line.line.after > at) {
+        let index = self.entries.lines.iter().position(is_last).unwrap_or_default();
+        match self.entries.unreadable.iter().find(|line| line.line.after > index) {
             Some(doubt) => Err(Failure::refused("cannot determine the last operation")
                 .because(doubt.sentence())
                 .hint(format!("studio undo {}    undoes this one", last.id))),
@@ -383,7 +385,7 @@ impl OperationLog {
 
 /// Returns all operations that took effect, oldest first, without locking the log.
 pub fn list(repository: &Repository) -> Result<Vec<Operation>> {
-    Ok(listed(&LogEntries::read(repository)?.lines))
+    Ok(to_operations(&LogEntries::read(repository)?.lines))
 }
 
 /// Returns the receipts of all landings that were started here, oldest first, without locking the
@@ -393,13 +395,13 @@ pub fn receipts(repository: &Repository) -> Result<Vec<String>> {
     Ok(intents(&entries.lines).filter_map(|intent| intent.receipt.clone()).collect())
 }
 
-fn listed(lines: &[LogLine]) -> Vec<Operation> {
+fn to_operations(lines: &[LogLine]) -> Vec<Operation> {
     intents(lines)
         .filter(|intent| outcome(lines, &intent.id) == Some(true))
         .map(|intent| Operation {
             id: intent.id.clone(),
             kind: intent.kind,
-            sessions: intent.sessions.iter().map(|place| place.id.clone()).collect(),
+            sessions: intent.sessions.iter().map(|session_repo| session_repo.id.clone()).collect(),
             time: intent.time.clone(),
             undone_by: undone_by(lines, &intent.id),
         })
@@ -457,8 +459,11 @@ mod tests {
 
     #[test]
     fn operations_are_numbered_by_whole_numbers_after_op() {
-        assert_eq!(numbers("{\"id\":\"op7\",\"undoes\":\"op12\"}"), BTreeSet::from([7, 12]));
-        assert!(numbers("stop, op, opx, op99999999999999").is_empty());
+        assert_eq!(
+            operation_numbers("{\"id\":\"op7\",\"undoes\":\"op12\"}"),
+            BTreeSet::from([7, 12])
+        );
+        assert!(operation_numbers("stop, op, opx, op99999999999999").is_empty());
     }
 
     proptest! {
@@ -476,8 +481,8 @@ mod tests {
                     text.push(serde_json::to_string(&line(number, is_intent)).unwrap());
                 }
             }
-            let at = damaged % text.len();
-            text[at] = format!("{garbage}{}", &text[at][garbage.len().min(10)..]);
+            let damaged_index = damaged % text.len();
+            text[damaged_index] = format!("{garbage}{}", &text[damaged_index][garbage.len().min(10)..]);
             let log = text.iter().map(|line| format!("{line}\n")).collect::<String>();
             let entries = entries(log.as_bytes());
             let next = entries.next_id();
@@ -485,7 +490,7 @@ mod tests {
             prop_assert_eq!(next, format!("op{}", count + 1));
             for intent in intents(&entries.lines) {
                 let is_open = outcome(&entries.lines, &intent.id).is_none();
-                prop_assert!(!is_open || entries.doubt(&intent.id).is_some());
+                prop_assert!(!is_open || entries.find_doubt(&intent.id).is_some());
             }
         }
     }

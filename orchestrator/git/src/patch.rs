@@ -80,15 +80,15 @@ impl Comparison {
 
     /// Returns the git command that prints the difference of these paths to its stdout; of all
     /// files without paths.
-    pub fn job(&self, form: PatchForm, paths: &[OsString]) -> Result<Command> {
+    pub fn git_command(&self, form: PatchForm, paths: &[OsString]) -> Result<Command> {
         let mut args: Vec<OsString> = Vec::new();
-        let readable = !matches!(form, PatchForm::Applicable);
-        if readable {
+        let is_readable = !matches!(form, PatchForm::Applicable);
+        if is_readable {
             // Names are escaped for display later, and stay readable otherwise.
             args.extend(["-c", "core.quotePath=false"].map(OsString::from));
         }
         args.extend(["diff-tree", "-r", "-M", "--no-color"].map(OsString::from));
-        let own: &[&str] = match form {
+        let format_args: &[&str] = match form {
             PatchForm::Applicable => &["-p", "--binary", "--full-index"],
             PatchForm::Readable => &["-p"],
             PatchForm::Stat { .. } => &["--stat"],
@@ -96,21 +96,21 @@ impl Comparison {
             PatchForm::Words => &["-p", "--word-diff=plain"],
             PatchForm::WordsForPrograms => &["-p", "--word-diff=porcelain"],
         };
-        args.extend(own.iter().map(OsString::from));
+        args.extend(format_args.iter().map(OsString::from));
         if let PatchForm::Stat { width } = form {
             args.push(format!("--stat-width={width}").into());
         }
         args.extend([OsString::from(&self.from), OsString::from(&self.to), "--".into()]);
         args.extend(paths.iter().cloned());
-        args.extend(self.without_g3s_own()?);
+        args.extend(self.g3_exclusions()?);
         Ok(self.git(&args))
     }
 
     /// Returns pathspecs that exclude g3's own files, in case an agent committed some.
-    fn without_g3s_own(&self) -> Result<Vec<OsString>> {
+    fn g3_exclusions(&self) -> Result<Vec<OsString>> {
         let names = self.names(&[".g3".into()])?;
-        let own = names.into_iter().filter(|name| is_g3s_own(Path::new(name)));
-        Ok(own
+        let excluded = names.into_iter().filter(|name| is_g3s_own(Path::new(name)));
+        Ok(excluded
             .map(|name| {
                 let mut pathspec = OsString::from(":(exclude,top,literal)");
                 pathspec.push(name);
@@ -132,15 +132,15 @@ impl Comparison {
     }
 
     fn git(&self, args: &[OsString]) -> Command {
-        let door = Git::at(&self.git_dir).without_attributes();
-        let mut job = door.job(args);
+        let git = Git::at(&self.git_dir).without_attributes();
+        let mut command = git.job(args);
         if !self.objects.is_empty() {
-            let quoted: Vec<Vec<u8>> =
-                self.objects.iter().map(|path| quoted(path.as_os_str())).collect();
-            let list = OsString::from_vec(quoted.join(&b':'));
-            job = job.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", list);
+            let quoted_paths: Vec<Vec<u8>> =
+                self.objects.iter().map(|path| quote(path.as_os_str())).collect();
+            let alternates = OsString::from_vec(quoted_paths.join(&b':'));
+            command = command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates);
         }
-        job
+        command
     }
 
     /// Writes the changed files of both states below a directory, as `base/…` and `work/…`.
@@ -156,24 +156,24 @@ impl Comparison {
             object.peel_to_tree().or_fail(cannot)
         };
         let sides = [("base", tree(&self.from)?), ("work", tree(&self.to)?)];
-        for (side, _) in &sides {
-            fs::create_dir(directory.join(side)).or_fail(cannot)?;
+        for (name, _) in &sides {
+            fs::create_dir(directory.join(name)).or_fail(cannot)?;
         }
         for name in self.names(paths)? {
             let path = Path::new(&name);
-            if is_g3s_own(path) || !stays_inside(path) {
+            if is_g3s_own(path) || !is_inside(path) {
                 continue;
             }
             for (side, tree) in &sides {
                 let Ok(entry) = tree.get_path(path) else { continue };
                 let Ok(blob) = repo.find_blob(entry.id()) else { continue };
-                let to = directory.join(side).join(path);
-                let parent = to.parent().unwrap_or(directory);
+                let target = directory.join(side).join(path);
+                let parent = target.parent().unwrap_or(directory);
                 let write = || {
                     fs::create_dir_all(parent)?;
-                    fs::File::create_new(&to)?.write_all(blob.content())
+                    fs::File::create_new(&target)?.write_all(blob.content())
                 };
-                write().or_fail(|| format!("cannot write {}", to.display()))?;
+                write().or_fail(|| format!("cannot write {}", target.display()))?;
             }
         }
         Ok(())
@@ -181,7 +181,7 @@ impl Comparison {
 }
 
 /// Returns whether a path of a tree stays below the directory that it is joined to.
-fn stays_inside(path: &Path) -> bool {
+fn is_inside(path: &Path) -> bool {
     path.components().all(|part| match part {
         std::path::Component::Normal(name) => !name.eq_ignore_ascii_case(".git"),
         _ => false,
@@ -189,26 +189,26 @@ fn stays_inside(path: &Path) -> bool {
 }
 
 /// Quotes a path for a list of object directories, which git splits at colons.
-fn quoted(path: &OsStr) -> Vec<u8> {
-    let mut out = vec![b'"'];
+fn quote(path: &OsStr) -> Vec<u8> {
+    let mut quoted = vec![b'"'];
     for byte in path.as_bytes() {
         if matches!(byte, b'"' | b'\\') {
-            out.push(b'\\');
+            quoted.push(b'\\');
         }
-        out.push(*byte);
+        quoted.push(*byte);
     }
-    out.push(b'"');
-    out
+    quoted.push(b'"');
+    quoted
 }
 
 /// Converts a pathspec that is relative to a directory below the root to one that is relative to
 /// the root; pathspecs with magic (`:…`) are unchanged.
-pub fn from_top(prefix: &Path, typed: &OsStr) -> Result<OsString> {
-    if typed.as_bytes().starts_with(b":") {
-        return Ok(typed.to_owned());
+pub fn root_relative(prefix: &Path, pathspec: &OsStr) -> Result<OsString> {
+    if pathspec.as_bytes().starts_with(b":") {
+        return Ok(pathspec.to_owned());
     }
     let mut path = prefix.to_owned();
-    for part in Path::new(typed).components() {
+    for part in Path::new(pathspec).components() {
         match part {
             std::path::Component::CurDir => {}
             std::path::Component::ParentDir if path.pop() => {}
@@ -218,7 +218,7 @@ pub fn from_top(prefix: &Path, typed: &OsStr) -> Result<OsString> {
             | std::path::Component::Prefix(_) => {
                 return Err(Failure::usage(format!(
                     "`{}` is outside the repository",
-                    Path::new(typed).display()
+                    Path::new(pathspec).display()
                 ))
                 .hint("name paths relative to the current directory"));
             }
@@ -240,25 +240,25 @@ mod tests {
 
     #[test]
     fn paths_are_relative_to_the_current_directory_and_stay_in_the_repository() {
-        let at = |prefix: &str, typed: &str| from_top(Path::new(prefix), typed.as_ref());
-        assert_eq!(at("", "a/b").unwrap(), "a/b");
-        assert_eq!(at("src", "../docs/./x").unwrap(), "docs/x");
-        assert_eq!(at("src", ".").unwrap(), "src");
-        assert_eq!(at("", ".").unwrap(), ".");
-        assert_eq!(at("src", ":(top)*.md").unwrap(), ":(top)*.md");
-        assert!(at("src", "../../x").is_err() && at("", "/etc").is_err());
+        let convert = |prefix: &str, typed: &str| root_relative(Path::new(prefix), typed.as_ref());
+        assert_eq!(convert("", "a/b").unwrap(), "a/b");
+        assert_eq!(convert("src", "../docs/./x").unwrap(), "docs/x");
+        assert_eq!(convert("src", ".").unwrap(), "src");
+        assert_eq!(convert("", ".").unwrap(), ".");
+        assert_eq!(convert("src", ":(top)*.md").unwrap(), ":(top)*.md");
+        assert!(convert("src", "../../x").is_err() && convert("", "/etc").is_err());
     }
 
     #[test]
     fn no_path_of_a_tree_leaves_its_directory() {
-        assert!(stays_inside(Path::new("a/b")));
+        assert!(is_inside(Path::new("a/b")));
         for path in ["../a", "/a", "a/../../b", ".git/config", "a/.GIT/x"] {
-            assert!(!stays_inside(Path::new(path)), "{path}");
+            assert!(!is_inside(Path::new(path)), "{path}");
         }
     }
 
     #[test]
     fn object_directories_are_quoted_as_git_reads_them() {
-        assert_eq!(quoted("/a:b\"c".as_ref()), b"\"/a:b\\\"c\"");
+        assert_eq!(quote("/a:b\"c".as_ref()), b"\"/a:b\\\"c\"");
     }
 }

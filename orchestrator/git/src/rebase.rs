@@ -20,7 +20,7 @@ pub(crate) fn replay(
 ) -> Result<std::result::Result<ReplayedWork, Vec<Conflict>>> {
     let target = onto.tree().or_fail(cannot)?;
     let mut last = onto.clone();
-    for id in commits(repo, onto.id(), refs::oid(&snapshot.head)?).or_fail(cannot)? {
+    for id in commits_to_replay(repo, onto.id(), refs::oid(&snapshot.head)?).or_fail(cannot)? {
         let commit = repo.find_commit(id).or_fail(cannot)?;
         tree_limits::refuse(repo, &id.to_string(), &target)?;
         let tree = match pick(repo, &commit, &last, 0)? {
@@ -28,7 +28,7 @@ pub(crate) fn replay(
             Err(conflicts) => return Ok(Err(conflicts)),
         };
         if tree != last.tree_id() {
-            last = again(repo, &commit, &last, tree, now).or_fail(cannot)?;
+            last = commit_on(repo, &commit, &last, tree, now).or_fail(cannot)?;
         }
     }
     if !snapshot.is_dirty() {
@@ -39,7 +39,7 @@ pub(crate) fn replay(
     Ok(pick(repo, &work, &last, mainline)?.map(|tree| (tree, vec![last.id()])))
 }
 
-fn commits(
+fn commits_to_replay(
     repo: &git2::Repository,
     onto: git2::Oid,
     head: git2::Oid,
@@ -48,14 +48,14 @@ fn commits(
     walk.set_sorting(git2::Sort::TOPOLOGICAL | git2::Sort::REVERSE)?;
     walk.push(head)?;
     walk.hide(onto)?;
-    let mut found = Vec::new();
+    let mut commits = Vec::new();
     for id in walk {
         let id = id?;
         if repo.find_commit(id)?.parent_count() <= 1 {
-            found.push(id);
+            commits.push(id);
         }
     }
-    Ok(found)
+    Ok(commits)
 }
 
 fn pick(
@@ -65,24 +65,24 @@ fn pick(
     mainline: u32,
 ) -> Result<std::result::Result<git2::Oid, Vec<Conflict>>> {
     let mut index = repo.cherrypick_commit(commit, onto, mainline, None).or_fail(cannot)?;
-    let conflicts = conflict::settle(repo, &mut index)?;
+    let conflicts = conflict::resolve(repo, &mut index)?;
     if !conflicts.is_empty() {
         return Ok(Err(conflicts));
     }
     index.write_tree_to(repo).map(Ok).or_fail(cannot)
 }
 
-fn again<'repo>(
+fn commit_on<'repo>(
     repo: &'repo git2::Repository,
     commit: &git2::Commit<'_>,
     onto: &git2::Commit<'_>,
     tree: git2::Oid,
     now: jiff::Timestamp,
 ) -> std::result::Result<git2::Commit<'repo>, git2::Error> {
-    let who = crate::repo::signature(repo, now)?;
+    let signature = crate::repo::signature(repo, now)?;
     let message = String::from_utf8_lossy(commit.message_bytes()).into_owned();
     let tree = repo.find_tree(tree)?;
-    let id = repo.commit(None, &commit.author(), &who, &message, &tree, &[onto])?;
+    let id = repo.commit(None, &commit.author(), &signature, &message, &tree, &[onto])?;
     repo.find_commit(id)
 }
 

@@ -12,41 +12,47 @@ pub(crate) const NOTES: &str = "refs/notes/studio";
 
 /// Sets the note of a commit, replacing an earlier one.
 pub(crate) fn write(repository: &Repository, commit: &str, text: &str) -> Result<()> {
-    if read(repository, commit)?.is_some_and(|noted| noted.trim_end() == text.trim_end()) {
+    if read(repository, commit)?.is_some_and(|existing| existing.trim_end() == text.trim_end()) {
         return Ok(());
     }
     let scratch = Quarantine::open(repository)?;
-    let change = note(&repository.open()?, &scratch, commit, text)?;
+    let change = create_note(&repository.open()?, &scratch, commit, text)?;
     let id = Id::parse("receipt").or_fail(cannot)?;
-    let had: Vec<String> = change.before.iter().cloned().collect();
-    let wanted: Vec<String> = change.after.iter().cloned().collect();
-    let kept = object_quarantine::bring(repository, &[scratch.objects()], &wanted, &had, &id)?;
-    refs::update_own(repository, &[change], "studio: receipt")?;
-    kept.release();
+    let existing_commits: Vec<String> = change.before.iter().cloned().collect();
+    let commits: Vec<String> = change.after.iter().cloned().collect();
+    let keep_files = object_quarantine::import_objects(
+        repository,
+        &[scratch.objects()],
+        &commits,
+        &existing_commits,
+        &id,
+    )?;
+    refs::update_or_fail(repository, &[change], "studio: receipt")?;
+    keep_files.release();
     Ok(())
 }
 
 /// Creates a note in a scratch directory, replacing an earlier one, and returns the change of the
 /// notes' ref.
-pub(crate) fn note(
-    real: &git2::Repository,
+pub(crate) fn create_note(
+    source: &git2::Repository,
     scratch: &Quarantine,
     commit: &str,
     text: &str,
 ) -> Result<RefChange> {
-    let before = refs::read(real, NOTES)?;
+    let before = refs::read(source, NOTES)?;
     let repo = &scratch.repo;
-    let make = || -> std::result::Result<git2::Oid, git2::Error> {
+    let write_note = || -> std::result::Result<git2::Oid, git2::Error> {
         if let Some(before) = &before {
             repo.reference(NOTES, git2::Oid::from_str(before)?, true, "")?;
         }
         let commit = repo.find_commit(git2::Oid::from_str(commit)?)?;
         let time = jiff::Timestamp::from_second(commit.time().seconds()).unwrap_or_default();
-        let who = crate::repo::signature(repo, time)?;
-        repo.note(&who, &who, Some(NOTES), commit.id(), text, true)?;
+        let signature = crate::repo::signature(repo, time)?;
+        repo.note(&signature, &signature, Some(NOTES), commit.id(), text, true)?;
         repo.refname_to_id(NOTES)
     };
-    let after = make().or_fail(cannot)?.to_string();
+    let after = write_note().or_fail(cannot)?.to_string();
     Ok(RefChange::new(NOTES, before, Some(after)))
 }
 

@@ -29,7 +29,7 @@ pub(crate) enum SwapResult {
         /// The full name.
         name: String,
         /// The actual value.
-        found: Option<String>,
+        actual: Option<String>,
     },
 }
 
@@ -73,12 +73,13 @@ fn update_with(
     changes: &[RefChange],
     why: &str,
 ) -> Result<SwapResult> {
-    let wanted: Vec<&RefChange> = changes.iter().filter(|c| c.before != c.after).collect();
-    if wanted.is_empty() {
+    let effective: Vec<&RefChange> =
+        changes.iter().filter(|change| change.before != change.after).collect();
+    if effective.is_empty() {
         return Ok(SwapResult::Done);
     }
     let mut input = Vec::new();
-    for change in &wanted {
+    for change in &effective {
         let line = match (&change.before, &change.after) {
             (None, Some(after)) => format!("create {}\0{after}\0", change.name),
             (Some(before), Some(after)) => format!("update {}\0{after}\0{before}\0", change.name),
@@ -88,29 +89,33 @@ fn update_with(
         input.extend_from_slice(line.as_bytes());
     }
     let args = settings.iter().copied().chain(["update-ref", "-m", why, "--stdin", "-z"]);
-    let job = repository.door().job(args).input(input);
-    let output = job.output(OutputLimits::seconds(120)).or_fail(|| "cannot start git")?;
+    let command = repository.git().job(args).input(input);
+    let output = command.output(OutputLimits::seconds(120)).or_fail(|| "cannot start git")?;
     if output.ok() {
         return Ok(SwapResult::Done);
     }
     let repo = repository.open()?;
-    for change in wanted {
-        let found = read(&repo, &change.name)?;
-        if found != change.before {
-            return Ok(SwapResult::Lost { name: change.name.clone(), found });
+    for change in effective {
+        let actual = read(&repo, &change.name)?;
+        if actual != change.before {
+            return Ok(SwapResult::Lost { name: change.name.clone(), actual });
         }
     }
     Err(Failure::failed("cannot move refs").because(output.error_text()))
 }
 
 /// Like [`update`], for studio's own refs: a failed swap means that another process changes them.
-pub(crate) fn update_own(repository: &Repository, changes: &[RefChange], why: &str) -> Result<()> {
+pub(crate) fn update_or_fail(
+    repository: &Repository,
+    changes: &[RefChange],
+    why: &str,
+) -> Result<()> {
     match update(repository, changes, why)? {
         SwapResult::Done => Ok(()),
-        SwapResult::Lost { name, found } => {
-            let found = found.unwrap_or_else(|| "nothing".to_owned());
+        SwapResult::Lost { name, actual } => {
+            let actual = actual.unwrap_or_else(|| "nothing".to_owned());
             Err(Failure::refused(format!("{name} was changed by someone else"))
-                .because(format!("it holds {found}"))
+                .because(format!("it holds {actual}"))
                 .hint("studio doctor"))
         }
     }
@@ -127,15 +132,15 @@ pub fn read(repo: &git2::Repository, name: &str) -> Result<Option<String>> {
 
 /// Returns all refs with a prefix, e.g. `refs/studio/kept/`, and their values.
 pub(crate) fn list(repo: &git2::Repository, prefix: &str) -> Result<BTreeMap<String, String>> {
-    let all = repo.references_glob(&format!("{prefix}*")).or_fail(|| "cannot list refs")?;
-    let mut found = BTreeMap::new();
-    for reference in all {
+    let references = repo.references_glob(&format!("{prefix}*")).or_fail(|| "cannot list refs")?;
+    let mut refs = BTreeMap::new();
+    for reference in references {
         let reference = reference.or_fail(|| "cannot list refs")?;
         if let (Ok(name), Some(target)) = (reference.name(), reference.target()) {
-            found.insert(name.to_owned(), target.to_string());
+            refs.insert(name.to_owned(), target.to_string());
         }
     }
-    Ok(found)
+    Ok(refs)
 }
 
 /// Parses an object id that studio wrote.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::names::BranchName;
 
 /// The file with the path of a main checkout that is not discoverable otherwise.
-const CHECKOUT: &str = "checkout";
+const CHECKOUT_FILE: &str = "checkout";
 
 /// A supported repository. Plain data: absolute paths with symlinks resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,8 @@ pub struct Repository {
     /// The user's main checkout; `None` for a bare repository.
     pub main_checkout: Option<PathBuf>,
     /// The git directory of the checkout in which the search started: its HEAD is the default base.
-    pub here: PathBuf,
+    #[serde(rename = "here")]
+    pub checkout_git_dir: PathBuf,
     /// The session in whose worktree the search started.
     pub session: Option<Id>,
 }
@@ -43,8 +44,8 @@ impl Repository {
     pub fn discover(from: &Path) -> Result<Repository> {
         base::git::version()?;
         let git_dir = find_git_dir(from)?;
-        let (git_dir, session) = match home_of_session(&git_dir) {
-            Some((common, id)) => (common, Some(id)),
+        let (git_dir, session) = match split_session_path(&git_dir) {
+            Some((common_dir, id)) => (common_dir, Some(id)),
             None => (git_dir, None),
         };
         let common_dir = common_dir_of(&git_dir)?;
@@ -55,32 +56,32 @@ impl Repository {
         refuse_formats(&common_dir)?;
         let repo = open_owned(&common_dir)?;
         let main_checkout = main_checkout(&repo, &common_dir, &git_dir, from)?;
-        let here = open_owned(&git_dir)?;
-        refuse_sparse_index(&here)?;
-        Ok(Repository { common_dir, main_checkout, here: git_dir, session })
+        let checkout_repo = open_owned(&git_dir)?;
+        refuse_sparse_index(&checkout_repo)?;
+        Ok(Repository { common_dir, main_checkout, checkout_git_dir: git_dir, session })
     }
 
     /// Returns the working tree of the checkout in which the search started; `None` for a bare
     /// repository.
-    pub(crate) fn checkout_here(&self) -> Option<PathBuf> {
-        if self.here == self.common_dir {
+    pub(crate) fn current_checkout(&self) -> Option<PathBuf> {
+        if self.checkout_git_dir == self.common_dir {
             return self.main_checkout.clone();
         }
-        let pointer = std::fs::read_to_string(self.here.join("gitdir")).ok()?;
-        self.here.join(pointer.trim_end()).parent().map(Path::to_owned)
+        let pointer = std::fs::read_to_string(self.checkout_git_dir.join("gitdir")).ok()?;
+        self.checkout_git_dir.join(pointer.trim_end()).parent().map(Path::to_owned)
     }
 
     /// Opens the repository with libgit2, for objects and refs, with an empty index: libgit2 would
     /// read the user's index for every comparison, and cannot read every index.
     pub fn open(&self) -> Result<git2::Repository> {
         let repo = open_owned(&self.common_dir)?;
-        let mut none = git2::Index::new().or_fail(|| "cannot make an index")?;
-        repo.set_index(&mut none).or_fail(|| "cannot make an index")?;
+        let mut empty_index = git2::Index::new().or_fail(|| "cannot make an index")?;
+        repo.set_index(&mut empty_index).or_fail(|| "cannot make an index")?;
         Ok(repo)
     }
 
     /// Returns a handle for running git, without a working tree.
-    pub(crate) fn door(&self) -> Git {
+    pub(crate) fn git(&self) -> Git {
         Git::at(&self.common_dir)
     }
 
@@ -107,7 +108,7 @@ impl Repository {
         if self.common_dir.parent() == Some(checkout) {
             return Ok(());
         }
-        let path = self.studio_dir()?.join(CHECKOUT);
+        let path = self.studio_dir()?.join(CHECKOUT_FILE);
         base::files::replace(&path, checkout.as_os_str().as_bytes())
             .or_fail(|| format!("cannot write {}", path.display()))
     }
@@ -120,15 +121,15 @@ impl Repository {
     /// Resolves the base of a session: the given branch, tag or commit, else HEAD of the checkout
     /// in which the search started. Exit code 5 for an unknown name, 3 for a repository without
     /// commits.
-    pub fn base(&self, wanted: Option<&str>) -> Result<Base> {
-        match wanted {
+    pub fn base(&self, name: Option<&str>) -> Result<Base> {
+        match name {
             Some(name) if name != "HEAD" => self.named_base(name),
             Some(_) | None => self.head(),
         }
     }
 
     fn head(&self) -> Result<Base> {
-        let repo = open_owned(&self.here)?;
+        let repo = open_owned(&self.checkout_git_dir)?;
         let head = match repo.head() {
             Ok(head) => head,
             Err(e) if e.code() == git2::ErrorCode::UnbornBranch => return Err(no_commit()),
@@ -144,23 +145,24 @@ impl Repository {
     }
 
     fn named_base(&self, name: &str) -> Result<Base> {
-        let repo = open_owned(&self.here)?;
-        let plain = name.strip_prefix("refs/heads/").unwrap_or(name);
-        if let Ok(branch) = repo.find_branch(plain, git2::BranchType::Local) {
+        let repo = open_owned(&self.checkout_git_dir)?;
+        let short_name = name.strip_prefix("refs/heads/").unwrap_or(name);
+        if let Ok(branch) = repo.find_branch(short_name, git2::BranchType::Local) {
             let commit = branch.get().peel_to_commit().or_fail(|| format!("cannot read {name}"))?;
             return Ok(Base {
-                branch: Some(BranchName::parse(plain)?),
+                branch: Some(BranchName::parse(short_name)?),
                 commit: commit.id().to_string(),
             });
         }
-        let found = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
-        match found {
+        let commit = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
+        match commit {
             Ok(commit) => Ok(Base { branch: None, commit: commit.id().to_string() }),
             Err(why) => {
-                let shown = base::text::printable(name);
-                let failure =
-                    Failure::not_found(format!("no such branch, tag or commit: `{shown}`"))
-                        .hint("git branch --all");
+                let printable_name = base::text::printable(name);
+                let failure = Failure::not_found(format!(
+                    "no such branch, tag or commit: `{printable_name}`"
+                ))
+                .hint("git branch --all");
                 Err(match why.code() {
                     git2::ErrorCode::NotFound => failure,
                     _ => failure.because(why.message()),
@@ -177,7 +179,7 @@ impl Repository {
 
 fn find_git_dir(from: &Path) -> Result<PathBuf> {
     let ceilings: [&Path; 0] = [];
-    let found = git2::Repository::discover_path(from, ceilings).map_err(|why| {
+    let git_dir = git2::Repository::discover_path(from, ceilings).map_err(|why| {
         let failure = Failure::not_found(format!("{} is not in a git repository", from.display()));
         match why.code() {
             git2::ErrorCode::NotFound => failure,
@@ -186,19 +188,19 @@ fn find_git_dir(from: &Path) -> Result<PathBuf> {
         .hint("git init && git commit --allow-empty -m start")
         .hint("studio -C DIR …")
     })?;
-    canonical(&found)
+    canonical(&git_dir)
 }
 
 /// Splits `<common>/studio/sessions/<id>/git` into the common directory and the id.
-fn home_of_session(git_dir: &Path) -> Option<(PathBuf, Id)> {
+fn split_session_path(git_dir: &Path) -> Option<(PathBuf, Id)> {
     let session = git_dir.strip_prefix(git_dir.ancestors().nth(4)?).ok()?;
     let mut parts = session.iter().map(|part| part.to_str());
     let (studio, sessions) = (parts.next()??, parts.next()??);
     let (id, git) = (parts.next()??, parts.next()??);
-    let ours = studio == "studio" && sessions == "sessions" && git == "git";
-    let common = git_dir.ancestors().nth(4)?;
-    let is_repository = common.join("HEAD").exists() && common.join("objects").is_dir();
-    (ours && is_repository).then_some((common.to_owned(), Id::parse(id).ok()?))
+    let is_session_path = studio == "studio" && sessions == "sessions" && git == "git";
+    let common_dir = git_dir.ancestors().nth(4)?;
+    let is_repository = common_dir.join("HEAD").exists() && common_dir.join("objects").is_dir();
+    (is_session_path && is_repository).then_some((common_dir.to_owned(), Id::parse(id).ok()?))
 }
 
 fn common_dir_of(git_dir: &Path) -> Result<PathBuf> {
@@ -215,14 +217,19 @@ fn canonical(path: &Path) -> Result<PathBuf> {
 /// Opens a repository that the user owns or has allowed.
 fn open_owned(path: &Path) -> Result<git2::Repository> {
     git2::Repository::open(path).map_err(|why| {
-        let shown = path.display();
+        let printable_path = path.display();
         if why.code() == git2::ErrorCode::Owner {
-            let top = if path.ends_with(".git") { path.parent().unwrap_or(path) } else { path };
-            return Failure::usage(format!("{shown} belongs to another user"))
+            let checkout =
+                if path.ends_with(".git") { path.parent().unwrap_or(path) } else { path };
+            return Failure::usage(format!("{printable_path} belongs to another user"))
                 .because("git and studio do not read such repositories unless you allow it")
-                .hint(format!("git config --global --add safe.directory '{}'", top.display()));
+                .hint(format!(
+                    "git config --global --add safe.directory '{}'",
+                    checkout.display()
+                ));
         }
-        Failure::usage(format!("cannot open the repository {shown}")).because(why.message())
+        Failure::usage(format!("cannot open the repository {printable_path}"))
+            .because(why.message())
     })
 }
 
@@ -230,38 +237,44 @@ fn open_owned(path: &Path) -> Result<git2::Repository> {
 fn refuse_formats(common_dir: &Path) -> Result<()> {
     let config = git2::Config::open(&common_dir.join("config"))
         .or_fail(|| "cannot read the configuration of the repository")?;
-    let is = |key: &str, value: &str| {
-        config.get_string(key).is_ok_and(|found| found.eq_ignore_ascii_case(value))
+    let has_value = |key: &str, value: &str| {
+        config.get_string(key).is_ok_and(|configured| configured.eq_ignore_ascii_case(value))
     };
-    if is("extensions.objectformat", "sha256") {
-        return Err(unsupported("a SHA-256 repository", "its object ids have 64 digits"));
+    if has_value("extensions.objectformat", "sha256") {
+        return Err(unsupported_failure("a SHA-256 repository", "its object ids have 64 digits"));
     }
-    if is("extensions.refstorage", "reftable") {
-        return Err(unsupported("a repository with reftable refs", "libgit2 cannot read them")
-            .hint("git refs migrate --ref-format=files"));
+    if has_value("extensions.refstorage", "reftable") {
+        return Err(unsupported_failure(
+            "a repository with reftable refs",
+            "libgit2 cannot read them",
+        )
+        .hint("git refs migrate --ref-format=files"));
     }
     let promisor = config.entries(Some("^remote\\..*\\.promisor$")).is_ok_and(|mut entries| {
         entries.next().and_then(std::result::Result::ok).is_some_and(|e| e.value() == Ok("true"))
     });
     if promisor || config.get_string("extensions.partialclone").is_ok() {
-        return Err(unsupported("a partial clone", "objects may be missing at any moment")
+        return Err(unsupported_failure("a partial clone", "objects may be missing at any moment")
             .hint("clone it again without --filter"));
     }
     Ok(())
 }
 
-fn refuse_sparse_index(here: &git2::Repository) -> Result<()> {
-    let Ok(config) = here.config() else { return Ok(()) };
-    let on = |key| config.get_bool(key).unwrap_or(false);
-    if on("index.sparse") && on("core.sparsecheckout") {
-        return Err(unsupported("a checkout with a sparse index", "libgit2 cannot read it")
-            .hint("git sparse-checkout reapply --no-sparse-index"));
+fn refuse_sparse_index(checkout_repo: &git2::Repository) -> Result<()> {
+    let Ok(config) = checkout_repo.config() else { return Ok(()) };
+    let is_enabled = |key| config.get_bool(key).unwrap_or(false);
+    if is_enabled("index.sparse") && is_enabled("core.sparsecheckout") {
+        return Err(unsupported_failure(
+            "a checkout with a sparse index",
+            "libgit2 cannot read it",
+        )
+        .hint("git sparse-checkout reapply --no-sparse-index"));
     }
     Ok(())
 }
 
-fn unsupported(what: &str, why: &str) -> Failure {
-    Failure::usage(format!("{what} is not supported yet")).because(why)
+fn unsupported_failure(feature: &str, why: &str) -> Failure {
+    Failure::usage(format!("{feature} is not supported yet")).because(why)
 }
 
 fn no_commit() -> Failure {
@@ -281,19 +294,22 @@ fn main_checkout(
     if repo.is_bare() {
         return Ok(None);
     }
-    let leads_here = |top: &Path| find_git_dir(top).is_ok_and(|found| found == common_dir);
-    if let Some(top) = repo.workdir().filter(|top| leads_here(top)) {
-        return canonical(top).map(Some);
+    let belongs_here =
+        |directory: &Path| find_git_dir(directory).is_ok_and(|found| found == common_dir);
+    if let Some(checkout) = repo.workdir().filter(|workdir| belongs_here(workdir)) {
+        return canonical(checkout).map(Some);
     }
     if git_dir == common_dir
-        && let Some(top) = from.ancestors().find(|top| top.join(".git").exists() && leads_here(top))
+        && let Some(checkout) = from
+            .ancestors()
+            .find(|directory| directory.join(".git").exists() && belongs_here(directory))
     {
-        return canonical(top).map(Some);
+        return canonical(checkout).map(Some);
     }
-    let told = std::fs::read(common_dir.join("studio").join(CHECKOUT)).unwrap_or_default();
-    let told = Path::new(std::ffi::OsStr::from_bytes(&told));
-    if told.is_absolute() && leads_here(told) {
-        return canonical(told).map(Some);
+    let recorded = std::fs::read(common_dir.join("studio").join(CHECKOUT_FILE)).unwrap_or_default();
+    let recorded = Path::new(std::ffi::OsStr::from_bytes(&recorded));
+    if recorded.is_absolute() && belongs_here(recorded) {
+        return canonical(recorded).map(Some);
     }
     Err(Failure::usage("cannot find the main checkout of this repository")
         .because(format!("{} is not inside it", common_dir.display()))

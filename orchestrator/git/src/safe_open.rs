@@ -13,18 +13,18 @@ use rustix::io::Errno;
 #[derive(Debug)]
 pub struct SafeDir(OwnedFd);
 
-const OPEN: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const OPEN_FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl SafeDir {
     /// Opens a known directory; its last component must not be a symlink.
     pub fn open(path: &Path) -> io::Result<SafeDir> {
-        Ok(SafeDir(rustix::fs::open(path, OPEN | OFlags::RDONLY, Mode::empty())?))
+        Ok(SafeDir(rustix::fs::open(path, OPEN_FLAGS | OFlags::RDONLY, Mode::empty())?))
     }
 
     /// Opens a subdirectory. Creates it if it is missing, and replaces anything that is not a
     /// directory.
-    pub(crate) fn sub(&self, name: &str) -> io::Result<SafeDir> {
-        match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
+    pub(crate) fn open_or_create(&self, name: &str) -> io::Result<SafeDir> {
+        match rustix::fs::openat(&self.0, name, OPEN_FLAGS | OFlags::RDONLY, Mode::empty()) {
             Ok(fd) => return Ok(SafeDir(fd)),
             Err(Errno::NOENT) => {}
             Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -36,12 +36,12 @@ impl SafeDir {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(e) => return Err(e.into()),
         }
-        Ok(SafeDir(rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty())?))
+        Ok(SafeDir(rustix::fs::openat(&self.0, name, OPEN_FLAGS | OFlags::RDONLY, Mode::empty())?))
     }
 
     /// Opens a subdirectory, if it exists.
-    pub fn existing(&self, name: &str) -> io::Result<Option<SafeDir>> {
-        match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
+    pub fn open_existing(&self, name: &str) -> io::Result<Option<SafeDir>> {
+        match rustix::fs::openat(&self.0, name, OPEN_FLAGS | OFlags::RDONLY, Mode::empty()) {
             Ok(fd) => Ok(Some(SafeDir(fd))),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(None),
             Err(e) => Err(e.into()),
@@ -50,9 +50,9 @@ impl SafeDir {
 
     /// Opens a subdirectory, creating it if the name is free; `None` if the name is taken by
     /// something else.
-    pub(crate) fn existing_or_made(&self, name: &str) -> io::Result<Option<SafeDir>> {
+    pub(crate) fn open_or_create_if_free(&self, name: &str) -> io::Result<Option<SafeDir>> {
         match rustix::fs::mkdirat(&self.0, name, Mode::RWXU | Mode::RGRP | Mode::XGRP) {
-            Ok(()) | Err(Errno::EXIST) => self.existing(name),
+            Ok(()) | Err(Errno::EXIST) => self.open_existing(name),
             Err(e) => Err(e.into()),
         }
     }
@@ -94,26 +94,31 @@ impl SafeDir {
 
     /// Copies a regular file of at most `limit` bytes with its modification time; returns `false`
     /// if it is missing, larger, or not a regular file.
-    pub(crate) fn copy(&self, name: impl AsRef<OsStr>, limit: u64, to: &Path) -> io::Result<bool> {
+    pub(crate) fn copy(
+        &self,
+        name: impl AsRef<OsStr>,
+        limit: u64,
+        target_path: &Path,
+    ) -> io::Result<bool> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::RDONLY;
         let fd = match rustix::fs::openat(&self.0, name.as_ref(), flags, Mode::empty()) {
             Ok(fd) => fd,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(false),
             Err(e) => return Err(e.into()),
         };
-        let from = File::from(fd);
-        let found = from.metadata()?;
-        if !found.is_file() || found.len() > limit {
+        let source = File::from(fd);
+        let metadata = source.metadata()?;
+        if !metadata.is_file() || metadata.len() > limit {
             return Ok(false);
         }
-        let mut target = File::create(to)?;
-        let copied = io::copy(&mut (&from).take(limit + 1), &mut target)?;
+        let mut target = File::create(target_path)?;
+        let copied = io::copy(&mut (&source).take(limit + 1), &mut target)?;
         if copied > limit {
             drop(target);
-            std::fs::remove_file(to)?;
+            std::fs::remove_file(target_path)?;
             return Ok(false);
         }
-        target.set_modified(found.modified()?)?;
+        target.set_modified(metadata.modified()?)?;
         Ok(true)
     }
 
@@ -136,7 +141,12 @@ impl SafeDir {
             match kind {
                 FileType::RegularFile => {}
                 FileType::Directory if depth > 0 => {
-                    match rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty()) {
+                    match rustix::fs::openat(
+                        &self.0,
+                        name,
+                        OPEN_FLAGS | OFlags::RDONLY,
+                        Mode::empty(),
+                    ) {
                         Ok(fd) => SafeDir(fd).remove_specials(depth - 1)?,
                         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                         Err(e) => return Err(e.into()),
@@ -180,13 +190,13 @@ impl SafeDir {
             Err(Errno::ISDIR | Errno::PERM) => {}
             Err(e) => return Err(e.into()),
         }
-        let fd = rustix::fs::openat(&self.0, name, OPEN | OFlags::RDONLY, Mode::empty())?;
-        SafeDir(fd).empty()?;
+        let fd = rustix::fs::openat(&self.0, name, OPEN_FLAGS | OFlags::RDONLY, Mode::empty())?;
+        SafeDir(fd).remove_entries()?;
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
     }
 
     /// Removes all entries.
-    pub(crate) fn empty(&self) -> io::Result<()> {
+    pub(crate) fn remove_entries(&self) -> io::Result<()> {
         for name in self.names()? {
             self.remove_all(&name)?;
         }
@@ -233,52 +243,52 @@ mod tests {
     #[test]
     fn a_write_never_goes_through_a_symlink() {
         let temp = tempfile::tempdir().unwrap();
-        let (inside, outside) = (temp.path().join("in"), temp.path().join("out"));
-        std::fs::create_dir_all(&inside).unwrap();
-        std::fs::create_dir_all(&outside).unwrap();
-        std::fs::write(outside.join("file"), "theirs").unwrap();
-        symlink(&outside, inside.join("info")).unwrap();
-        symlink(outside.join("file"), inside.join("config")).unwrap();
-        let dir = SafeDir::open(&inside).unwrap();
+        let (inner, outer) = (temp.path().join("in"), temp.path().join("out"));
+        std::fs::create_dir_all(&inner).unwrap();
+        std::fs::create_dir_all(&outer).unwrap();
+        std::fs::write(outer.join("file"), "theirs").unwrap();
+        symlink(&outer, inner.join("info")).unwrap();
+        symlink(outer.join("file"), inner.join("config")).unwrap();
+        let dir = SafeDir::open(&inner).unwrap();
         assert_eq!(dir.read("config", 100).unwrap(), None);
         dir.write("config", b"ours").unwrap();
-        dir.sub("info").unwrap().write("exclude", b"ours").unwrap();
-        assert_eq!(std::fs::read(outside.join("file")).unwrap(), b"theirs");
-        assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
-        assert_eq!(std::fs::read(inside.join("info/exclude")).unwrap(), b"ours");
+        dir.open_or_create("info").unwrap().write("exclude", b"ours").unwrap();
+        assert_eq!(std::fs::read(outer.join("file")).unwrap(), b"theirs");
+        assert_eq!(std::fs::read_dir(&outer).unwrap().count(), 1);
+        assert_eq!(std::fs::read(inner.join("info/exclude")).unwrap(), b"ours");
     }
 
     #[test]
     fn pipes_and_symlinks_are_neither_read_nor_preserved() {
         let temp = tempfile::tempdir().unwrap();
-        let deep = temp.path().join("objects/ab");
-        std::fs::create_dir_all(&deep).unwrap();
-        std::fs::write(deep.join("kept"), "x").unwrap();
-        symlink("/etc/hostname", deep.join("link")).unwrap();
+        let deep_dir = temp.path().join("objects/ab");
+        std::fs::create_dir_all(&deep_dir).unwrap();
+        std::fs::write(deep_dir.join("kept"), "x").unwrap();
+        symlink("/etc/hostname", deep_dir.join("link")).unwrap();
         let pipe = temp.path().join("objects/pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
         assert_eq!(read_file(&pipe, 10).unwrap(), None);
-        assert_eq!(read_file(&deep.join("link"), 10).unwrap(), None);
-        assert_eq!(read_file(&deep.join("kept"), 10).unwrap().as_deref(), Some(&b"x"[..]));
+        assert_eq!(read_file(&deep_dir.join("link"), 10).unwrap(), None);
+        assert_eq!(read_file(&deep_dir.join("kept"), 10).unwrap().as_deref(), Some(&b"x"[..]));
         let sparse = File::create(temp.path().join("sparse")).unwrap();
         sparse.set_len(1 << 40).unwrap();
         assert!(read_file(&temp.path().join("sparse"), 10).is_err());
         SafeDir::open(temp.path()).unwrap().remove_specials(2).unwrap();
-        assert!(deep.join("kept").exists() && !pipe.exists());
-        assert!(deep.join("link").symlink_metadata().is_err());
+        assert!(deep_dir.join("kept").exists() && !pipe.exists());
+        assert!(deep_dir.join("link").symlink_metadata().is_err());
     }
 
     #[test]
     fn emptying_preserves_the_targets_of_symlinks() {
         let temp = tempfile::tempdir().unwrap();
-        let (inside, outside) = (temp.path().join("in"), temp.path().join("out"));
-        std::fs::create_dir_all(inside.join("a/b")).unwrap();
-        std::fs::create_dir_all(&outside).unwrap();
-        std::fs::write(outside.join("file"), "theirs").unwrap();
-        std::fs::write(inside.join("a/b/c"), "x").unwrap();
-        symlink(&outside, inside.join("a/link")).unwrap();
-        SafeDir::open(&inside).unwrap().empty().unwrap();
-        assert_eq!(std::fs::read_dir(&inside).unwrap().count(), 0);
-        assert!(outside.join("file").exists());
+        let (inner, outer) = (temp.path().join("in"), temp.path().join("out"));
+        std::fs::create_dir_all(inner.join("a/b")).unwrap();
+        std::fs::create_dir_all(&outer).unwrap();
+        std::fs::write(outer.join("file"), "theirs").unwrap();
+        std::fs::write(inner.join("a/b/c"), "x").unwrap();
+        symlink(&outer, inner.join("a/link")).unwrap();
+        SafeDir::open(&inner).unwrap().remove_entries().unwrap();
+        assert_eq!(std::fs::read_dir(&inner).unwrap().count(), 0);
+        assert!(outer.join("file").exists());
     }
 }

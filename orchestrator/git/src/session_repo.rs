@@ -17,7 +17,7 @@ use crate::worktree;
 
 /// Settings that the agent's git must share with the repository's, because they affect what is
 /// written to or read from the worktree.
-const SHARED: &[&str] = &[
+const SHARED_SETTINGS: &[&str] = &[
     "core.filemode",
     "core.symlinks",
     "core.ignorecase",
@@ -31,13 +31,13 @@ const SHARED: &[&str] = &[
 ];
 
 /// The depth of an object directory: `ab/…`, `pack/…`, `info/commit-graphs/…`.
-const OBJECTS_DEPTH: u32 = 2;
+const MAX_OBJECTS_DEPTH: u32 = 2;
 
 /// Returns the paths that an agent must not change in a session: its `.git` file, and what git
 /// obeys in the private directory.
-pub fn fixed(worktree: &Path, git_dir: &Path) -> Vec<PathBuf> {
-    let inside = ["config", "hooks", "info"].map(|name| git_dir.join(name));
-    inside.into_iter().chain([worktree.join(".git")]).collect()
+pub fn protected_paths(worktree: &Path, git_dir: &Path) -> Vec<PathBuf> {
+    let private_paths = ["config", "hooks", "info"].map(|name| git_dir.join(name));
+    private_paths.into_iter().chain([worktree.join(".git")]).collect()
 }
 
 /// The paths of a session. Plain data for the session's record.
@@ -75,17 +75,21 @@ pub(crate) struct Originals {
 impl Originals {
     /// Returns the originals for a session's private git directory, from the current state of the
     /// repository.
-    pub(crate) fn for_place(repository: &Repository, place: &SessionRepo) -> Result<Originals> {
+    pub(crate) fn for_session_repo(
+        repository: &Repository,
+        session_repo: &SessionRepo,
+    ) -> Result<Originals> {
         let repo = repository.open()?;
         let info = repository.common_dir.join("info");
-        let up = relative(&place.git_dir.join("objects"), &repository.common_dir.join("objects"));
+        let relative_objects =
+            relative(&session_repo.git_dir.join("objects"), &repository.common_dir.join("objects"));
         Ok(Originals {
             config: config(&repo)?.into_bytes(),
             exclude: exclude(&repo, &info)?,
             attributes: std::fs::read(info.join("attributes")).ok(),
             shallow: std::fs::read(repository.common_dir.join("shallow")).ok(),
-            alternates: format!("{}\n", up.display()).into_bytes(),
-            pointer: pointer(place),
+            alternates: format!("{}\n", relative_objects.display()).into_bytes(),
+            pointer: pointer(session_repo),
         })
     }
 
@@ -93,7 +97,7 @@ impl Originals {
     pub(crate) fn save(&self, git_dir: &Path) -> Result<()> {
         let dir = originals_dir(git_dir);
         std::fs::create_dir_all(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;
-        for (name, content) in self.named() {
+        for (name, content) in self.files() {
             if let Some(content) = content {
                 base::files::replace(&dir.join(name), content)
                     .or_fail(|| format!("cannot write {name}"))?;
@@ -105,7 +109,7 @@ impl Originals {
     /// Loads the originals.
     pub(crate) fn load(git_dir: &Path) -> Result<Originals> {
         let dir = originals_dir(git_dir);
-        let must = |name: &str| {
+        let read_required = |name: &str| {
             std::fs::read(dir.join(name)).map_err(|why| {
                 Failure::failed(format!("the record of this session's `{name}` is gone"))
                     .because(why)
@@ -113,16 +117,16 @@ impl Originals {
             })
         };
         Ok(Originals {
-            config: must("config")?,
-            exclude: must("exclude")?,
+            config: read_required("config")?,
+            exclude: read_required("exclude")?,
             attributes: std::fs::read(dir.join("attributes")).ok(),
             shallow: std::fs::read(dir.join("shallow")).ok(),
-            alternates: must("alternates")?,
-            pointer: must("pointer")?,
+            alternates: read_required("alternates")?,
+            pointer: read_required("pointer")?,
         })
     }
 
-    fn named(&self) -> [(&'static str, Option<&[u8]>); 6] {
+    fn files(&self) -> [(&'static str, Option<&[u8]>); 6] {
         [
             ("config", Some(&self.config)),
             ("exclude", Some(&self.exclude)),
@@ -142,37 +146,37 @@ impl Originals {
 
     /// Returns the names of the originals that an agent changed; including hooks and anything that
     /// leads to another configuration.
-    pub(crate) fn changed(&self, git_dir: &Path) -> std::io::Result<Vec<String>> {
-        let top = SafeDir::open(git_dir)?;
-        let differs = |dir: &SafeDir, name: &str, content: &[u8]| {
+    pub(crate) fn changed_files(&self, git_dir: &Path) -> std::io::Result<Vec<String>> {
+        let git_dir = SafeDir::open(git_dir)?;
+        let is_changed = |dir: &SafeDir, name: &str, content: &[u8]| {
             !dir.read(name, content.len() as u64).is_ok_and(|it| it.as_deref() == Some(content))
         };
         let mut changed = Vec::new();
-        if differs(&top, "config", &self.config) {
+        if is_changed(&git_dir, "config", &self.config) {
             changed.push("config".to_owned());
         }
-        let names = top.names()?;
-        let has = |name: &str| names.iter().any(|it| it == name);
-        if has("config.worktree") {
+        let names = git_dir.names()?;
+        let exists = |name: &str| names.iter().any(|it| it == name);
+        if exists("config.worktree") {
             changed.push("config.worktree".to_owned());
         }
-        if has("commondir") {
+        if exists("commondir") {
             changed.push("commondir".to_owned());
         }
-        match top.existing("hooks")? {
+        match git_dir.open_existing("hooks")? {
             Some(hooks) if hooks.names()?.is_empty() => {}
             Some(_) => changed.push("hooks".to_owned()),
-            None if has("hooks") => changed.push("hooks".to_owned()),
+            None if exists("hooks") => changed.push("hooks".to_owned()),
             None => {}
         }
-        let attributes = match top.existing("info")? {
+        let attributes_changed = match git_dir.open_existing("info")? {
             Some(info) => match &self.attributes {
-                Some(attributes) => differs(&info, "attributes", attributes),
+                Some(attributes) => is_changed(&info, "attributes", attributes),
                 None => info.names()?.iter().any(|name| name == "attributes"),
             },
             None => false,
         };
-        if attributes {
+        if attributes_changed {
             changed.push("info/attributes".to_owned());
         }
         Ok(changed)
@@ -181,28 +185,30 @@ impl Originals {
     /// Returns whether everything that git obeys is certainly unchanged since it was written;
     /// `false` means unknown. Needs only a few system calls: an agent cannot set the change time of
     /// a file.
-    pub(crate) fn are_untouched(place: &SessionRepo) -> bool {
+    pub(crate) fn are_unchanged(session_repo: &SessionRepo) -> bool {
         let changed_at = |path: &Path| {
-            std::fs::symlink_metadata(path).map(|meta| (meta.ctime(), meta.ctime_nsec())).ok()
+            std::fs::symlink_metadata(path)
+                .map(|metadata| (metadata.ctime(), metadata.ctime_nsec()))
+                .ok()
         };
-        let git_dir = &place.git_dir;
-        let Some(written) = changed_at(&originals_dir(git_dir).join("config")) else {
+        let git_dir = &session_repo.git_dir;
+        let Some(written_at) = changed_at(&originals_dir(git_dir).join("config")) else {
             return false;
         };
-        let is_older = |name| changed_at(&git_dir.join(name)).is_some_and(|it| it <= written);
+        let is_older = |name| changed_at(&git_dir.join(name)).is_some_and(|it| it <= written_at);
         ["config", "hooks", "info"].into_iter().all(is_older)
             && changed_at(&git_dir.join("config.worktree")).is_none()
             && changed_at(&git_dir.join("commondir")).is_none()
-            && worktree::pointer_in(&place.worktree) == Some(pointer(place))
+            && worktree::pointer_in(&session_repo.worktree) == Some(pointer(session_repo))
     }
 
     fn try_restore(&self, git_dir: &Path) -> std::io::Result<()> {
-        let top = SafeDir::open(git_dir)?;
-        top.write("config", &self.config)?;
-        top.remove_all("config.worktree")?;
-        top.remove_all("commondir")?;
-        top.sub("hooks")?.empty()?;
-        let info = top.sub("info")?;
+        let git_dir = SafeDir::open(git_dir)?;
+        git_dir.write("config", &self.config)?;
+        git_dir.remove_all("config.worktree")?;
+        git_dir.remove_all("commondir")?;
+        git_dir.open_or_create("hooks")?.remove_entries()?;
+        let info = git_dir.open_or_create("info")?;
         info.write("exclude", &self.exclude)?;
         match &self.attributes {
             Some(attributes) => info.write("attributes", attributes)?,
@@ -213,13 +219,13 @@ impl Originals {
                 info.remove_all(&name)?;
             }
         }
-        let objects = top.sub("objects")?;
-        objects.remove_specials(OBJECTS_DEPTH)?;
-        let objects_info = objects.sub("info")?;
+        let objects = git_dir.open_or_create("objects")?;
+        objects.remove_specials(MAX_OBJECTS_DEPTH)?;
+        let objects_info = objects.open_or_create("info")?;
         objects_info.write("alternates", &self.alternates)?;
         objects_info.remove_all("http-alternates")?;
         match &self.shallow {
-            Some(shallow) => top.write("shallow", shallow),
+            Some(shallow) => git_dir.write("shallow", shallow),
             None => Ok(()),
         }
     }
@@ -228,62 +234,67 @@ impl Originals {
 /// Creates the private directory: HEAD on the session's branch at the base, copies of the
 /// repository's branches and tags, an empty object directory that borrows the repository's. Returns
 /// the borrowed commits, which the caller pins.
-pub(crate) fn make(
+pub(crate) fn create(
     repository: &Repository,
-    place: &SessionRepo,
+    session_repo: &SessionRepo,
     originals: &Originals,
     template: &BranchTemplate,
 ) -> Result<Vec<String>> {
     let repo = repository.open()?;
-    let (packed, tips) = packed_refs(&repo, template)?;
+    let (packed_refs, tips) = packed_refs(&repo, template)?;
     let write = || -> std::io::Result<()> {
-        std::fs::create_dir_all(&place.git_dir)?;
-        let top = SafeDir::open(&place.git_dir)?;
-        top.sub("refs")?.sub("heads")?;
-        top.sub("objects")?.sub("pack")?;
-        top.write("packed-refs", packed.as_bytes())?;
-        let branch = place.git_dir.join(place.branch.full());
-        std::fs::create_dir_all(branch.parent().unwrap_or(&place.git_dir))?;
-        std::fs::write(branch, format!("{}\n", place.base))?;
-        top.write("HEAD", format!("ref: {}\n", place.branch.full()).as_bytes())
+        std::fs::create_dir_all(&session_repo.git_dir)?;
+        let git_dir = SafeDir::open(&session_repo.git_dir)?;
+        git_dir.open_or_create("refs")?.open_or_create("heads")?;
+        git_dir.open_or_create("objects")?.open_or_create("pack")?;
+        git_dir.write("packed-refs", packed_refs.as_bytes())?;
+        let branch = session_repo.git_dir.join(session_repo.branch.full());
+        std::fs::create_dir_all(branch.parent().unwrap_or(&session_repo.git_dir))?;
+        std::fs::write(branch, format!("{}\n", session_repo.base))?;
+        git_dir.write("HEAD", format!("ref: {}\n", session_repo.branch.full()).as_bytes())
     };
-    write().or_fail(|| format!("cannot make {}", place.git_dir.display()))?;
-    originals.restore(&place.git_dir)?;
-    originals.save(&place.git_dir)?;
+    write().or_fail(|| format!("cannot make {}", session_repo.git_dir.display()))?;
+    originals.restore(&session_repo.git_dir)?;
+    originals.save(&session_repo.git_dir)?;
     Ok(tips)
 }
 
 /// Removes copied refs from `packed-refs` whose object no longer exists in the repository, which
 /// would make every `git log --all` of the agent fail. Returns their names. Call it only between
 /// turns: the agent's git may be writing the file.
-pub fn drop_dead_refs(repository: &Repository, place: &SessionRepo) -> Result<Vec<String>> {
+pub fn remove_dead_refs(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+) -> Result<Vec<String>> {
     let fail = || "cannot read the private packed-refs";
-    let top = SafeDir::open(&place.git_dir).or_fail(fail)?;
-    let Some(bytes) = top.read("packed-refs", 256 << 20).or_fail(fail)? else {
+    let git_dir = SafeDir::open(&session_repo.git_dir).or_fail(fail)?;
+    let Some(bytes) = git_dir.read("packed-refs", 256 << 20).or_fail(fail)? else {
         return Ok(Vec::new());
     };
     let repo = repository.open()?;
     let odb = repo.odb().or_fail(fail)?;
-    let own = place.git_dir.join("objects");
-    odb.add_disk_alternate(&own.to_string_lossy()).or_fail(fail)?;
+    let own_objects = session_repo.git_dir.join("objects");
+    odb.add_disk_alternate(&own_objects.to_string_lossy()).or_fail(fail)?;
     let text = String::from_utf8_lossy(&bytes);
-    let (mut kept, mut dropped, mut dropping) = (String::new(), Vec::new(), false);
+    let (mut remaining, mut removed, mut is_dead) = (String::new(), Vec::new(), false);
     for line in text.split_inclusive('\n') {
         if !line.starts_with(['#', '^']) {
             let (id, name) = line.trim_end().split_once(' ').unwrap_or_default();
-            dropping = git2::Oid::from_str(id).is_ok_and(|id| !odb.exists(id));
-            if dropping {
-                dropped.push(name.to_owned());
+            is_dead = git2::Oid::from_str(id).is_ok_and(|id| !odb.exists(id));
+            if is_dead {
+                removed.push(name.to_owned());
             }
         }
-        if !dropping {
-            kept.push_str(line);
+        if !is_dead {
+            remaining.push_str(line);
         }
     }
-    if !dropped.is_empty() {
-        top.write("packed-refs", kept.as_bytes()).or_fail(|| "cannot write packed-refs")?;
+    if !removed.is_empty() {
+        git_dir
+            .write("packed-refs", remaining.as_bytes())
+            .or_fail(|| "cannot write packed-refs")?;
     }
-    Ok(dropped)
+    Ok(removed)
 }
 
 /// Returns the repository's branches, tags and remote branches as a `packed-refs` file (git
@@ -316,30 +327,30 @@ fn packed_refs(
     }
     tips.sort();
     tips.dedup();
-    let body: String = lines.into_values().collect();
-    Ok((format!("# pack-refs with: peeled fully-peeled sorted \n{body}"), tips))
+    let refs_text: String = lines.into_values().collect();
+    Ok((format!("# pack-refs with: peeled fully-peeled sorted \n{refs_text}"), tips))
 }
 
 /// Returns the configuration of a private directory, without anything that could run.
 pub(crate) fn config(repo: &git2::Repository) -> Result<String> {
-    let effective = repo
+    let settings = repo
         .config()
         .and_then(|mut config| config.snapshot())
         .or_fail(|| "cannot read the configuration")?;
     let mut text = String::from("[core]\n\trepositoryformatversion = 0\n\tbare = false\n");
     text.push_str("\tlogallrefupdates = true\n");
-    for key in SHARED {
+    for key in SHARED_SETTINGS {
         let fallback = match *key {
             "user.name" => Some("studio agent"),
             "user.email" => Some("agent@studio.invalid"),
             _ => None,
         };
-        let named = named_by_environment(key);
-        let configured = effective.get_str(key).ok().filter(|value| !value.is_empty());
-        let value = named.as_deref().or(configured).or(fallback);
+        let from_environment = identity_from_environment(key);
+        let configured = settings.get_str(key).ok().filter(|value| !value.is_empty());
+        let value = from_environment.as_deref().or(configured).or(fallback);
         let (section, name) = key.split_once('.').expect("every shared key has a section");
         if let Some(value) = value {
-            let _ = write!(text, "[{section}]\n\t{name} = {}\n", quoted(value));
+            let _ = write!(text, "[{section}]\n\t{name} = {}\n", quote(value));
         }
     }
     text.push_str("[gc]\n\tauto = 0\n");
@@ -347,7 +358,7 @@ pub(crate) fn config(repo: &git2::Repository) -> Result<String> {
 }
 
 /// Returns the user's identity from the environment, which git prefers to the configuration.
-fn named_by_environment(key: &str) -> Option<String> {
+fn identity_from_environment(key: &str) -> Option<String> {
     let variable = match key {
         "user.name" => "GIT_AUTHOR_NAME",
         "user.email" => "GIT_AUTHOR_EMAIL",
@@ -357,7 +368,7 @@ fn named_by_environment(key: &str) -> Option<String> {
 }
 
 /// Returns a value in the syntax of git's configuration files.
-fn quoted(value: &str) -> String {
+fn quote(value: &str) -> String {
     let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{escaped}\"")
 }
@@ -365,31 +376,32 @@ fn quoted(value: &str) -> String {
 /// Returns the ignore list of agents' git: the repository's own, the user's, and g3's working
 /// files.
 fn exclude(repo: &git2::Repository, info: &Path) -> Result<Vec<u8>> {
-    let mut all = std::fs::read(info.join("exclude")).unwrap_or_default();
+    let mut patterns = std::fs::read(info.join("exclude")).unwrap_or_default();
     let config = repo.config().or_fail(|| "cannot read the configuration")?;
-    let users = config.get_path("core.excludesfile").ok().or_else(|| {
+    let user_file = config.get_path("core.excludesfile").ok().or_else(|| {
         let home = base::user_dirs::home_dir().map(|home| home.join(".config"));
         let dir = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).or(home)?;
         Some(dir.join("git/ignore"))
     });
-    for content in users.into_iter().filter_map(|path| std::fs::read(path).ok()) {
-        end_line(&mut all);
-        all.extend_from_slice(&content);
+    for content in user_file.into_iter().filter_map(|path| std::fs::read(path).ok()) {
+        terminate_line(&mut patterns);
+        patterns.extend_from_slice(&content);
     }
-    end_line(&mut all);
-    all.extend_from_slice(b".g3/*\n!.g3/skills/\n");
-    Ok(all)
+    terminate_line(&mut patterns);
+    patterns.extend_from_slice(b".g3/*\n!.g3/skills/\n");
+    Ok(patterns)
 }
 
-fn end_line(text: &mut Vec<u8>) {
+fn terminate_line(text: &mut Vec<u8>) {
     if text.last().is_some_and(|last| *last != b'\n') {
         text.push(b'\n');
     }
 }
 
 /// Returns the content of the `.git` file of a session's worktree.
-pub(crate) fn pointer(place: &SessionRepo) -> Vec<u8> {
-    format!("gitdir: {}\n", relative(&place.worktree, &place.git_dir).display()).into_bytes()
+pub(crate) fn pointer(session_repo: &SessionRepo) -> Vec<u8> {
+    format!("gitdir: {}\n", relative(&session_repo.worktree, &session_repo.git_dir).display())
+        .into_bytes()
 }
 
 fn originals_dir(git_dir: &Path) -> PathBuf {
@@ -398,10 +410,10 @@ fn originals_dir(git_dir: &Path) -> PathBuf {
 
 /// Returns the relative path from one directory to another; both absolute, without symlinks.
 fn relative(from: &Path, to: &Path) -> PathBuf {
-    let shared = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
-    let up = from.components().skip(shared).map(|_| Path::new(".."));
-    let down = to.components().skip(shared);
-    up.chain(down.map(|part| Path::new(part.as_os_str()))).collect()
+    let common_length = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
+    let ascent = from.components().skip(common_length).map(|_| Path::new(".."));
+    let descent = to.components().skip(common_length);
+    ascent.chain(descent.map(|part| Path::new(part.as_os_str()))).collect()
 }
 
 #[cfg(test)]
@@ -410,14 +422,15 @@ mod tests {
 
     #[test]
     fn relative_paths_between_directories() {
-        let way = |from, to| relative(Path::new(from), Path::new(to)).display().to_string();
-        assert_eq!(way("/r/.worktrees/x", "/r/.git/studio/g"), "../../.git/studio/g");
-        assert_eq!(way("/a", "/b/c"), "../b/c");
-        assert_eq!(way("/r/o", "/r/o/p"), "p");
+        let relative_text =
+            |from, to| relative(Path::new(from), Path::new(to)).display().to_string();
+        assert_eq!(relative_text("/r/.worktrees/x", "/r/.git/studio/g"), "../../.git/studio/g");
+        assert_eq!(relative_text("/a", "/b/c"), "../b/c");
+        assert_eq!(relative_text("/r/o", "/r/o/p"), "p");
     }
 
     #[test]
     fn quoted_values_stay_on_one_line() {
-        assert_eq!(quoted("a\"b\\c\n[x]"), "\"a\\\"b\\\\c\\n[x]\"");
+        assert_eq!(quote("a\"b\\c\n[x]"), "\"a\\\"b\\\\c\\n[x]\"");
     }
 }

@@ -19,9 +19,9 @@ use crate::session_repo::SessionRepo;
 use crate::{check_leftovers, confined_thread, index, stage};
 
 /// Timeout of reading a worktree.
-const LONGEST: Duration = Duration::from_secs(1800);
+const TIMEOUT: Duration = Duration::from_secs(1800);
 /// Number of snapshots that are kept per session.
-const KEPT: u64 = 20;
+const MAX_SNAPSHOTS: u64 = 20;
 
 /// What a snapshot excludes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,9 +73,11 @@ pub struct Snapshot {
     /// The number of the snapshot; `None` for a clean worktree.
     pub number: Option<u64>,
     /// Excluded paths: landing refuses until they are ignored or included.
-    pub left_out: Vec<Omission>,
+    #[serde(rename = "left_out")]
+    pub omissions: Vec<Omission>,
     /// Paths that are excluded because the checks created, changed or deleted them.
-    pub by_checks: Vec<String>,
+    #[serde(rename = "by_checks")]
+    pub changed_by_checks: Vec<String>,
 }
 
 impl Snapshot {
@@ -90,41 +92,52 @@ impl Snapshot {
 /// the last seen state. If the worktree is gone, the newest snapshot is used.
 pub fn take(
     repository: &Repository,
-    place: &SessionRepo,
-    home: &ImportedWork,
+    session_repo: &SessionRepo,
+    imported: &ImportedWork,
     limits: &SnapshotLimits,
     now: jiff::Timestamp,
 ) -> Result<Snapshot> {
-    let clean = |left_out, by_checks| Snapshot {
-        head: home.head.clone(),
-        work: home.head.clone(),
+    let clean_snapshot = |omissions, changed_by_checks| Snapshot {
+        head: imported.head.clone(),
+        work: imported.head.clone(),
         number: None,
-        left_out,
-        by_checks,
+        omissions,
+        changed_by_checks,
     };
     let repo = repository.open()?;
-    if place.worktree.symlink_metadata().is_err() {
-        let (work, number) = match last_seen(repository, place, home)? {
-            LastSeen::Committed => return Ok(clean(Vec::new(), Vec::new())),
+    if session_repo.worktree.symlink_metadata().is_err() {
+        let (work, number) = match last_known_state(repository, session_repo, imported)? {
+            LastSeen::Committed => return Ok(clean_snapshot(Vec::new(), Vec::new())),
             LastSeen::Snapshot { number, work, .. } => (work, number),
-            LastSeen::Older { name } => return Err(older(place, home, &name)),
+            LastSeen::Older { name } => {
+                return Err(older_snapshot_failure(session_repo, imported, &name));
+            }
         };
-        return Ok(Snapshot { work, number: Some(number), ..clean(Vec::new(), Vec::new()) });
+        return Ok(Snapshot {
+            work,
+            number: Some(number),
+            ..clean_snapshot(Vec::new(), Vec::new())
+        });
     }
-    let leftovers = check_leftovers::of(&repo, &place.id)?;
-    let WorktreeContent { scratch, tree, staged, left_out, by_checks } =
-        look(repository, place, home, limits, &leftovers)?;
-    let head = repo.find_commit(refs::oid(&home.head)?).or_fail(cannot)?;
+    let leftovers = check_leftovers::read(&repo, &session_repo.id)?;
+    let WorktreeContent {
+        scratch,
+        tree,
+        staged,
+        omissions: left_out,
+        changed_by_checks: by_checks,
+    } = read_worktree(repository, session_repo, imported, limits, &leftovers)?;
+    let head = repo.find_commit(refs::oid(&imported.head)?).or_fail(cannot)?;
     let is_clean = tree == head.tree_id() && staged.is_none_or(|staged| staged == head.tree_id());
-    if is_clean && numbered(&repo, &place.id)?.is_empty() {
-        return Ok(clean(left_out, by_checks));
+    if is_clean && list_snapshots(&repo, &session_repo.id)?.is_empty() {
+        return Ok(clean_snapshot(left_out, by_checks));
     }
-    let made = SnapshotTree { head: home.head.clone(), tree, staged };
-    let (work, number) = keep(repository, place, &scratch, &made, now)?;
+    let content = SnapshotTree { head: imported.head.clone(), tree, staged };
+    let (work, number) = store(repository, session_repo, &scratch, &content, now)?;
     if is_clean {
-        return Ok(clean(left_out, by_checks));
+        return Ok(clean_snapshot(left_out, by_checks));
     }
-    Ok(Snapshot { work, number: Some(number), ..clean(left_out, by_checks) })
+    Ok(Snapshot { work, number: Some(number), ..clean_snapshot(left_out, by_checks) })
 }
 
 /// The content of a worktree.
@@ -136,65 +149,67 @@ pub struct WorktreeContent {
     /// The staged tree; `None` during a merge with conflicts.
     pub staged: Option<git2::Oid>,
     /// Excluded paths.
-    pub left_out: Vec<Omission>,
+    pub omissions: Vec<Omission>,
     /// Paths that are excluded because the checks created, changed or deleted them.
-    pub by_checks: Vec<String>,
+    pub changed_by_checks: Vec<String>,
 }
 
 /// Reads a worktree without touching it and without creating a ref: at any time, even while its
 /// agent works. Leftovers of checks that are unchanged and not staged are read as they were before
 /// the checks. A confined thread reads the files: whatever the agent puts in their place, no other
 /// file is read.
-pub fn look(
+pub fn read_worktree(
     repository: &Repository,
-    place: &SessionRepo,
-    home: &ImportedWork,
+    session_repo: &SessionRepo,
+    imported: &ImportedWork,
     limits: &SnapshotLimits,
     leftovers: &Leftover,
 ) -> Result<WorktreeContent> {
-    let scratch = Quarantine::for_session(repository, &place.git_dir)?;
-    scratch.share_attributes(&repository.open()?)?;
-    index::copy(&scratch, &place.git_dir)?;
+    let scratch = Quarantine::for_session(repository, &session_repo.git_dir)?;
+    scratch.copy_attributes(&repository.open()?)?;
+    index::copy(&scratch, &session_repo.git_dir)?;
     let mut read = confined_thread::object_directories(&repository.common_dir);
-    read.extend([place.git_dir.join("objects"), place.worktree.clone()]);
+    read.extend([session_repo.git_dir.join("objects"), session_repo.worktree.clone()]);
     let rules = confined_thread::rules(read, vec![scratch.path().to_owned()]);
-    let head = refs::oid(&home.head)?;
+    let head = refs::oid(&imported.head)?;
     let objects = object_quarantine::alternates(&[
         repository.common_dir.join("objects"),
-        place.git_dir.join("objects"),
+        session_repo.git_dir.join("objects"),
     ]);
-    let (place, limits, leftovers) = (place.clone(), limits.clone(), leftovers.clone());
-    confined_thread::run(rules, LONGEST, cannot(), move || {
-        seen(scratch, &objects, head, &place, &limits, &leftovers)
+    let (session_repo, limits, leftovers) =
+        (session_repo.clone(), limits.clone(), leftovers.clone());
+    confined_thread::run(rules, TIMEOUT, cannot(), move || {
+        read_confined(scratch, &objects, head, &session_repo, &limits, &leftovers)
     })
 }
 
-/// The part of [`look`] that reads the worktree, on the confined thread.
-fn seen(
+/// The part of [`read_worktree`] that reads the worktree, on the confined thread.
+fn read_confined(
     scratch: Quarantine,
     objects: &str,
     head: git2::Oid,
-    place: &SessionRepo,
+    session_repo: &SessionRepo,
     limits: &SnapshotLimits,
     leftovers: &Leftover,
 ) -> Result<WorktreeContent> {
     let repo = &scratch.repo;
     repo.set_config(&scratch.config()?).or_fail(cannot)?;
-    repo.set_workdir(&place.worktree, false).or_fail(cannot)?;
+    repo.set_workdir(&session_repo.worktree, false).or_fail(cannot)?;
     let head = repo.find_commit(head).or_fail(cannot)?;
     let mut index = index::open(scratch.path(), &head)?;
     let staged = index::staged_tree(repo, &mut index)?;
     repo.set_index(&mut index).or_fail(cannot)?;
-    let unstaged = check_leftovers::unstaged(&index, &leftovers.changes);
-    let door = Git::at(scratch.path()).without_user_config().with_objects(objects);
-    let door = door.with_work_tree(&place.worktree);
-    let mut left_out = stage::add_changes(&door, &mut index, &place.worktree, limits)?;
-    let mut by_checks = check_leftovers::take_out(&mut index, &unstaged)?;
-    let beside = left_out.extract_if(.., |left| leftovers.holds(place, left));
-    by_checks.extend(beside.map(|left| left.path));
+    let unstaged = check_leftovers::unstaged_leftovers(&index, &leftovers.changes);
+    let git = Git::at(scratch.path()).without_user_config().with_objects(objects);
+    let git = git.with_work_tree(&session_repo.worktree);
+    let mut omissions = stage::add_changes(&git, &mut index, &session_repo.worktree, limits)?;
+    let mut changed_by_checks = check_leftovers::remove_from_index(&mut index, &unstaged)?;
+    let leftover_files =
+        omissions.extract_if(.., |omission| leftovers.contains(session_repo, omission));
+    changed_by_checks.extend(leftover_files.map(|omission| omission.path));
     let tree = index.write_tree_to(repo).or_fail(cannot)?;
     drop(head);
-    Ok(WorktreeContent { scratch, tree, staged, left_out, by_checks })
+    Ok(WorktreeContent { scratch, tree, staged, omissions, changed_by_checks })
 }
 
 /// The last known state of a deleted worktree.
@@ -220,39 +235,46 @@ pub(crate) enum LastSeen {
 }
 
 /// Returns the last known state of the worktree.
-pub(crate) fn last_seen(
+pub(crate) fn last_known_state(
     repository: &Repository,
-    place: &SessionRepo,
-    home: &ImportedWork,
+    session_repo: &SessionRepo,
+    imported: &ImportedWork,
 ) -> Result<LastSeen> {
     let repo = repository.open()?;
-    let Some((number, work)) = numbered(&repo, &place.id)?.pop() else {
+    let Some((number, work)) = list_snapshots(&repo, &session_repo.id)?.pop() else {
         return Ok(LastSeen::Committed);
     };
     let commit = repo.find_commit(refs::oid(&work)?).or_fail(cannot)?;
-    let on = commit.parent(0).or_fail(cannot)?;
+    let base = commit.parent(0).or_fail(cannot)?;
     let staged = commit.parent(1).ok();
-    let seen = [Some(commit.tree_id()), staged.as_ref().map(git2::Commit::tree_id)];
-    if seen.into_iter().flatten().all(|tree| tree == on.tree_id()) {
+    let trees = [Some(commit.tree_id()), staged.as_ref().map(git2::Commit::tree_id)];
+    if trees.into_iter().flatten().all(|tree| tree == base.tree_id()) {
         return Ok(LastSeen::Committed);
     }
-    if on.id().to_string() != home.head {
-        return Ok(LastSeen::Older { name: format!("{}{number}", prefix(&place.id)) });
+    if base.id().to_string() != imported.head {
+        return Ok(LastSeen::Older { name: format!("{}{number}", prefix(&session_repo.id)) });
     }
     let staged = staged.map(|staged| staged.id().to_string());
     Ok(LastSeen::Snapshot { number, work, staged })
 }
 
 /// Returns the refusal (3) to land while a snapshot may contain work that the commits do not.
-fn older(place: &SessionRepo, home: &ImportedWork, name: &str) -> Failure {
-    Failure::refused(format!("the worktree of `{}` is gone", place.id))
+fn older_snapshot_failure(
+    session_repo: &SessionRepo,
+    imported: &ImportedWork,
+    name: &str,
+) -> Failure {
+    Failure::refused(format!("the worktree of `{}` is gone", session_repo.id))
         .because(format!(
             "its latest snapshot is older than its last commit: {name} may contain work that {} \
              does not",
-            home.head
+            imported.head
         ))
-        .hint(format!("git diff {} {name}    shows what", place.branch))
-        .hint(format!("studio resume {}    recreates the worktree from the last commit", place.id))
+        .hint(format!("git diff {} {name}    shows what", session_repo.branch))
+        .hint(format!(
+            "studio resume {}    recreates the worktree from the last commit",
+            session_repo.id
+        ))
 }
 
 /// The content of a snapshot.
@@ -263,67 +285,74 @@ struct SnapshotTree {
 }
 
 /// Creates the commit and its ref, unless the last snapshot has the same content.
-fn keep(
+fn store(
     repository: &Repository,
-    place: &SessionRepo,
+    session_repo: &SessionRepo,
     scratch: &Quarantine,
-    made: &SnapshotTree,
+    content: &SnapshotTree,
     now: jiff::Timestamp,
 ) -> Result<(String, u64)> {
-    let earlier = numbered(&repository.open()?, &place.id)?;
-    if let Some((number, commit)) = earlier.last()
-        && says_the_same(&scratch.repo, commit, made)
+    let previous = list_snapshots(&repository.open()?, &session_repo.id)?;
+    if let Some((number, commit)) = previous.last()
+        && has_same_content(&scratch.repo, commit, content)
     {
         return Ok((commit.clone(), *number));
     }
-    let commit = commit(&scratch.repo, made, now).or_fail(cannot)?.to_string();
-    let from = [scratch.objects(), place.git_dir.join("objects")];
-    let had = [made.head.clone()];
-    let kept = object_quarantine::bring(
+    let commit = commit_snapshot(&scratch.repo, content, now).or_fail(cannot)?.to_string();
+    let object_dirs = [scratch.objects(), session_repo.git_dir.join("objects")];
+    let existing = [content.head.clone()];
+    let imported_pack = object_quarantine::import_objects(
         repository,
-        &from,
+        &object_dirs,
         std::slice::from_ref(&commit),
-        &had,
-        &place.id,
+        &existing,
+        &session_repo.id,
     )?;
     step("snapshot.objects");
-    let number = earlier.last().map_or(1, |(number, _)| number + 1);
-    let name = |number: u64| format!("{}{number}", prefix(&place.id));
+    let number = previous.last().map_or(1, |(number, _)| number + 1);
+    let name = |number: u64| format!("{}{number}", prefix(&session_repo.id));
     let mut changes = vec![RefChange::new(name(number), None, Some(commit.clone()))];
-    let old = earlier.iter().filter(|(earlier, _)| earlier + KEPT <= number);
-    changes.extend(old.map(|(old, held)| RefChange::new(name(*old), Some(held.clone()), None)));
-    refs::update_own(repository, &changes, "studio: snapshot")?;
+    let expired = previous.iter().filter(|(old_number, _)| old_number + MAX_SNAPSHOTS <= number);
+    changes.extend(
+        expired.map(|(old_number, commit)| {
+            RefChange::new(name(*old_number), Some(commit.clone()), None)
+        }),
+    );
+    refs::update_or_fail(repository, &changes, "studio: snapshot")?;
     step("snapshot.ref");
-    kept.release();
+    imported_pack.release();
     Ok((commit, number))
 }
 
-fn says_the_same(repo: &git2::Repository, commit: &str, made: &SnapshotTree) -> bool {
+fn has_same_content(repo: &git2::Repository, commit: &str, content: &SnapshotTree) -> bool {
     let Ok(commit) = git2::Oid::from_str(commit).and_then(|id| repo.find_commit(id)) else {
         return false;
     };
     let staged = commit.parent(1).ok().map(|parent| parent.tree_id());
     let head = commit.parent_id(0).ok().map(|id| id.to_string());
-    commit.tree_id() == made.tree && staged == made.staged && head.as_deref() == Some(&made.head)
+    commit.tree_id() == content.tree
+        && staged == content.staged
+        && head.as_deref() == Some(&content.head)
 }
 
-fn commit(
+fn commit_snapshot(
     repo: &git2::Repository,
-    made: &SnapshotTree,
+    content: &SnapshotTree,
     now: jiff::Timestamp,
 ) -> std::result::Result<git2::Oid, git2::Error> {
     let time = git2::Time::new(now.as_second(), 0);
-    let who = git2::Signature::new("studio", "studio@studio.invalid", &time)?;
-    let head = repo.find_commit(git2::Oid::from_str(&made.head)?)?;
-    let save = |tree: git2::Oid, message: &str, parents: &[&git2::Commit<'_>]| {
-        repo.commit(None, &who, &who, message, &repo.find_tree(tree)?, parents)
+    let signature = git2::Signature::new("studio", "studio@studio.invalid", &time)?;
+    let head = repo.find_commit(git2::Oid::from_str(&content.head)?)?;
+    let create_commit = |tree: git2::Oid, message: &str, parents: &[&git2::Commit<'_>]| {
+        repo.commit(None, &signature, &signature, message, &repo.find_tree(tree)?, parents)
     };
-    match made.staged {
+    match content.staged {
         Some(staged) => {
-            let staged = repo.find_commit(save(staged, "The index of a session\n", &[&head])?)?;
-            save(made.tree, "Work in progress of a session\n", &[&head, &staged])
+            let staged =
+                repo.find_commit(create_commit(staged, "The index of a session\n", &[&head])?)?;
+            create_commit(content.tree, "Work in progress of a session\n", &[&head, &staged])
         }
-        None => save(made.tree, "Work in progress of a session\n", &[&head]),
+        None => create_commit(content.tree, "Work in progress of a session\n", &[&head]),
     }
 }
 
@@ -334,34 +363,34 @@ pub fn prefix(id: &Id) -> String {
 
 /// Returns the commit of the newest snapshot.
 pub fn latest(repository: &Repository, id: &Id) -> Result<Option<String>> {
-    let mut all = numbered(&repository.open()?, id)?;
-    Ok(all.pop().map(|(_, commit)| commit))
+    let mut snapshots = list_snapshots(&repository.open()?, id)?;
+    Ok(snapshots.pop().map(|(_, commit)| commit))
 }
 
 /// Returns all snapshots, oldest first.
-fn numbered(repo: &git2::Repository, id: &Id) -> Result<Vec<(u64, String)>> {
+fn list_snapshots(repo: &git2::Repository, id: &Id) -> Result<Vec<(u64, String)>> {
     let prefix = prefix(id);
-    let mut all: Vec<(u64, String)> = refs::list(repo, &prefix)?
+    let mut snapshots: Vec<(u64, String)> = refs::list(repo, &prefix)?
         .into_iter()
         .filter_map(|(name, commit)| Some((name.strip_prefix(&prefix)?.parse().ok()?, commit)))
         .collect();
-    all.sort();
-    Ok(all)
+    snapshots.sort();
+    Ok(snapshots)
 }
 
 /// Refuses (3) to land while paths are excluded.
-pub fn refuse_left_out(snapshot: &Snapshot, worktree: &Path) -> Result<()> {
-    if snapshot.left_out.is_empty() {
+pub fn refuse_omissions(snapshot: &Snapshot, worktree: &Path) -> Result<()> {
+    if snapshot.omissions.is_empty() {
         return Ok(());
     }
     let mut lines: Vec<String> = snapshot
-        .left_out
+        .omissions
         .iter()
         .take(20)
-        .map(|left| format!("{}: {}", left.path, left.why.sentence()))
+        .map(|omission| format!("{}: {}", omission.path, omission.why.sentence()))
         .collect();
-    if snapshot.left_out.len() > lines.len() {
-        lines.push(format!("and {} more", snapshot.left_out.len() - lines.len()));
+    if snapshot.omissions.len() > lines.len() {
+        lines.push(format!("and {} more", snapshot.omissions.len() - lines.len()));
     }
     Err(Failure::refused("some files would not land")
         .because(lines.join("\n"))

@@ -15,20 +15,20 @@ use crate::safe_open::read_file;
 use crate::snapshot::{Omission, OmissionReason, SnapshotLimits};
 
 /// Timeout of listing the changes with git.
-const LONGEST: Duration = Duration::from_secs(300);
+const LIST_TIMEOUT: Duration = Duration::from_secs(300);
 /// Maximum size of a list of paths in bytes.
-const LIST_BYTES: usize = 256 << 20;
+const MAX_LIST_BYTES: usize = 256 << 20;
 /// Maximum size in bytes of a `.gitattributes` that is checked; git itself reads no larger ones.
-const PATTERN_FILE_BYTES: u64 = 100 << 20;
+const MAX_PATTERN_FILE_BYTES: u64 = 100 << 20;
 /// How often a file is read if it changes while it is read.
-const TRIES: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// The mode of a submodule's entry.
 const GITLINK: u32 = 0o160_000;
 
 /// The differences of a worktree from its index.
 #[derive(Default)]
 struct Changes {
-    gone: Vec<PathBuf>,
+    deleted: Vec<PathBuf>,
     changed: Vec<PathBuf>,
     untracked: Vec<PathBuf>,
     repositories: Vec<PathBuf>,
@@ -44,61 +44,66 @@ pub(crate) fn add_changes(
     worktree: &Path,
     limits: &SnapshotLimits,
 ) -> Result<Vec<Omission>> {
-    let hidden = index::unhide(index, worktree)?;
-    let mut changes = list(git, index, worktree, hidden)?;
+    let unhidden = index::unhide(index, worktree)?;
+    let mut changes = list_changes(git, index, worktree, unhidden)?;
     separate_repositories(&mut changes, worktree);
     refuse_endless_attributes(&changes, worktree)?;
-    let mut left_out = Vec::new();
-    let mut leave = |path: &Path, why| {
-        left_out.push(Omission { path: path.to_string_lossy().into_owned(), why });
+    let mut omissions = Vec::new();
+    let mut omit = |path: &Path, why| {
+        omissions.push(Omission { path: path.to_string_lossy().into_owned(), why });
     };
     for path in &changes.repositories {
-        leave(path, OmissionReason::Repository);
+        omit(path, OmissionReason::Repository);
     }
     for path in &changes.unreadable {
-        leave(path, OmissionReason::Unreadable);
+        omit(path, OmissionReason::Unreadable);
     }
-    for path in changes.gone {
+    for path in changes.deleted {
         index.remove_path(&path).or_fail(cannot)?;
     }
     for path in &changes.changed {
         if let Some(why) = add(index, worktree, path, limits)? {
-            leave(path, why);
+            omit(path, why);
         }
     }
     for (n, path) in changes.untracked.iter().enumerate() {
-        let refused = match n < limits.untracked || limits.include.contains(path) {
+        let omission = match n < limits.untracked || limits.include.contains(path) {
             true => add(index, worktree, path, limits)?,
             false => Some(OmissionReason::TooMany),
         };
-        if let Some(why) = refused {
-            leave(path, why);
+        if let Some(why) = omission {
+            omit(path, why);
         }
     }
-    Ok(left_out)
+    Ok(omissions)
 }
 
 /// Lists the changes with git: its matching of ignore patterns terminates, and its process can be
 /// ended.
-fn list(git: &Git, index: &git2::Index, worktree: &Path, hidden: Vec<PathBuf>) -> Result<Changes> {
+fn list_changes(
+    git: &Git,
+    index: &git2::Index,
+    worktree: &Path,
+    unhidden: Vec<PathBuf>,
+) -> Result<Changes> {
     let mut changes = Changes::default();
-    let (differing, _) = listed(git, &["diff-files", "--name-only", "--ignore-submodules=all"])?;
-    for path in differing.into_iter().chain(hidden).collect::<BTreeSet<_>>() {
+    let (differing, _) = run_list(git, &["diff-files", "--name-only", "--ignore-submodules=all"])?;
+    for path in differing.into_iter().chain(unhidden).collect::<BTreeSet<_>>() {
         if is_g3s_own(&path) {
             continue;
         }
         match worktree.join(&path).symlink_metadata() {
-            Ok(found) if found.is_dir() => {
+            Ok(metadata) if metadata.is_dir() => {
                 let is_submodule = index.get_path(&path, 0).is_some_and(|it| it.mode == GITLINK);
                 if !is_submodule {
-                    changes.gone.push(path);
+                    changes.deleted.push(path);
                 }
             }
             Ok(_) => changes.changed.push(path),
-            Err(_) => changes.gone.push(path),
+            Err(_) => changes.deleted.push(path),
         }
     }
-    let (untracked, stderr) = listed(git, &["ls-files", "--others", "--exclude-standard"])?;
+    let (untracked, stderr) = run_list(git, &["ls-files", "--others", "--exclude-standard"])?;
     for path in untracked.into_iter().filter(|path| !is_g3s_own(path)) {
         match path.as_os_str().as_bytes().ends_with(b"/") {
             true => changes.repositories.push(path),
@@ -110,14 +115,14 @@ fn list(git: &Git, index: &git2::Index, worktree: &Path, hidden: Vec<PathBuf>) -
 }
 
 /// Returns the paths that a git command prints, and its stderr.
-fn listed(git: &Git, args: &[&str]) -> Result<(Vec<PathBuf>, String)> {
+fn run_list(git: &Git, args: &[&str]) -> Result<(Vec<PathBuf>, String)> {
     let (command, rest) = args.split_first().expect("a command is named");
-    let job = git.job([command, "-z"].into_iter().chain(rest.iter().copied()));
-    let limits = base::process::OutputLimits { time: Some(LONGEST), bytes: LIST_BYTES };
-    let output = job.output(limits).or_fail(|| "cannot start git")?;
+    let git_command = git.job([command, "-z"].into_iter().chain(rest.iter().copied()));
+    let limits = base::process::OutputLimits { time: Some(LIST_TIMEOUT), bytes: MAX_LIST_BYTES };
+    let output = git_command.output(limits).or_fail(|| "cannot start git")?;
     if output.timed_out {
         return Err(Failure::failed(cannot())
-            .because(format!("`git {command}` took longer than {} s", LONGEST.as_secs()))
+            .because(format!("`git {command}` took longer than {} s", LIST_TIMEOUT.as_secs()))
             .hint("look for a pattern with many `*` in its .gitignore files"));
     }
     let stderr = output.error_text();
@@ -140,17 +145,17 @@ fn unreadable_directory(line: &str) -> Option<PathBuf> {
 /// Refuses attribute patterns that libgit2, which applies them to the staged files, would take
 /// practically forever to match.
 fn refuse_endless_attributes(changes: &Changes, worktree: &Path) -> Result<()> {
-    let mut seen = BTreeSet::new();
+    let mut checked = BTreeSet::new();
     for path in changes.changed.iter().chain(&changes.untracked) {
         for dir in path.ancestors().skip(1) {
-            if !seen.insert(dir) {
+            if !checked.insert(dir) {
                 break;
             }
             let file = dir.join(".gitattributes");
-            let Ok(Some(text)) = read_file(&worktree.join(&file), PATTERN_FILE_BYTES) else {
+            let Ok(Some(text)) = read_file(&worktree.join(&file), MAX_PATTERN_FILE_BYTES) else {
                 continue;
             };
-            if let Some(line) = endless_patterns::first(&text) {
+            if let Some(line) = endless_patterns::find_first(&text) {
                 return Err(Failure::refused(cannot())
                     .because(format!(
                         "{}:{line}: the pattern has too many `*` to be matched",
@@ -171,12 +176,13 @@ pub(crate) fn is_g3s_own(path: &Path) -> bool {
 /// Moves untracked directories that git would take for a bare repository from the files to the
 /// repositories, whatever their names are.
 fn separate_repositories(changes: &mut Changes, worktree: &Path) {
-    let heads = changes.untracked.iter().filter(|path| path.file_name() == Some("HEAD".as_ref()));
-    let bare: BTreeSet<PathBuf> = heads
+    let head_files =
+        changes.untracked.iter().filter(|path| path.file_name() == Some("HEAD".as_ref()));
+    let bare: BTreeSet<PathBuf> = head_files
         .filter_map(|head| head.parent().map(Path::to_owned))
         .filter(|dir| {
-            let at = worktree.join(dir);
-            at.join("config").is_file() && at.join("objects").is_dir()
+            let path = worktree.join(dir);
+            path.join("config").is_file() && path.join("objects").is_dir()
         })
         .collect();
     if !bare.is_empty() {
@@ -193,20 +199,20 @@ fn add(
     path: &Path,
     limits: &SnapshotLimits,
 ) -> Result<Option<OmissionReason>> {
-    let mut tries = 1;
+    let mut attempts = 1;
     loop {
-        let Ok(found) = worktree.join(path).symlink_metadata() else {
+        let Ok(metadata) = worktree.join(path).symlink_metadata() else {
             // It was removed after it was listed.
             index.remove_path(path).or_fail(cannot)?;
             return Ok(None);
         };
-        let is_symlink = found.file_type().is_symlink();
-        if !is_symlink && !found.is_file() {
-            let is_link_to_repository = found.is_dir();
+        let is_symlink = metadata.file_type().is_symlink();
+        if !is_symlink && !metadata.is_file() {
+            let is_link_to_repository = metadata.is_dir();
             return Ok((!is_link_to_repository).then_some(OmissionReason::Unreadable));
         }
-        let asked_for = limits.include.iter().any(|wanted| wanted == path);
-        if !is_symlink && found.len() > limits.file_bytes && !asked_for {
+        let is_included = limits.include.iter().any(|included| included == path);
+        if !is_symlink && metadata.len() > limits.file_bytes && !is_included {
             return Ok(Some(OmissionReason::TooLarge));
         }
         if index.conflict_get(path).is_ok() {
@@ -217,7 +223,7 @@ fn add(
             Err(_) if !is_symlink && std::fs::File::open(worktree.join(path)).is_err() => {
                 return Ok(Some(OmissionReason::Unreadable));
             }
-            Err(_) if tries < TRIES => tries += 1,
+            Err(_) if attempts < MAX_ATTEMPTS => attempts += 1,
             Err(why) => {
                 return Err(Failure::failed(cannot())
                     .because(format!("{}: {}", path.display(), why.message()))

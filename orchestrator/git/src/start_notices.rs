@@ -13,59 +13,59 @@ use crate::repo::Repository;
 use crate::worktreeinclude;
 
 /// Maximum number of paths that are named.
-const NAMED: usize = 3;
+const MAX_PATHS: usize = 3;
 
 /// Returns the notices for sessions that start from this commit. `is_head` is whether it is checked
 /// out.
-pub fn of(
+pub fn start_notices(
     repository: &Repository,
     worktrees: &WorktreeTemplate,
     commit: &str,
     is_head: bool,
 ) -> Result<Vec<String>> {
-    let mut said = Vec::new();
+    let mut notices = Vec::new();
     let parent = worktrees.parent(repository);
     if let Some(checkout) =
-        repository.main_checkout.as_deref().filter(|top| parent.starts_with(top))
+        repository.main_checkout.as_deref().filter(|checkout| parent.starts_with(checkout))
     {
-        said.push(format!(
+        notices.push(format!(
             "warning: the worktrees are inside the main checkout ({}): programs that search the \
              directories above find its files, so checks may pass or fail because of {}",
             parent.display(),
             checkout.display(),
         ));
     } else if worktrees.is_default() && !parent.exists() && !is_beside(repository, &parent) {
-        said.push(format!(
+        notices.push(format!(
             "the worktrees are in {}: the directory of the main checkout cannot be written",
             parent.display()
         ));
     }
     if is_head {
-        said.extend(uncommitted(repository)?);
+        notices.extend(uncommitted_notice(repository)?);
     }
-    said.extend(submodules(repository, commit)?);
+    notices.extend(submodules_notice(repository, commit)?);
     if let Some(checkout) = &repository.main_checkout {
-        said.extend(worktreeinclude::notice(&worktreeinclude::withheld(
+        notices.extend(worktreeinclude::notice(&worktreeinclude::list_withheld(
             checkout,
             &parent.join("id"),
         )?));
     }
-    Ok(said)
+    Ok(notices)
 }
 
 fn is_beside(repository: &Repository, parent: &std::path::Path) -> bool {
-    let top = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
-    parent.parent() == top.parent()
+    let root = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
+    parent.parent() == root.parent()
 }
 
 /// Returns the notice about uncommitted changes in the current checkout.
-fn uncommitted(repository: &Repository) -> Result<Option<String>> {
-    let here = repository.checkout_here();
-    let Some(checkout) = here else { return Ok(None) };
-    let door = Git::at(&repository.here).with_work_tree(&checkout);
+fn uncommitted_notice(repository: &Repository) -> Result<Option<String>> {
+    let current = repository.current_checkout();
+    let Some(checkout) = current else { return Ok(None) };
+    let git = Git::at(&repository.checkout_git_dir).with_work_tree(&checkout);
     let args = ["status", "--porcelain", "-z", "--untracked-files=normal", "--no-renames"];
     let fail = || "cannot look for uncommitted changes";
-    let output = door.job(args).output(OutputLimits::seconds(60)).or_fail(fail)?;
+    let output = git.job(args).output(OutputLimits::seconds(60)).or_fail(fail)?;
     if !output.ok() {
         // This is only a notice, so a failure is ignored.
         return Ok(None);
@@ -74,16 +74,16 @@ fn uncommitted(repository: &Repository) -> Result<Option<String>> {
     let paths: Vec<PathBuf> =
         entries.map(|entry| String::from_utf8_lossy(&entry[3..]).into_owned().into()).collect();
     Ok((!paths.is_empty()).then(|| {
-        let (count, s) = (paths.len(), if paths.len() == 1 { "" } else { "s" });
+        let (count, plural) = (paths.len(), if paths.len() == 1 { "" } else { "s" });
         format!(
-            "sessions start from the last commit, without {count} uncommitted change{s}: {}",
-            named(&paths)
+            "sessions start from the last commit, without {count} uncommitted change{plural}: {}",
+            join_paths(&paths)
         )
     }))
 }
 
 /// Returns the notice about submodules, which are not checked out in a worktree.
-fn submodules(repository: &Repository, commit: &str) -> Result<Option<String>> {
+fn submodules_notice(repository: &Repository, commit: &str) -> Result<Option<String>> {
     let repo = repository.open()?;
     let fail = || "cannot read the base";
     let tree = repo.find_commit(refs::oid(commit)?).and_then(|it| it.tree()).or_fail(fail)?;
@@ -99,17 +99,20 @@ fn submodules(repository: &Repository, commit: &str) -> Result<Option<String>> {
         format!(
             "sessions start without the files of submodules: {}; `[studio] setup` can fetch them: \
              git submodule update --init",
-            named(&paths)
+            join_paths(&paths)
         )
     }))
 }
 
-fn named(paths: &[PathBuf]) -> String {
-    let shown: Vec<String> =
-        paths.iter().take(NAMED).map(|it| base::text::printable(&it.to_string_lossy())).collect();
-    let more = paths.len().saturating_sub(NAMED);
-    match more {
-        0 => shown.join(", "),
-        _ => format!("{} and {more} more", shown.join(", ")),
+fn join_paths(paths: &[PathBuf]) -> String {
+    let printable_paths: Vec<String> = paths
+        .iter()
+        .take(MAX_PATHS)
+        .map(|it| base::text::printable(&it.to_string_lossy()))
+        .collect();
+    let hidden_count = paths.len().saturating_sub(MAX_PATHS);
+    match hidden_count {
+        0 => printable_paths.join(", "),
+        _ => format!("{} and {hidden_count} more", printable_paths.join(", ")),
     }
 }

@@ -26,27 +26,27 @@ pub(crate) enum TransactionResult {
 
 /// Carries out an operation completely or not at all. The intent is durable before anything
 /// changes.
-pub(crate) fn carry_out(
+pub(crate) fn execute(
     repository: &Repository,
     log: &mut OperationLog,
     intent: &Intent,
 ) -> Result<TransactionResult> {
     if let Some(landing) = &intent.landing {
-        let ready = ready(repository, landing, &intent.id)?;
-        mark(intent, "locked");
-        begin(log, intent)?;
-        match land(repository, intent, landing, &ready)? {
+        let locked = lock_checkouts(repository, landing, &intent.id)?;
+        mark_step(intent, "locked");
+        write_intent(log, intent)?;
+        match land(repository, intent, landing, &locked)? {
             TransactionResult::Yes => {}
-            moved @ TransactionResult::TargetMoved(_) => {
-                end(log, intent, false)?;
-                return Ok(moved);
+            result @ TransactionResult::TargetMoved(_) => {
+                write_outcome(log, intent, false)?;
+                return Ok(result);
             }
         }
     } else {
-        begin(log, intent)?;
+        write_intent(log, intent)?;
     }
-    follow(repository, intent)?;
-    end(log, intent, true)?;
+    finish(repository, intent)?;
+    write_outcome(log, intent, true)?;
     Ok(TransactionResult::Yes)
 }
 
@@ -62,51 +62,51 @@ pub fn recover(repository: &Repository) -> Result<Vec<String>> {
 
 /// Like [`recover`], for a caller that holds the operation lock.
 pub(crate) fn recover_with(repository: &Repository, log: &mut OperationLog) -> Result<Vec<String>> {
-    let mut said = Vec::new();
+    let mut messages = Vec::new();
     for mut intent in log.open_intents() {
-        let landed = match &intent.landing {
-            Some(landing) => settle(repository, &intent, landing, &mut said)?,
+        let has_landed = match &intent.landing {
+            Some(landing) => resolve(repository, &intent, landing, &mut messages)?,
             None => true,
         };
-        if !landed {
-            take_back_refs(repository, &intent)?;
+        if !has_landed {
+            revert_refs(repository, &intent)?;
         } else {
-            for change in stray(repository, &intent)? {
-                said.push(format!(
+            for change in foreign_changes(repository, &intent)? {
+                messages.push(format!(
                     "{} was changed by someone else and was left unchanged",
                     change.name
                 ));
-                intent.refs_first.retain(|other| *other != change);
-                intent.refs_last.retain(|other| *other != change);
+                intent.refs_first.retain(|planned| *planned != change);
+                intent.refs_last.retain(|planned| *planned != change);
             }
-            follow(repository, &intent)?;
+            finish(repository, &intent)?;
         }
-        end(log, &intent, landed)?;
-        let how = if landed { "finished" } else { "rolled back" };
-        said.push(format!("interrupted operation `{}` was {how}", intent.id));
+        write_outcome(log, &intent, has_landed)?;
+        let result = if has_landed { "finished" } else { "rolled back" };
+        messages.push(format!("interrupted operation `{}` was {result}", intent.id));
     }
     for checkout in checkout::all(repository)? {
-        if checkout::drop_stale_lock(&checkout) {
-            said.push(format!("removed a stale index.lock in {}", checkout.git_dir.display()));
+        if checkout::remove_stale_lock(&checkout) {
+            messages.push(format!("removed a stale index.lock in {}", checkout.git_dir.display()));
         }
     }
-    Ok(said)
+    Ok(messages)
 }
 
-fn begin(log: &mut OperationLog, intent: &Intent) -> Result<()> {
-    mark(intent, "intent");
+fn write_intent(log: &mut OperationLog, intent: &Intent) -> Result<()> {
+    mark_step(intent, "intent");
     log.write(LogLine::Intent(Box::new(intent.clone())))?;
-    mark(intent, "intended");
+    mark_step(intent, "intended");
     Ok(())
 }
 
-fn end(log: &mut OperationLog, intent: &Intent, done: bool) -> Result<()> {
-    mark(intent, "outcome");
+fn write_outcome(log: &mut OperationLog, intent: &Intent, done: bool) -> Result<()> {
+    mark_step(intent, "outcome");
     log.write(LogLine::Outcome(OperationOutcome { id: intent.id.clone(), done }))
 }
 
 /// Marks a durable step, named after the kind of operation.
-fn mark(intent: &Intent, name: &str) {
+fn mark_step(intent: &Intent, name: &str) {
     let kind = match intent.kind {
         OperationKind::Accept => "accept",
         OperationKind::Discard => "discard",
@@ -117,12 +117,16 @@ fn mark(intent: &Intent, name: &str) {
 }
 
 /// Checkouts with a locked index in which nothing is in the way.
-struct Ready {
+struct LockedCheckouts {
     changes: Vec<FileChange>,
     locks: Vec<IndexLock>,
 }
 
-fn ready(repository: &Repository, landing: &TargetUpdate, operation: &str) -> Result<Ready> {
+fn lock_checkouts(
+    repository: &Repository,
+    landing: &TargetUpdate,
+    operation: &str,
+) -> Result<LockedCheckouts> {
     let changes = checkout::changes(&repository.open()?, &landing.before, &landing.after)?;
     let mut locks = Vec::new();
     for checkout in &landing.checkouts {
@@ -131,7 +135,7 @@ fn ready(repository: &Repository, landing: &TargetUpdate, operation: &str) -> Re
     for checkout in &landing.checkouts {
         checkout_conflicts::refuse(checkout, &changes)?;
     }
-    Ok(Ready { changes, locks })
+    Ok(LockedCheckouts { changes, locks })
 }
 
 /// Updates the files, then the ref, then the index: `spec/worktrees.md` 11 has the reasons for this
@@ -140,37 +144,37 @@ fn land(
     repository: &Repository,
     intent: &Intent,
     landing: &TargetUpdate,
-    ready: &Ready,
+    locked: &LockedCheckouts,
 ) -> Result<TransactionResult> {
-    debug_assert_eq!(ready.locks.len(), landing.checkouts.len());
-    let swapped = prepare_files(intent, landing, ready).and_then(|()| {
-        mark(intent, "files");
+    debug_assert_eq!(locked.locks.len(), landing.checkouts.len());
+    let result = prepare_files(intent, landing, locked).and_then(|()| {
+        mark_step(intent, "files");
         swap(repository, intent, landing)
     });
-    match swapped {
+    match result {
         Ok(SwapResult::Done) => {}
-        Ok(SwapResult::Lost { found, .. }) => {
-            take_back(intent, landing, &ready.changes)?;
-            return Ok(TransactionResult::TargetMoved(found));
+        Ok(SwapResult::Lost { actual, .. }) => {
+            revert(intent, landing, &locked.changes)?;
+            return Ok(TransactionResult::TargetMoved(actual));
         }
         Err(failure) => {
-            take_back(intent, landing, &ready.changes)?;
+            revert(intent, landing, &locked.changes)?;
             return Err(failure);
         }
     }
-    mark(intent, "moved");
+    mark_step(intent, "moved");
     for checkout in &landing.checkouts {
         checkout_update::install_index(checkout, &intent.id)?;
-        mark(intent, "index");
+        mark_step(intent, "index");
     }
     Ok(TransactionResult::Yes)
 }
 
-fn prepare_files(intent: &Intent, landing: &TargetUpdate, ready: &Ready) -> Result<()> {
+fn prepare_files(intent: &Intent, landing: &TargetUpdate, locked: &LockedCheckouts) -> Result<()> {
     for checkout in &landing.checkouts {
-        checkout_update::apply(checkout, &ready.changes, &landing.after)?;
-        mark(intent, "brought");
-        checkout_update::write_index(checkout, &ready.changes, &landing.after, &intent.id)?;
+        checkout_update::apply(checkout, &locked.changes, &landing.after)?;
+        mark_step(intent, "brought");
+        checkout_update::write_index(checkout, &locked.changes, &landing.after, &intent.id)?;
     }
     Ok(())
 }
@@ -181,31 +185,27 @@ fn swap(repository: &Repository, intent: &Intent, landing: &TargetUpdate) -> Res
     let (before, after) = (landing.before.clone(), landing.after.clone());
     let target = RefChange::new(landing.target.full(), Some(before), Some(after));
     let why = format!("studio: {}", intent.id);
-    let all: Vec<RefChange> =
+    let changes: Vec<RefChange> =
         intent.refs_first.iter().chain(&intent.note).chain([&target]).cloned().collect();
-    match refs::update_on_disk(repository, &all, &why)? {
+    match refs::update_on_disk(repository, &changes, &why)? {
         SwapResult::Lost { name, .. } if name != target.name => {
             refs::update_on_disk(repository, &[target], &why)
         }
-        swapped => Ok(swapped),
+        result => Ok(result),
     }
 }
 
 /// Restores files and drops new indexes. Returns a sentence for each file that was changed in the
 /// meantime.
-fn take_back(
-    intent: &Intent,
-    landing: &TargetUpdate,
-    changes: &[FileChange],
-) -> Result<Vec<String>> {
-    let mut said = Vec::new();
+fn revert(intent: &Intent, landing: &TargetUpdate, changes: &[FileChange]) -> Result<Vec<String>> {
+    let mut messages = Vec::new();
     for checkout in &landing.checkouts {
-        checkout_update::drop_index(checkout, &intent.id);
+        checkout_update::remove_new_index(checkout, &intent.id);
         if !checkout.worktree.is_dir() {
             continue;
         }
-        let left = checkout_update::take_back(checkout, changes, &landing.before, &landing.after)?;
-        said.extend(left.iter().map(|path| {
+        let skipped = checkout_update::revert(checkout, changes, &landing.before, &landing.after)?;
+        messages.extend(skipped.iter().map(|path| {
             let path = checkout.worktree.join(path);
             format!(
                 "{} was changed, staged or committed in the meantime and was left unchanged",
@@ -213,44 +213,44 @@ fn take_back(
             )
         }));
     }
-    Ok(said)
+    Ok(messages)
 }
 
 /// After a crash: finishes a landing whose ref moved, and rolls back one whose ref did not. Returns
 /// whether it landed.
-fn settle(
+fn resolve(
     repository: &Repository,
     intent: &Intent,
     landing: &TargetUpdate,
-    said: &mut Vec<String>,
+    messages: &mut Vec<String>,
 ) -> Result<bool> {
     let repo = repository.open()?;
     let changes = checkout::changes(&repo, &landing.before, &landing.after)?;
-    let landed = has_moved(&repo, landing)?;
-    let present = landing.checkouts.iter().filter(|checkout| checkout.worktree.is_dir());
-    for checkout in present {
-        let _lock = checkout::lock_again(checkout, &intent.id)?;
-        if landed {
+    let has_landed = has_moved(&repo, landing)?;
+    let existing = landing.checkouts.iter().filter(|checkout| checkout.worktree.is_dir());
+    for checkout in existing {
+        let _lock = checkout::relock_index(checkout, &intent.id)?;
+        if has_landed {
             checkout_update::write_index(checkout, &changes, &landing.after, &intent.id)?;
             checkout_update::install_index(checkout, &intent.id)?;
         } else {
-            let one = TargetUpdate { checkouts: vec![checkout.clone()], ..landing.clone() };
-            said.extend(take_back(intent, &one, &changes)?);
+            let single = TargetUpdate { checkouts: vec![checkout.clone()], ..landing.clone() };
+            messages.extend(revert(intent, &single, &changes)?);
         }
     }
-    Ok(landed)
+    Ok(has_landed)
 }
 
 /// Drops the refs of an operation that was not carried out: git was killed while it moved several.
-fn take_back_refs(repository: &Repository, intent: &Intent) -> Result<()> {
+fn revert_refs(repository: &Repository, intent: &Intent) -> Result<()> {
     let repo = repository.open()?;
-    let mut made = Vec::new();
+    let mut reverts = Vec::new();
     for change in intent.refs_first.iter().filter(|change| change.before.is_none()) {
         if change.after.is_some() && refs::read(&repo, &change.name)? == change.after {
-            made.push(change.reversed());
+            reverts.push(change.reversed());
         }
     }
-    refs::update_own(repository, &made, &format!("studio: {} did not happen", intent.id))
+    refs::update_or_fail(repository, &reverts, &format!("studio: {} did not happen", intent.id))
 }
 
 /// Returns whether the swap happened, even if either side has later commits.
@@ -260,91 +260,94 @@ fn has_moved(repo: &git2::Repository, landing: &TargetUpdate) -> Result<bool> {
         return Ok(tip == landing.after);
     }
     let id = refs::oid;
-    let descends = |one: &str, other: &str| -> Result<bool> {
-        repo.graph_descendant_of(id(one)?, id(other)?).or_fail(|| "cannot compare commits")
+    let is_descendant = |descendant: &str, ancestor: &str| -> Result<bool> {
+        repo.graph_descendant_of(id(descendant)?, id(ancestor)?)
+            .or_fail(|| "cannot compare commits")
     };
-    let forward = descends(&landing.after, &landing.before)?;
-    let upper = if forward { &landing.after } else { &landing.before };
-    Ok(descends(&tip, upper)? == forward)
+    let is_forward = is_descendant(&landing.after, &landing.before)?;
+    let descendant = if is_forward { &landing.after } else { &landing.before };
+    Ok(is_descendant(&tip, descendant)? == is_forward)
 }
 
 /// Carries out the steps after the landing, or all steps of other operations: refs, directories,
 /// refs.
-fn follow(repository: &Repository, intent: &Intent) -> Result<()> {
+fn finish(repository: &Repository, intent: &Intent) -> Result<()> {
     if let (Some(text), Some(landing)) = (&intent.receipt, &intent.landing) {
         receipt::write(repository, &landing.after, text)?;
-        mark(intent, "receipt");
+        mark_step(intent, "receipt");
     }
     apply(repository, intent, &intent.refs_first)?;
-    mark(intent, "kept");
-    for moving in &intent.moves {
-        rename(moving)?;
-        mark(intent, "renamed");
+    mark_step(intent, "kept");
+    for directory_move in &intent.moves {
+        rename(directory_move)?;
+        mark_step(intent, "renamed");
     }
     if intent.kind == OperationKind::Undo {
-        for moving in &intent.moves {
+        for directory_move in &intent.moves {
             // Removes the operation's directories in the trash, unless they are not empty.
-            for dir in moving.from.ancestors().skip(1).take(2) {
+            for dir in directory_move.from.ancestors().skip(1).take(2) {
                 let _ = fs::remove_dir(dir);
             }
         }
-        for place in &intent.sessions {
+        for session_repo in &intent.sessions {
             // It may have been pruned, or be older than a move of the repository.
-            moved_repository::repair(repository, place)?;
+            moved_repository::repair(repository, session_repo)?;
         }
-        mark(intent, "registered");
+        mark_step(intent, "registered");
     }
     if intent.kind == OperationKind::Relocate {
-        for place in &intent.sessions {
-            move_worktree::settle(repository, place)?;
-            mark(intent, "settled");
+        for session_repo in &intent.sessions {
+            move_worktree::record_new_paths(repository, session_repo)?;
+            mark_step(intent, "settled");
         }
     }
     apply(repository, intent, &intent.refs_last)?;
-    mark(intent, "refs");
+    mark_step(intent, "refs");
     Ok(())
 }
 
 /// Applies the changes that have not been applied yet.
 fn apply(repository: &Repository, intent: &Intent, changes: &[RefChange]) -> Result<()> {
     let repo = repository.open()?;
-    let mut left = Vec::new();
+    let mut pending = Vec::new();
     for change in changes {
         if refs::read(&repo, &change.name)? != change.after {
-            left.push(change.clone());
+            pending.push(change.clone());
         }
     }
-    refs::update_own(repository, &left, &format!("studio: {}", intent.id))
+    refs::update_or_fail(repository, &pending, &format!("studio: {}", intent.id))
 }
 
 /// Returns the changes of refs that have neither their old nor their new value.
-fn stray(repository: &Repository, intent: &Intent) -> Result<Vec<RefChange>> {
+fn foreign_changes(repository: &Repository, intent: &Intent) -> Result<Vec<RefChange>> {
     let repo = repository.open()?;
-    let mut found = Vec::new();
+    let mut changes = Vec::new();
     for change in intent.refs_first.iter().chain(&intent.refs_last) {
-        let held = refs::read(&repo, &change.name)?;
-        if held != change.before && held != change.after {
-            found.push(change.clone());
+        let current = refs::read(&repo, &change.name)?;
+        if current != change.before && current != change.after {
+            changes.push(change.clone());
         }
     }
-    Ok(found)
+    Ok(changes)
 }
 
 /// Renames a directory, unless that is already done.
-fn rename(moving: &DirectoryMove) -> Result<()> {
-    if moving.from.symlink_metadata().is_err() {
+fn rename(directory_move: &DirectoryMove) -> Result<()> {
+    if directory_move.from.symlink_metadata().is_err() {
         return Ok(());
     }
-    let fail = || format!("cannot move {}", moving.from.display());
-    let (from, to) = (parent(&moving.from), parent(&moving.to));
-    fs::create_dir_all(to).or_fail(fail)?;
-    if moving.to.symlink_metadata().is_ok() {
+    let fail = || format!("cannot move {}", directory_move.from.display());
+    let (source_parent, target_parent) = (parent(&directory_move.from), parent(&directory_move.to));
+    fs::create_dir_all(target_parent).or_fail(fail)?;
+    if directory_move.to.symlink_metadata().is_ok() {
         return Err(Failure::refused(fail())
-            .because(format!("{} exists", moving.to.display()))
+            .because(format!("{} exists", directory_move.to.display()))
             .hint("move that away, then try again"));
     }
-    fs::rename(&moving.from, &moving.to).or_fail(fail)?;
-    base::files::sync_dir(to).and_then(|()| base::files::sync_dir(from)).or_fail(fail)
+    fs::rename(&directory_move.from, &directory_move.to).or_fail(fail)?;
+    base::files::sync_dir(target_parent)
+        .and_then(|()| base::files::sync_dir(source_parent))
+        .or_fail(fail)
 }
 
 fn parent(path: &Path) -> &Path {

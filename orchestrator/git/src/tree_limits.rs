@@ -8,25 +8,25 @@ use base::failure::{Failure, OrFail, Result};
 use crate::refs;
 
 /// Maximum length of a file name on Linux and macOS.
-const NAME_BYTES: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 /// Maximum length of a path that a program can open.
-const PATH_BYTES: usize = 4095;
+const MAX_PATH_BYTES: usize = 4095;
 /// Maximum depth of a tree; in a path of one-letter names, half of the bytes are directories.
-const DEPTH: usize = PATH_BYTES / 2;
+const MAX_DEPTH: usize = MAX_PATH_BYTES / 2;
 /// Maximum number of files in a tree, unless the target has many itself.
-const FILES: u64 = 2_000_000;
+const MAX_FILES: u64 = 2_000_000;
 /// Maximum ratio of files in the merged work to files in the target.
-const GROWTH: u64 = 4;
+const MAX_GROWTH: u64 = 4;
 
 /// Refuses (3) a commit whose tree cannot be checked out, or that expands to unreasonably many
 /// files, compared with `target`. Every directory is read once, however often the tree refers to
 /// it.
 pub fn refuse(repo: &git2::Repository, commit: &str, target: &git2::Tree<'_>) -> Result<()> {
-    let mut walk = Walk { repo, known: HashMap::new() };
-    let allowed = match walk.measure(target.id(), 0) {
-        Ok(size) => FILES.max(size.files.saturating_mul(GROWTH)),
+    let mut walk = Walk { repo, sizes: HashMap::new() };
+    let max_files = match walk.measure(target.id(), 0) {
+        Ok(size) => MAX_FILES.max(size.files.saturating_mul(MAX_GROWTH)),
         // The target is the user's own: it is never a reason to refuse the work.
-        Err(_) => FILES,
+        Err(_) => MAX_FILES,
     };
     let tree = repo
         .find_commit(refs::oid(commit)?)
@@ -34,11 +34,11 @@ pub fn refuse(repo: &git2::Repository, commit: &str, target: &git2::Tree<'_>) ->
         .or_fail(|| "cannot read the session's work")?;
     let problem = match walk.measure(tree, 0) {
         Err(problem) => problem,
-        Ok(size) if size.files > allowed => {
-            format!("it expands to {} files; the most is {allowed}", size.files)
+        Ok(size) if size.files > max_files => {
+            format!("it expands to {} files; the most is {max_files}", size.files)
         }
-        Ok(size) if size.longest > PATH_BYTES => {
-            format!("a path has {} bytes; the most is {PATH_BYTES}", size.longest)
+        Ok(size) if size.max_path_bytes > MAX_PATH_BYTES => {
+            format!("a path has {} bytes; the most is {MAX_PATH_BYTES}", size.max_path_bytes)
         }
         Ok(_) => return Ok(()),
     };
@@ -51,44 +51,45 @@ pub fn refuse(repo: &git2::Repository, commit: &str, target: &git2::Tree<'_>) ->
 #[derive(Clone, Copy, Default)]
 struct Size {
     files: u64,
-    longest: usize,
+    max_path_bytes: usize,
 }
 
 struct Walk<'a> {
     repo: &'a git2::Repository,
-    known: HashMap<git2::Oid, Size>,
+    sizes: HashMap<git2::Oid, Size>,
 }
 
 impl Walk<'_> {
     /// Measures a tree; the error describes what is wrong with it.
     fn measure(&mut self, id: git2::Oid, depth: usize) -> std::result::Result<Size, String> {
-        if let Some(size) = self.known.get(&id) {
+        if let Some(size) = self.sizes.get(&id) {
             return Ok(*size);
         }
-        if depth > DEPTH {
-            return Err(format!("its directories are nested more than {DEPTH} deep"));
+        if depth > MAX_DEPTH {
+            return Err(format!("its directories are nested more than {MAX_DEPTH} deep"));
         }
         let tree = self.repo.find_tree(id).map_err(|why| why.message().to_owned())?;
         let mut size = Size::default();
         for entry in &tree {
             let name = entry.name_bytes();
-            if name.len() > NAME_BYTES {
-                let shown = String::from_utf8_lossy(&name[..32]);
-                let shown = base::text::printable(&shown);
+            if name.len() > MAX_NAME_BYTES {
+                let excerpt = String::from_utf8_lossy(&name[..32]);
+                let excerpt = base::text::printable(&excerpt);
                 let bytes = name.len();
                 return Err(format!(
-                    "the name `{shown}…` has {bytes} bytes; the most is {NAME_BYTES}"
+                    "the name `{excerpt}…` has {bytes} bytes; the most is {MAX_NAME_BYTES}"
                 ));
             }
-            let below = match entry.kind() {
+            let subtree = match entry.kind() {
                 Some(git2::ObjectType::Tree) => self.measure(entry.id(), depth + 1)?,
-                _ => Size { files: 1, longest: 0 },
+                _ => Size { files: 1, max_path_bytes: 0 },
             };
-            size.files = size.files.saturating_add(below.files);
-            let slash = usize::from(below.longest > 0);
-            size.longest = size.longest.max(name.len() + slash + below.longest);
+            size.files = size.files.saturating_add(subtree.files);
+            let separator_bytes = usize::from(subtree.max_path_bytes > 0);
+            size.max_path_bytes =
+                size.max_path_bytes.max(name.len() + separator_bytes + subtree.max_path_bytes);
         }
-        self.known.insert(id, size);
+        self.sizes.insert(id, size);
         Ok(size)
     }
 }

@@ -32,11 +32,11 @@ pub struct UndoResult {
 pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<UndoResult> {
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
-    let undone = log.to_undo(id, |intent| is_kept(repository, intent))?;
+    let undone = log.find_undoable(id, |intent| is_kept(repository, intent))?;
     let operation = log.next_id();
     let landing = match &undone.landing {
         Some(landing) if is_reverted(repository, landing)? => None,
-        Some(landing) => Some(back(repository, landing)?),
+        Some(landing) => Some(reverse(repository, landing)?),
         None => None,
     };
     refuse_blocked(repository, &undone)?;
@@ -51,20 +51,20 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
         undoes: Some(undone.id.clone()),
         landing,
         refs_first,
-        moves: moves_back(repository, &undone),
+        moves: reverse_moves(repository, &undone),
         refs_last: undone.refs_first.iter().map(RefChange::reversed).collect(),
         ..Intent::new(operation.clone(), time, OperationKind::Undo, undone.sessions.clone())
     };
-    match transaction::carry_out(repository, &mut log, &intent)? {
+    match transaction::execute(repository, &mut log, &intent)? {
         TransactionResult::Yes => Ok(UndoResult {
             operation,
             undone: undone.id,
             kind: undone.kind,
             sessions: undone.sessions,
         }),
-        TransactionResult::TargetMoved(found) => {
+        TransactionResult::TargetMoved(tip) => {
             let landing = undone.landing.as_ref().expect("only a landing has a target");
-            Err(moved_on(repository, landing, found))
+            Err(target_moved_failure(repository, landing, tip))
         }
     }
 }
@@ -80,19 +80,19 @@ fn is_reverted(repository: &Repository, landing: &TargetUpdate) -> Result<bool> 
         return Ok(false);
     }
     let tree = checkout::tree_of(&repo, &tip)?;
-    let held = |path: &Path| {
+    let current_entry = |path: &Path| {
         let entry = tree.get_path(path).ok()?;
         Some(checkout::FileEntry { id: entry.id(), mode: u32::try_from(entry.filemode()).ok()? })
     };
     let changes = checkout::changes(&repo, &landing.before, &landing.after)?;
-    Ok(changes.iter().all(|change| held(&change.path) == change.before))
+    Ok(changes.iter().all(|change| current_entry(&change.path) == change.before))
 }
 
 /// Returns the reverse of a landing, for the current checkouts.
-fn back(repository: &Repository, landing: &TargetUpdate) -> Result<TargetUpdate> {
+fn reverse(repository: &Repository, landing: &TargetUpdate) -> Result<TargetUpdate> {
     let tip = repository.tip(&landing.target)?;
     if tip.as_deref() != Some(landing.after.as_str()) {
-        return Err(moved_on(repository, landing, tip));
+        return Err(target_moved_failure(repository, landing, tip));
     }
     Ok(TargetUpdate {
         target: landing.target.clone(),
@@ -102,7 +102,11 @@ fn back(repository: &Repository, landing: &TargetUpdate) -> Result<TargetUpdate>
     })
 }
 
-fn moved_on(repository: &Repository, landing: &TargetUpdate, found: Option<String>) -> Failure {
+fn target_moved_failure(
+    repository: &Repository,
+    landing: &TargetUpdate,
+    tip: Option<String>,
+) -> Failure {
     let parents = repository
         .open()
         .ok()
@@ -113,11 +117,11 @@ fn moved_on(repository: &Repository, landing: &TargetUpdate, found: Option<Strin
         .unwrap_or_default();
     let (before, after) = (&landing.before, &landing.after);
     let revert = match parents.as_slice() {
-        [only] if only.to_string() == *before => format!("git revert {after}"),
+        [parent] if parent.to_string() == *before => format!("git revert {after}"),
         [_, _, ..] => format!("git revert -m 1 {after}"),
         _ => format!("git revert {before}..{after}"),
     };
-    let found = found.unwrap_or_else(|| "nothing".to_owned());
+    let found = tip.unwrap_or_else(|| "nothing".to_owned());
     Failure::refused(format!("`{}` has changed since the work landed", landing.target))
         .because(format!("it is at {found}, not at {after}"))
         .hint(revert)
@@ -126,18 +130,20 @@ fn moved_on(repository: &Repository, landing: &TargetUpdate, found: Option<Strin
 /// Refuses if a part cannot be restored because its path is taken, or because its trash was
 /// deleted.
 fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
-    for moving in &undone.moves {
-        if is_lost(repository, undone, moving) {
+    for directory_move in &undone.moves {
+        if is_lost(repository, undone, directory_move) {
             return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
-                .because(format!("{} was deleted by `studio gc`", moving.to.display()))
+                .because(format!("{} was deleted by `studio gc`", directory_move.to.display()))
                 .hint(format!(
                     "its commits may still exist: git log {}…",
                     kept_prefix(&undone.id)
                 )));
         }
-        if !is_registration(repository, moving) && moving.from.symlink_metadata().is_ok() {
+        if !is_registration(repository, directory_move)
+            && directory_move.from.symlink_metadata().is_ok()
+        {
             return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
-                .because(format!("{} exists again", moving.from.display()))
+                .because(format!("{} exists again", directory_move.from.display()))
                 .hint("move it away, then try again"));
         }
     }
@@ -145,20 +151,25 @@ fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
 }
 
 /// Returns the reverse moves. A registration whose name is taken gets another one.
-fn moves_back(repository: &Repository, undone: &Intent) -> Vec<DirectoryMove> {
+fn reverse_moves(repository: &Repository, undone: &Intent) -> Vec<DirectoryMove> {
     let registrations = repository.common_dir.join("worktrees");
-    let reversed = undone.moves.iter().rev().map(|moving| {
-        let mut to = moving.from.clone();
-        if to.starts_with(&registrations) && to.symlink_metadata().is_ok() {
-            let id = undone.sessions.iter().find(|place| is_of(place, &moving.to));
-            to = id.map_or(to, |place| worktree::free_admin_dir(repository, &place.id));
+    let reversed = undone.moves.iter().rev().map(|directory_move| {
+        let mut target = directory_move.from.clone();
+        if target.starts_with(&registrations) && target.symlink_metadata().is_ok() {
+            let id = undone
+                .sessions
+                .iter()
+                .find(|session_repo| belongs_to(session_repo, &directory_move.to));
+            target = id.map_or(target, |session_repo| {
+                worktree::free_admin_dir(repository, &session_repo.id)
+            });
         }
-        DirectoryMove { from: moving.to.clone(), to }
+        DirectoryMove { from: directory_move.to.clone(), to: target }
     });
     reversed.collect()
 }
 
 /// Returns whether a path in the trash belongs to a session.
-fn is_of(place: &SessionRepo, path: &Path) -> bool {
-    path.parent().and_then(Path::file_name).is_some_and(|name| name == place.id.as_str())
+fn belongs_to(session_repo: &SessionRepo, path: &Path) -> bool {
+    path.parent().and_then(Path::file_name).is_some_and(|name| name == session_repo.id.as_str())
 }

@@ -22,10 +22,10 @@ use crate::session_repo::{self, Originals, SessionRepo};
 use crate::{keepalive_refs, worktreeinclude};
 
 /// Maximum size of a `.git` file that is read, in bytes: one line with a path.
-const POINTER_BYTES: u64 = 8192;
+const MAX_POINTER_BYTES: u64 = 8192;
 
 /// The lines that studio adds to the repository's `info/exclude`, wherever worktrees are.
-const EXCLUDED: &[&str] = &[".g3/*", "!.g3/skills/"];
+const EXCLUDE_PATTERNS: &[&str] = &[".g3/*", "!.g3/skills/"];
 
 /// The specification of a worktree.
 #[derive(Clone, Debug)]
@@ -44,7 +44,8 @@ pub struct WorktreeSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewWorktree {
     /// Its paths.
-    pub place: SessionRepo,
+    #[serde(rename = "place")]
+    pub session_repo: SessionRepo,
     /// The registration in the repository (`.git/worktrees/<name>`).
     pub admin_dir: PathBuf,
     /// Untracked files that were copied because `.worktreeinclude` names them, as relative paths.
@@ -53,7 +54,7 @@ pub struct NewWorktree {
 
 impl WorktreeSpec {
     /// Returns the paths; creates nothing.
-    pub fn place(&self, repository: &Repository) -> Result<SessionRepo> {
+    pub fn session_repo(&self, repository: &Repository) -> Result<SessionRepo> {
         Ok(SessionRepo {
             id: self.id.clone(),
             worktree: self.worktree.worktree(repository, &self.id),
@@ -65,66 +66,69 @@ impl WorktreeSpec {
 }
 
 /// Creates a session's worktree. If a step fails, everything before it is removed; a crash leaves
-/// an incomplete worktree, which [`unmake`] removes.
-pub fn make(repository: &Repository, order: &WorktreeSpec) -> Result<NewWorktree> {
-    make_at(repository, &order.place(repository)?, &order.branch)
+/// an incomplete worktree, which [`remove_incomplete`] removes.
+pub fn create(repository: &Repository, spec: &WorktreeSpec) -> Result<NewWorktree> {
+    create_at(repository, &spec.session_repo(repository)?, &spec.branch)
 }
 
-/// Like [`make`], with given paths.
-pub fn make_at(
+/// Like [`create`], with given paths.
+pub fn create_at(
     repository: &Repository,
-    place: &SessionRepo,
+    session_repo: &SessionRepo,
     branches: &BranchTemplate,
 ) -> Result<NewWorktree> {
-    let place = place.clone();
-    let finished = finished_mark(&place);
-    if finished.exists() || place.git_dir.exists() {
-        return Err(Failure::refused(format!("session `{}` already has a worktree", place.id))
-            .because(place.worktree.display().to_string())
-            .hint("studio list"));
+    let session_repo = session_repo.clone();
+    let marker = finished_marker(&session_repo);
+    if marker.exists() || session_repo.git_dir.exists() {
+        return Err(Failure::refused(format!(
+            "session `{}` already has a worktree",
+            session_repo.id
+        ))
+        .because(session_repo.worktree.display().to_string())
+        .hint("studio list"));
     }
-    let admin_dir = register(repository, &place)?;
-    match equip(repository, branches, &place) {
-        Ok(included) => Ok(NewWorktree { place, admin_dir, included }),
+    let admin_dir = register(repository, &session_repo)?;
+    match populate(repository, branches, &session_repo) {
+        Ok(included) => Ok(NewWorktree { session_repo, admin_dir, included }),
         Err(failure) => {
-            unmake(repository, &place)?;
+            remove_incomplete(repository, &session_repo)?;
             Err(failure)
         }
     }
 }
 
-/// Removes the remains of an interrupted [`make`]. Refuses a finished worktree: that is discarded
+/// Removes the remains of an interrupted [`create`]. Refuses a finished worktree: that is discarded
 /// by an operation, which can be undone.
-pub fn unmake(repository: &Repository, place: &SessionRepo) -> Result<()> {
-    if finished_mark(place).exists() {
-        return Err(Failure::refused(format!("the worktree of `{}` is in use", place.id))
-            .hint(format!("studio discard {}", place.id)));
+pub fn remove_incomplete(repository: &Repository, session_repo: &SessionRepo) -> Result<()> {
+    if finished_marker(session_repo).exists() {
+        return Err(Failure::refused(format!("the worktree of `{}` is in use", session_repo.id))
+            .hint(format!("studio discard {}", session_repo.id)));
     }
     let _lock = lock(repository)?;
-    let admin = admin_dir_of(repository, &place.worktree)?;
-    if admin.is_some() || place.git_dir.exists() {
-        remove_dir(&place.worktree)?;
+    let admin_dir = admin_dir_of(repository, &session_repo.worktree)?;
+    if admin_dir.is_some() || session_repo.git_dir.exists() {
+        remove_dir(&session_repo.worktree)?;
     }
-    remove_dir(&place.git_dir)?;
-    if let Some(admin) = admin {
-        remove_dir(&admin)?;
+    remove_dir(&session_repo.git_dir)?;
+    if let Some(admin_dir) = admin_dir {
+        remove_dir(&admin_dir)?;
     }
     let repo = repository.open()?;
-    let drop = |name: String| -> Result<Option<RefChange>> {
-        let held = refs::read(&repo, &name)?;
-        Ok(held.map(|held| RefChange::new(name, Some(held), None)))
+    let deletion = |name: String| -> Result<Option<RefChange>> {
+        let current = refs::read(&repo, &name)?;
+        Ok(current.map(|commit| RefChange::new(name, Some(commit), None)))
     };
     let mut changes = Vec::new();
-    changes.extend(drop(keepalive_refs::name(&place.id))?);
-    if refs::read(&repo, &place.branch.full())?.is_some_and(|tip| tip == place.base) {
-        changes.extend(drop(place.branch.full())?);
+    changes.extend(deletion(keepalive_refs::ref_name(&session_repo.id))?);
+    if refs::read(&repo, &session_repo.branch.full())?.is_some_and(|tip| tip == session_repo.base) {
+        changes.extend(deletion(session_repo.branch.full())?);
     }
-    refs::update_own(repository, &changes, "studio: undo a half-made worktree")
+    refs::update_or_fail(repository, &changes, "studio: undo a half-made worktree")
 }
 
 /// Returns whether a worktree was finished: from then on it may contain work.
-pub fn is_finished(place: &SessionRepo) -> bool {
-    finished_mark(place).exists()
+pub fn is_finished(session_repo: &SessionRepo) -> bool {
+    finished_marker(session_repo).exists()
 }
 
 /// Takes the lock for registrations, which is held for milliseconds.
@@ -135,11 +139,11 @@ pub(crate) fn lock(repository: &Repository) -> Result<Lock> {
 
 /// Returns the registration of a worktree: the `.git/worktrees/<name>` that names it.
 pub fn admin_dir_of(repository: &Repository, worktree: &Path) -> Result<Option<PathBuf>> {
-    let wanted = worktree.join(".git");
-    for admin in admin_dirs(repository)? {
-        let named = std::fs::read_to_string(admin.join("gitdir")).unwrap_or_default();
-        if Path::new(named.trim_end_matches('\n')) == wanted {
-            return Ok(Some(admin));
+    let pointer = worktree.join(".git");
+    for admin_dir in admin_dirs(repository)? {
+        let recorded = std::fs::read_to_string(admin_dir.join("gitdir")).unwrap_or_default();
+        if Path::new(recorded.trim_end_matches('\n')) == pointer {
+            return Ok(Some(admin_dir));
         }
     }
     Ok(None)
@@ -149,37 +153,38 @@ pub fn admin_dir_of(repository: &Repository, worktree: &Path) -> Result<Option<P
 /// one on its branch whose worktree does not point back.
 pub(crate) fn registration_of(
     repository: &Repository,
-    place: &SessionRepo,
+    session_repo: &SessionRepo,
 ) -> Result<Option<PathBuf>> {
-    if let Some(admin) = admin_dir_of(repository, &place.worktree)? {
-        return Ok(Some(admin));
+    if let Some(admin_dir) = admin_dir_of(repository, &session_repo.worktree)? {
+        return Ok(Some(admin_dir));
     }
-    let wanted = format!("ref: {}", place.branch.full());
-    let on_branch = |admin: &PathBuf| {
-        std::fs::read_to_string(admin.join("HEAD")).is_ok_and(|head| head.trim() == wanted)
+    let head_ref = format!("ref: {}", session_repo.branch.full());
+    let is_on_branch = |admin_dir: &PathBuf| {
+        std::fs::read_to_string(admin_dir.join("HEAD")).is_ok_and(|head| head.trim() == head_ref)
     };
-    let mut found = admin_dirs(repository)?.into_iter();
-    Ok(found.find(|admin| on_branch(admin) && !is_lived_in(admin)))
+    let mut candidates = admin_dirs(repository)?.into_iter();
+    Ok(candidates.find(|admin_dir| is_on_branch(admin_dir) && !is_linked(admin_dir)))
 }
 
 /// Returns whether the worktree that a registration names points back to it, as a user's own does.
-fn is_lived_in(admin: &Path) -> bool {
-    leads_to(admin).is_some_and(|target| admin.canonicalize().is_ok_and(|own| own == target))
+fn is_linked(admin_dir: &Path) -> bool {
+    pointer_target(admin_dir)
+        .is_some_and(|target| admin_dir.canonicalize().is_ok_and(|canonical| canonical == target))
 }
 
 /// Returns the worktree that a registration names; its path is relative since git 2.48, if the user
 /// configured that.
-pub fn named_by(admin: &Path) -> PathBuf {
-    let named = std::fs::read(admin.join("gitdir")).unwrap_or_default();
-    let pointer = admin.join(OsStr::from_bytes(named.trim_ascii_end()));
-    pointer.parent().unwrap_or(admin).to_owned()
+pub fn worktree_of(admin_dir: &Path) -> PathBuf {
+    let recorded = std::fs::read(admin_dir.join("gitdir")).unwrap_or_default();
+    let pointer = admin_dir.join(OsStr::from_bytes(recorded.trim_ascii_end()));
+    pointer.parent().unwrap_or(admin_dir).to_owned()
 }
 
 /// Returns the target of the `.git` file in the worktree that a registration names: the
 /// registration, for a user's worktree; a private directory, for a session's, of this repository
 /// or, in a copy, of the original.
-pub(crate) fn leads_to(admin: &Path) -> Option<PathBuf> {
-    let worktree = named_by(admin);
+pub(crate) fn pointer_target(admin_dir: &Path) -> Option<PathBuf> {
+    let worktree = worktree_of(admin_dir);
     let text = pointer_in(&worktree)?;
     let target = text.trim_ascii_end().strip_prefix(b"gitdir: ")?;
     worktree.join(OsStr::from_bytes(target)).canonicalize().ok()
@@ -188,7 +193,7 @@ pub(crate) fn leads_to(admin: &Path) -> Option<PathBuf> {
 /// Returns the content of a worktree's `.git` file, which an agent may have replaced; `None` if it
 /// is not a small regular file.
 pub(crate) fn pointer_in(worktree: &Path) -> Option<Vec<u8>> {
-    read_file(&worktree.join(".git"), POINTER_BYTES).ok().flatten()
+    read_file(&worktree.join(".git"), MAX_POINTER_BYTES).ok().flatten()
 }
 
 /// Returns all registrations.
@@ -198,107 +203,108 @@ pub fn admin_dirs(repository: &Repository) -> Result<Vec<PathBuf>> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(Failure::failed("cannot list the worktrees").because(e)),
     };
-    let mut found: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    found.sort();
-    Ok(found)
+    let mut directories: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    directories.sort();
+    Ok(directories)
 }
 
-fn finished_mark(place: &SessionRepo) -> PathBuf {
-    place.git_dir.parent().unwrap_or(&place.git_dir).join("originals/finished")
+fn finished_marker(session_repo: &SessionRepo) -> PathBuf {
+    session_repo.git_dir.parent().unwrap_or(&session_repo.git_dir).join("originals/finished")
 }
 
 /// Creates the branch and the registration, which is serialized.
-fn register(repository: &Repository, place: &SessionRepo) -> Result<PathBuf> {
-    let parent = place.worktree.parent().unwrap_or(&place.worktree).to_owned();
+fn register(repository: &Repository, session_repo: &SessionRepo) -> Result<PathBuf> {
+    let parent = session_repo.worktree.parent().unwrap_or(&session_repo.worktree).to_owned();
     refuse_symlink(&parent)?;
     let _lock = lock(repository)?;
-    exclude(repository, place)?;
+    exclude(repository, session_repo)?;
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&parent).or_fail(cannot_make)?;
-    let real = parent.canonicalize().or_fail(cannot_make)?;
-    if names::is_for_worktrees(repository, &parent) && real != parent {
-        return Err(leads_away(&parent));
+    let canonical = parent.canonicalize().or_fail(cannot_make)?;
+    if names::is_for_worktrees(repository, &parent) && canonical != parent {
+        return Err(not_a_directory(&parent));
     }
     let repo = repository.open()?;
-    refuse_blocked_branch(&repo, place)?;
-    let branch = RefChange::new(place.branch.full(), None, Some(place.base.clone()));
-    refs::update_own(repository, &[branch], "studio: start a session")?;
+    refuse_blocked_branch(&repo, session_repo)?;
+    let branch = RefChange::new(session_repo.branch.full(), None, Some(session_repo.base.clone()));
+    refs::update_or_fail(repository, &[branch], "studio: start a session")?;
     step("create.branch");
-    let added = repository.door().run(&[
+    let result = repository.git().run(&[
         "-c".as_ref(),
         "worktree.useRelativePaths=false".as_ref(),
         "worktree".as_ref(),
         "add".as_ref(),
         "--no-checkout".as_ref(),
-        place.worktree.as_os_str(),
-        place.branch.as_str().as_ref(),
+        session_repo.worktree.as_os_str(),
+        session_repo.branch.as_str().as_ref(),
     ]);
-    if let Err(why) = added {
-        let undo = RefChange::new(place.branch.full(), Some(place.base.clone()), None);
-        refs::update_own(repository, &[undo], "studio: undo a half-made worktree")?;
+    if let Err(why) = result {
+        let undo =
+            RefChange::new(session_repo.branch.full(), Some(session_repo.base.clone()), None);
+        refs::update_or_fail(repository, &[undo], "studio: undo a half-made worktree")?;
         return Err(Failure::failed("git cannot register the worktree").because(why));
     }
     step("create.registered");
-    let admin = admin_dir_of(repository, &place.worktree)?
+    let admin_dir = admin_dir_of(repository, &session_repo.worktree)?
         .ok_or_else(|| Failure::failed("cannot find the worktree that git registered"))?;
-    let _ = std::fs::remove_file(admin.join("index"));
-    let _ = std::fs::remove_dir_all(admin.join("logs"));
-    Ok(admin)
+    let _ = std::fs::remove_file(admin_dir.join("index"));
+    let _ = std::fs::remove_dir_all(admin_dir.join("logs"));
+    Ok(admin_dir)
 }
 
 /// Creates the git directory, the `.git` file and the files, in parallel with other sessions.
-fn equip(
+fn populate(
     repository: &Repository,
     branches: &BranchTemplate,
-    place: &SessionRepo,
+    session_repo: &SessionRepo,
 ) -> Result<Vec<PathBuf>> {
-    let originals = Originals::for_place(repository, place)?;
-    let tips = session_repo::make(repository, place, &originals, branches)?;
+    let originals = Originals::for_session_repo(repository, session_repo)?;
+    let tips = session_repo::create(repository, session_repo, &originals, branches)?;
     step("create.private");
-    keepalive_refs::start(repository, place, &tips)?;
+    keepalive_refs::pin_start(repository, session_repo, &tips)?;
     step("create.pinned");
-    base::files::replace_with_mode(&place.worktree.join(".git"), &originals.pointer, 0o644)
+    base::files::replace_with_mode(&session_repo.worktree.join(".git"), &originals.pointer, 0o644)
         .or_fail(cannot_make)?;
     step("create.pointer");
-    check_out(place, "HEAD")?;
+    check_out(session_repo, "HEAD")?;
     step("create.files");
     let included = match &repository.main_checkout {
-        Some(checkout) => worktreeinclude::copy(checkout, &place.worktree)?.copied,
+        Some(checkout) => worktreeinclude::copy(checkout, &session_repo.worktree)?.copied,
         None => Vec::new(),
     };
-    worktreeinclude::ignore(place, &included)?;
-    base::files::replace(&finished_mark(place), b"").or_fail(cannot_make)?;
+    worktreeinclude::ignore(session_repo, &included)?;
+    base::files::replace(&finished_marker(session_repo), b"").or_fail(cannot_make)?;
     step("create.finished");
     Ok(included)
 }
 
 /// Writes a commit's files and the index through the private directory. Attributes apply (line
 /// endings), drivers do not run.
-pub(crate) fn check_out(place: &SessionRepo, commit: &str) -> Result<()> {
-    let door = Git::at(&place.git_dir).with_work_tree(&place.worktree);
+pub(crate) fn check_out(session_repo: &SessionRepo, commit: &str) -> Result<()> {
+    let git = Git::at(&session_repo.git_dir).with_work_tree(&session_repo.worktree);
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     let workers = format!("checkout.workers={workers}");
     let args = ["-c", &workers, "-c", "checkout.thresholdForParallelism=0"];
     let args = args.into_iter().chain(["reset", "-q", "--hard", commit]);
     let output =
-        door.job(args).output(OutputLimits::seconds(3600)).or_fail(|| "cannot start git")?;
+        git.job(args).output(OutputLimits::seconds(3600)).or_fail(|| "cannot start git")?;
     if output.ok() {
         return Ok(());
     }
-    Err(Failure::failed(format!("cannot check files out into {}", place.worktree.display()))
+    Err(Failure::failed(format!("cannot check files out into {}", session_repo.worktree.display()))
         .because(output.error_text())
         .hint("check the disk space (`df .`), then try again"))
 }
 
 /// Adds g3's files, and worktrees in the main checkout, to `info/exclude` without touching the
 /// user's `.gitignore`.
-fn exclude(repository: &Repository, place: &SessionRepo) -> Result<()> {
+fn exclude(repository: &Repository, session_repo: &SessionRepo) -> Result<()> {
     let path = repository.common_dir.join("info/exclude");
     let mut text = std::fs::read(&path).unwrap_or_default();
     let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
-    let mut wanted: Vec<String> = inside(repository, &place.worktree);
-    wanted.extend(EXCLUDED.iter().map(|line| (*line).to_owned()));
+    let mut patterns: Vec<String> = checkout_patterns(repository, &session_repo.worktree);
+    patterns.extend(EXCLUDE_PATTERNS.iter().map(|line| (*line).to_owned()));
     let missing: Vec<String> =
-        wanted.into_iter().filter(|line| !lines.contains(&line.as_bytes())).collect();
+        patterns.into_iter().filter(|line| !lines.contains(&line.as_bytes())).collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -318,9 +324,9 @@ fn exclude(repository: &Repository, place: &SessionRepo) -> Result<()> {
 
 /// Returns the patterns that hide a worktree in the main checkout from the user's `git status`;
 /// none for a worktree outside.
-fn inside(repository: &Repository, worktree: &Path) -> Vec<String> {
+fn checkout_patterns(repository: &Repository, worktree: &Path) -> Vec<String> {
     let checkout = repository.main_checkout.as_deref();
-    let Some(path) = checkout.and_then(|top| worktree.strip_prefix(top).ok()) else {
+    let Some(path) = checkout.and_then(|checkout| worktree.strip_prefix(checkout).ok()) else {
         return Vec::new();
     };
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -334,29 +340,32 @@ fn inside(repository: &Repository, worktree: &Path) -> Vec<String> {
 /// contain one, and files would be written to another location.
 pub(crate) fn refuse_symlink(parent: &Path) -> Result<()> {
     match parent.symlink_metadata() {
-        Ok(found) if found.is_dir() => Ok(()),
-        Ok(_) => Err(leads_away(parent)),
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(not_a_directory(parent)),
         Err(_) => Ok(()),
     }
 }
 
-fn leads_away(parent: &Path) -> Failure {
+fn not_a_directory(parent: &Path) -> Failure {
     Failure::refused(format!("{} is not a directory of this repository", parent.display()))
         .because("it is a file or a symlink; worktrees would be written somewhere else")
         .hint(format!("remove it, or set `[studio] worktree`; see: ls -ld '{}'", parent.display()))
 }
 
 /// Refuses (2) a branch name that git cannot create: a branch named `studio` blocks `studio/<id>`.
-pub fn refuse_blocked_branch(repo: &git2::Repository, place: &SessionRepo) -> Result<()> {
-    let full = place.branch.full();
-    let above = full.match_indices('/').map(|(at, _)| &full[..at]);
-    for name in above.filter(|name| name.len() > "refs/heads/".len()) {
+pub fn refuse_blocked_branch(repo: &git2::Repository, session_repo: &SessionRepo) -> Result<()> {
+    let full = session_repo.branch.full();
+    let parents = full.match_indices('/').map(|(index, _)| &full[..index]);
+    for name in parents.filter(|name| name.len() > "refs/heads/".len()) {
         if refs::read(repo, name)?.is_some() {
-            let short = name.trim_start_matches("refs/heads/");
-            return Err(Failure::usage(format!("the branch `{short}` blocks `{}`", place.branch))
-                .because("git cannot have a branch and branches below its name")
-                .hint(format!("git branch -m {short} {short}-old"))
-                .hint("or set `[studio] branch`, e.g. to \"agents/{id}\""));
+            let short_name = name.trim_start_matches("refs/heads/");
+            return Err(Failure::usage(format!(
+                "the branch `{short_name}` blocks `{}`",
+                session_repo.branch
+            ))
+            .because("git cannot have a branch and branches below its name")
+            .hint(format!("git branch -m {short_name} {short_name}-old"))
+            .hint("or set `[studio] branch`, e.g. to \"agents/{id}\""));
         }
     }
     Ok(())
@@ -378,18 +387,18 @@ fn cannot_make() -> &'static str {
 pub(crate) fn free_admin_dir(repository: &Repository, id: &Id) -> PathBuf {
     let dir = repository.common_dir.join("worktrees");
     let names = std::iter::once(id.to_string()).chain((1..).map(|n| format!("{id}{n}")));
-    let mut free = names.map(|name| dir.join(name)).filter(|path| !path.exists());
-    free.next().expect("numbers do not end")
+    let mut free_names = names.map(|name| dir.join(name)).filter(|path| !path.exists());
+    free_names.next().expect("numbers do not end")
 }
 
 /// Writes a registration as git does: branch, repository and worktree.
-pub(crate) fn write_registration(admin: &Path, place: &SessionRepo) -> Result<()> {
+pub(crate) fn write_registration(admin_dir: &Path, session_repo: &SessionRepo) -> Result<()> {
     let write = || -> std::io::Result<()> {
-        std::fs::create_dir_all(admin)?;
-        std::fs::write(admin.join("HEAD"), format!("ref: {}\n", place.branch.full()))?;
-        std::fs::write(admin.join("commondir"), "../..\n")?;
-        let pointer = place.worktree.join(".git");
-        std::fs::write(admin.join("gitdir"), format!("{}\n", pointer.display()))
+        std::fs::create_dir_all(admin_dir)?;
+        std::fs::write(admin_dir.join("HEAD"), format!("ref: {}\n", session_repo.branch.full()))?;
+        std::fs::write(admin_dir.join("commondir"), "../..\n")?;
+        let pointer = session_repo.worktree.join(".git");
+        std::fs::write(admin_dir.join("gitdir"), format!("{}\n", pointer.display()))
     };
-    write().or_fail(|| format!("cannot register {}", place.worktree.display()))
+    write().or_fail(|| format!("cannot register {}", session_repo.worktree.display()))
 }

@@ -86,8 +86,8 @@ impl StrategyArg {
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let interrupt = Interrupt::listen()?;
     let context = CommandContext::open(common)?.with_interrupt(interrupt);
-    for said in transaction::recover(&context.repository)? {
-        report::say(&said);
+    for note in transaction::recover(&context.repository)? {
+        report::say(&note);
     }
     compat::check_supported(&context.config.studio)?;
     if args.message.as_ref().is_some_and(|text| text.trim().is_empty()) {
@@ -95,14 +95,14 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             .hint("studio accept -m 'what the commit does'")
             .hint("or omit -m to let a model write it"));
     }
-    let can = |state: &SessionState| match state {
+    let is_landable = |state: &SessionState| match state {
         SessionState::Ready => true,
         SessionState::Stopped | SessionState::Crashed => args.force,
         SessionState::Empty => args.force || !args.include.is_empty(),
         SessionState::Failed { .. } => args.force || args.no_checks,
         _ => false,
     };
-    let views = context.find_all(&args.ids, can)?;
+    let views = context.find_all(&args.ids, is_landable)?;
     let options = LandingOptions {
         strategy: args.strategy.strategy(),
         onto: args.onto.clone(),
@@ -116,30 +116,30 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         yes: args.yes,
     };
     let mut landed = Vec::new();
-    let mut refused = Vec::new();
+    let mut rejections = Vec::new();
     for view in &views {
-        let land = || one(&context, view, &options);
-        let tried = match args.resolve {
+        let land = || land_one(&context, view, &options);
+        let result = match args.resolve {
             true => resolve::until_it_lands(&context, &view.record.id, land),
             false => land(),
         };
-        match tried {
-            Ok(one) => {
+        match result {
+            Ok(landed_session) => {
                 if !context.json {
-                    tell(&one, views.len() > 1);
+                    print_landed(&landed_session, views.len() > 1);
                 }
-                landed.push(one);
+                landed.push(landed_session);
             }
-            Err(mut why) => {
+            Err(mut rejection) => {
                 let id = view.record.id.as_str();
-                if views.len() > 1 && !why.failure.what.contains(id) {
-                    why.failure.what = format!("{id}: {}", why.failure.what);
+                if views.len() > 1 && !rejection.failure.what.contains(id) {
+                    rejection.failure.what = format!("{id}: {}", rejection.failure.what);
                 }
                 if !context.json {
-                    report::say(&why.failure.to_string());
+                    report::say(&rejection.failure.to_string());
                 }
-                let is_interrupted = why.failure.kind == FailureKind::Interrupted;
-                refused.push((view, why));
+                let is_interrupted = rejection.failure.kind == FailureKind::Interrupted;
+                rejections.push((view, rejection));
                 if is_interrupted {
                     break;
                 }
@@ -147,30 +147,31 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         }
     }
     if !landed.is_empty() && !args.dry_run {
-        for note in compat::not_followed(&context.repository) {
+        for note in compat::skipped_features(&context.repository) {
             report::say(&format!("note: {note}"));
         }
         context.schedule()?;
     }
     if context.json {
-        print_json(&landed, &refused);
+        print_json(&landed, &rejections);
     }
-    let interrupted =
-        refused.last().filter(|(_, why)| why.failure.kind == FailureKind::Interrupted);
-    Ok(interrupted.or(refused.first()).map_or(0, |(_, why)| why.failure.exit_code()))
+    let interrupted = rejections
+        .last()
+        .filter(|(_, rejection)| rejection.failure.kind == FailureKind::Interrupted);
+    Ok(interrupted.or(rejections.first()).map_or(0, |(_, rejection)| rejection.failure.exit_code()))
 }
 
 /// Lands a session after taking its lock.
-pub(crate) fn one(
+pub(crate) fn land_one(
     context: &CommandContext,
     view: &SessionView,
     options: &LandingOptions,
 ) -> std::result::Result<Landed, Rejection> {
     let id = &view.record.id;
-    let Some(lock) = context.lock_soon(id)? else {
+    let Some(lock) = context.lock_with_timeout(id)? else {
         let state = context.view(id)?.state;
         let what = format!("session `{id}` is {}", state.name());
-        let refused = match state.is_active() || state == SessionState::Queued {
+        let failure = match state.is_active() || state == SessionState::Queued {
             true => Failure::refused(what)
                 .because("its agent is still running")
                 .hint(format!("studio logs {id} -f"))
@@ -179,13 +180,13 @@ pub(crate) fn one(
                 .because("another command is landing, discarding or reading it")
                 .hint(format!("wait for it, then: studio status {id}")),
         };
-        return Err(refused.into());
+        return Err(failure.into());
     };
     // The session may have changed before the lock was taken.
     landing::land(context, &context.view(id)?, options, &lock)
 }
 
-fn tell(landed: &Landed, is_one_of_many: bool) {
+fn print_landed(landed: &Landed, is_one_of_many: bool) {
     let id = &landed.id;
     for note in &landed.notes {
         match is_one_of_many {
@@ -203,21 +204,21 @@ fn tell(landed: &Landed, is_one_of_many: bool) {
     }
 }
 
-fn print_json(landed: &[Landed], refused: &[(&SessionView, Rejection)]) {
-    let operation = landed.iter().rev().find_map(|one| one.operation.clone());
-    let refused: Vec<_> = refused
+fn print_json(landed: &[Landed], rejections: &[(&SessionView, Rejection)]) {
+    let operation = landed.iter().rev().find_map(|session| session.operation.clone());
+    let rejections: Vec<_> = rejections
         .iter()
-        .map(|(view, why)| {
+        .map(|(view, rejection)| {
             json!({
                 "id": view.record.id,
-                "why": why.failure.in_full(),
-                "exit": why.failure.exit_code(),
-                "files": why.files,
+                "why": rejection.failure.in_full(),
+                "exit": rejection.failure.exit_code(),
+                "files": rejection.files,
             })
         })
         .collect();
     let landed: Vec<_> = landed.iter().map(Landed::json).collect();
     report::json_line(&json!({
-        "schema": 1, "operation": operation, "landed": landed, "refused": refused,
+        "schema": 1, "operation": operation, "landed": landed, "refused": rejections,
     }));
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let view =
         context.find(id.as_deref(), |state| matches!(state, SessionState::Waiting { .. }))?;
     let id = &view.record.id;
-    if !control::ask(
+    if !control::send_request(
         &context.repository.common_dir,
         id,
         &ControlRequest::Answer { n, allow, always },
@@ -55,24 +55,26 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 
 /// Parses `[ID] [N] allow|deny`.
 fn parse(words: &[String]) -> Result<(Option<String>, Option<u32>, bool)> {
-    let wrong = |what: String| {
+    let usage_error = |what: String| {
         Err(Failure::usage(what).hint("studio answer ID allow").hint("studio answer ID 2 deny"))
     };
-    let Some((last, before)) = words.split_last() else { return wrong("no answer given".into()) };
+    let Some((last, rest)) = words.split_last() else {
+        return usage_error("no answer given".into());
+    };
     let allow = match last.as_str() {
         "allow" => true,
         "deny" => false,
-        other => return wrong(format!("invalid answer `{other}`: use `allow` or `deny`")),
+        other => return usage_error(format!("invalid answer `{other}`: use `allow` or `deny`")),
     };
-    match before {
+    match rest {
         [] => Ok((None, None, allow)),
-        [one] => match one.parse() {
+        [first] => match first.parse() {
             Ok(n) => Ok((None, Some(n), allow)),
-            Err(_) => Ok((Some(one.clone()), None, allow)),
+            Err(_) => Ok((Some(first.clone()), None, allow)),
         },
         [id, n, ..] => match n.parse() {
             Ok(n) => Ok((Some(id.clone()), Some(n), allow)),
-            Err(_) => wrong(format!("invalid request number `{n}`")),
+            Err(_) => usage_error(format!("invalid request number `{n}`")),
         },
     }
 }

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 /// Files whose changes are relevant.
 #[cfg(target_os = "linux")]
-const NAMES: [&str; 3] = ["journal.jsonl", "agent.log", "operations.jsonl"];
+const WATCHED_FILES: [&str; 3] = ["journal.jsonl", "agent.log", "operations.jsonl"];
 /// Maximum wait: changes without a file being written (a released lock) are noticed then.
-const LONGEST: Duration = Duration::from_secs(1);
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// The wait after a change: the writer of a run's exit line releases its lock shortly afterwards.
-const SOON: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Number of such short waits after a change.
-const LOOKS: u32 = 6;
+const ACTIVE_POLLS: u32 = 6;
 
 /// Watched directories.
 pub(crate) struct DirectoryWatcher {
     #[cfg(target_os = "linux")]
     inotify: Option<tokio::net::unix::pipe::Receiver>,
-    looks: u32,
+    polls_left: u32,
 }
 
 impl DirectoryWatcher {
@@ -26,13 +26,14 @@ impl DirectoryWatcher {
         #[cfg(target_os = "linux")]
         let inotify = {
             use rustix::fs::inotify::{CreateFlags, init};
-            let made = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
-            made.and_then(|fd| tokio::net::unix::pipe::Receiver::from_owned_fd_unchecked(fd).ok())
+            let instance = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok();
+            instance
+                .and_then(|fd| tokio::net::unix::pipe::Receiver::from_owned_fd_unchecked(fd).ok())
         };
         DirectoryWatcher {
             #[cfg(target_os = "linux")]
             inotify,
-            looks: LOOKS,
+            polls_left: ACTIVE_POLLS,
         }
     }
 
@@ -41,9 +42,9 @@ impl DirectoryWatcher {
         #[cfg(target_os = "linux")]
         if let Some(inotify) = &self.inotify {
             use rustix::fs::inotify::{WatchFlags, add_watch};
-            let what = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO;
+            let mask = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO;
             // If the system has no watch left, the maximum wait applies.
-            let _ = add_watch(inotify, directory, what);
+            let _ = add_watch(inotify, directory, mask);
         }
         #[cfg(not(target_os = "linux"))]
         let _ = directory;
@@ -51,44 +52,48 @@ impl DirectoryWatcher {
 
     /// Returns when something was written, or after a timeout.
     pub(crate) async fn next(&mut self) {
-        let wait = match self.looks {
-            0 => LONGEST,
-            _ => SOON,
+        let interval = match self.polls_left {
+            0 => IDLE_INTERVAL,
+            _ => POLL_INTERVAL,
         };
-        if tokio::time::timeout(wait, self.written()).await.is_ok() {
-            self.looks = LOOKS;
+        if tokio::time::timeout(interval, self.wait_for_write()).await.is_ok() {
+            self.polls_left = ACTIVE_POLLS;
         } else {
-            self.looks = self.looks.saturating_sub(1);
+            self.polls_left = self.polls_left.saturating_sub(1);
         }
     }
 
     #[cfg(target_os = "linux")]
-    async fn written(&self) {
-        let Some(inotify) = &self.inotify else { return tokio::time::sleep(SOON).await };
+    async fn wait_for_write(&self) {
+        let Some(inotify) = &self.inotify else { return tokio::time::sleep(POLL_INTERVAL).await };
         let mut bytes = vec![0; 16 << 10];
         loop {
             if inotify.readable().await.is_err() {
-                return tokio::time::sleep(SOON).await;
+                return tokio::time::sleep(POLL_INTERVAL).await;
             }
             match inotify.try_read(&mut bytes) {
-                Ok(n) if names(&bytes[..n]).iter().any(|name| NAMES.contains(name)) => return,
+                Ok(n)
+                    if event_names(&bytes[..n]).iter().any(|name| WATCHED_FILES.contains(name)) =>
+                {
+                    return;
+                }
                 Ok(_) => {}
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(_) => return tokio::time::sleep(SOON).await,
+                Err(_) => return tokio::time::sleep(POLL_INTERVAL).await,
             }
         }
     }
 
     #[cfg(not(target_os = "linux"))]
-    async fn written(&self) {
-        tokio::time::sleep(SOON).await;
+    async fn wait_for_write(&self) {
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Returns the names of files in a batch of events. Each event has four numbers of 32 bits (watch,
 /// mask, cookie, length of the name) and the name, padded with zeros: see inotify(7).
 #[cfg(target_os = "linux")]
-fn names(mut bytes: &[u8]) -> Vec<&str> {
+fn event_names(mut bytes: &[u8]) -> Vec<&str> {
     let mut names = Vec::new();
     while let Some((head, rest)) = bytes.split_at_checked(16) {
         let length: [u8; 4] = [head[12], head[13], head[14], head[15]];
@@ -111,9 +116,10 @@ mod tests {
         let changes = DirectoryWatcher::start();
         changes.add(dir.path());
         std::fs::write(dir.path().join("status.json"), "x").unwrap();
-        let other = tokio::time::timeout(Duration::from_millis(100), changes.written()).await;
+        let other =
+            tokio::time::timeout(Duration::from_millis(100), changes.wait_for_write()).await;
         assert!(other.is_err() || !cfg!(target_os = "linux"));
         std::fs::write(dir.path().join("journal.jsonl"), "x").unwrap();
-        changes.written().await;
+        changes.wait_for_write().await;
     }
 }

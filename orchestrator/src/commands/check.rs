@@ -36,22 +36,22 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?.with_interrupt(interrupt);
     let view = context.find(args.id.as_deref(), |state| state.is_settled() && !state.is_over())?;
     let id = &view.record.id;
-    let _lock = context.lock_soon(id)?.ok_or_else(|| in_use(&view))?;
+    let _lock = context.lock_with_timeout(id)?.ok_or_else(|| in_use(&view))?;
     let view = context.view(id)?;
-    refuse(&view)?;
-    let brought = collect::collect(&context.repository, &view.record, &Default::default())?;
-    if !brought.work.is_changed() {
+    ensure_checkable(&view)?;
+    let collected = collect::collect(&context.repository, &view.record, &Default::default())?;
+    if !collected.work.is_changed() {
         return Err(Failure::refused(format!("session `{id}` has nothing to check"))
             .because("its worktree is the same as its base")
             .hint(format!("studio send {id} 'what to do'")));
     }
     let checks = if args.checks.is_empty() { &view.record.checks } else { &args.checks };
-    let results = checked(&context, &view, checks, &brought.work)?;
+    let results = run_checks(&context, &view, checks, &collected.work)?;
     if args.checks.is_empty() {
-        record(&context, &view, brought.work, &results)?;
+        record_results(&context, &view, collected.work, &results)?;
     }
-    let now = context.view(id)?;
-    tell(&context, &now, &results);
+    let updated = context.view(id)?;
+    print_results(&context, &updated, &results);
     Ok(u8::from(results.iter().any(|result| !result.ok)))
 }
 
@@ -63,15 +63,15 @@ fn in_use(view: &SessionView) -> Failure {
         .hint(format!("studio stop {id}"))
 }
 
-fn refuse(view: &SessionView) -> Result<()> {
+fn ensure_checkable(view: &SessionView) -> Result<()> {
     let id = &view.record.id;
     if view.state.is_over() {
-        return Err(Project::is_over(view));
+        return Err(Project::already_ended(view));
     }
     if !view.state.is_settled() {
         return Err(in_use(view));
     }
-    if !view.facts.story.has_worktree {
+    if !view.facts.summary.has_worktree {
         return Err(Failure::refused(format!("session `{id}` has no worktree yet"))
             .hint(format!("studio resume {id}")));
     }
@@ -80,58 +80,61 @@ fn refuse(view: &SessionView) -> Result<()> {
 
 /// Runs the checks in the session's worktree and sandbox. The first one that fails also runs on the
 /// base branch.
-fn checked(
+fn run_checks(
     context: &CommandContext,
     view: &SessionView,
     checks: &[String],
     work: &WorkSummary,
 ) -> Result<Vec<CheckResult>> {
     let record = &view.record;
-    let room = SandboxedRunner::of(&context.repository, record, &context.config, Purpose::Checks)?;
-    let most = Duration::from_secs(merge_checks::check_seconds(context));
+    let runner =
+        SandboxedRunner::of(&context.repository, record, &context.config, Purpose::Checks)?;
+    let timeout = Duration::from_secs(merge_checks::check_seconds(context));
     let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     let mut results = Vec::new();
     for line in checks {
         let _step = ProgressStep::begin(context.json, &record.id, &format!("checking `{line}`"));
-        let ran = runtime.block_on(async {
-            let ran =
-                context.interrupt.or(check::run(&room, std::slice::from_ref(line), most)).await;
-            if ran.is_err() {
-                room.emptied().await;
+        let outcome = runtime.block_on(async {
+            let outcome = context
+                .interrupt
+                .or(check::run(&runner, std::slice::from_ref(line), timeout))
+                .await;
+            if outcome.is_err() {
+                runner.wait_all().await;
             }
-            ran
+            outcome
         });
-        results.extend(ran?);
+        results.extend(outcome?);
     }
     // Files that cannot be recorded count as the session's work, and nothing is lost.
     let _ = collect::note_leftovers(&context.repository, record, work);
-    if let Some(red) = results.iter_mut().find(|result| !result.ok) {
-        let what = format!("checking `{}` on the base branch", red.command);
+    if let Some(failed) = results.iter_mut().find(|result| !result.ok) {
+        let what = format!("checking `{}` on the base branch", failed.command);
         let _step = ProgressStep::begin(context.json, &record.id, &what);
-        red.fails_on = merge_checks::fails_on_base(context, record, &red.command)?;
+        failed.fails_on = merge_checks::fails_on_base(context, record, &failed.command)?;
     }
     Ok(results)
 }
 
 /// Records the results and the session's new state.
-fn record(
+fn record_results(
     context: &CommandContext,
     view: &SessionView,
     work: WorkSummary,
     results: &[CheckResult],
 ) -> Result<()> {
-    let red = results.iter().find(|result| !result.ok);
-    let story = &view.facts.story;
+    let failed = results.iter().find(|result| !result.ok);
+    let summary = &view.facts.summary;
     // A run that was stopped, crashed or failed for another reason does not become successful.
     let ended_well = matches!(
-        story.phase,
+        summary.phase,
         Phase::Ended { outcome: SessionOutcome::Ready | SessionOutcome::Empty }
-    ) || story.red_check().is_some();
-    let outcome = match red {
+    ) || summary.failed_check().is_some();
+    let outcome = match failed {
         None => SessionOutcome::Ready,
-        Some(red) => SessionOutcome::Failed {
-            why: format!("check `{}` failed with exit code {}", red.command, red.exit),
+        Some(failed) => SessionOutcome::Failed {
+            why: format!("check `{}` failed with exit code {}", failed.command, failed.exit),
         },
     };
     let mut entries =
@@ -144,7 +147,7 @@ fn record(
     writer.sync().or_fail(|| "cannot write the journal")
 }
 
-fn tell(context: &CommandContext, view: &SessionView, results: &[CheckResult]) {
+fn print_results(context: &CommandContext, view: &SessionView, results: &[CheckResult]) {
     let id = &view.record.id;
     let (state, why) = (view.state.name(), view.why().unwrap_or_default());
     if context.json {

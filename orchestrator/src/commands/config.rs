@@ -31,18 +31,18 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     loaded.notices.iter().for_each(|notice| report::say(notice));
     let values = show::values(&loaded);
     if common.json {
-        let one = |shown: &show::ShownValue| {
-            let origin = shown.origin.as_ref().map(ToString::to_string);
-            json!({"key": shown.key, "value": shown.value, "origin": origin})
+        let to_json = |entry: &show::ShownValue| {
+            let origin = entry.origin.as_ref().map(ToString::to_string);
+            json!({"key": entry.key, "value": entry.value, "origin": origin})
         };
-        let all: Vec<Value> = values.iter().map(one).collect();
-        report::json_line(&json!({"schema": 1, "values": all}));
+        let entries: Vec<Value> = values.iter().map(to_json).collect();
+        report::json_line(&json!({"schema": 1, "values": entries}));
         return Ok(0);
     }
-    for shown in values {
-        let from = shown.origin.map_or("default".to_owned(), |origin| origin.to_string());
-        let comment = if origin { format!("  # {from}") } else { String::new() };
-        report::out(&format!("{} = {}{comment}", shown.key, shown.value));
+    for entry in values {
+        let source = entry.origin.map_or("default".to_owned(), |origin| origin.to_string());
+        let comment = if origin { format!("  # {source}") } else { String::new() };
+        report::out(&format!("{} = {}{comment}", entry.key, entry.value));
     }
     Ok(0)
 }

@@ -60,8 +60,8 @@ impl CommonArgs {
     /// Returns the sources of the configuration.
     pub(crate) fn sources(&self) -> Result<ConfigSources> {
         let absolute = |file: &PathBuf| std::path::absolute(file).unwrap_or_else(|_| file.clone());
-        let only = self.config.as_ref().map(absolute);
-        Ok(ConfigSources { only, ..ConfigSources::from_env(&self.directory()?) })
+        let config_file = self.config.as_ref().map(absolute);
+        Ok(ConfigSources { config_file, ..ConfigSources::from_env(&self.directory()?) })
     }
 }
 
@@ -87,10 +87,10 @@ impl CommandContext {
             let _ = base::known_repositories::remember(&repository.common_dir);
         }
         let project = Project {
-            config_file: sources.only,
+            config_file: sources.config_file,
             directory: Some(directory),
             console: Arc::new(Terminal { json: common.json }),
-            ..Project::with(repository, loaded.config)
+            ..Project::new(repository, loaded.config)
         };
         Ok(CommandContext { project, json: common.json })
     }
@@ -117,7 +117,7 @@ impl Console for Terminal {
     }
 
     fn confirm(&self, question: &str) -> Option<bool> {
-        if self.json { None } else { confirm::yes(question) }
+        if self.json { None } else { confirm::ask(question) }
     }
 
     fn step(&self, id: &Id, what: &str) -> Box<dyn Any> {

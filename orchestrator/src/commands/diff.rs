@@ -16,13 +16,13 @@ use studio_core::session::collect::{self, SessionChanges};
 use studio_core::session::last_shown;
 use studio_core::session_view::SessionView;
 use studio_git::landing_history;
-use studio_git::patch::{Comparison, PatchForm, from_top};
+use studio_git::patch::{Comparison, PatchForm, root_relative};
 use studio_git::snapshot::SnapshotLimits;
 
 /// Maximum number of attempts to read a worktree that changes at the same time.
-const LOOKS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// The exit code of a program whose output pipe was closed (128 + SIGPIPE).
-const READER_GONE: i32 = 141;
+const SIGPIPE_EXIT_CODE: i32 = 141;
 
 /// The command line of `diff`.
 #[derive(Clone, Debug, clap::Args)]
@@ -77,15 +77,15 @@ pub(crate) enum ColorWhen {
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
-    let changes = changes(&context, &view)?;
+    let changes = load_changes(&context, &view)?;
     let prefix = prefix(&context, &view);
     let paths: Vec<OsString> =
-        args.paths.iter().map(|path| from_top(&prefix, path)).collect::<Result<_>>()?;
+        args.paths.iter().map(|path| root_relative(&prefix, path)).collect::<Result<_>>()?;
     for note in &changes.notes {
         report::say(&format!("note: {note}"));
     }
     if let Some(name) = &args.tool {
-        return with_tool(&changes.comparison, &paths, name.as_deref());
+        return run_difftool(&changes.comparison, &paths, name.as_deref());
     }
     if context.json {
         return print_json(&view, &changes.comparison, &paths);
@@ -104,46 +104,46 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 
 /// Returns the tree with the work; the comparison names it, or a commit that has it.
 fn tree(context: &CommandContext, comparison: &Comparison) -> String {
-    landing_history::commit(&context.repository, &comparison.to)
+    landing_history::resolve(&context.repository, &comparison.to)
         .map_or_else(|_| comparison.to.clone(), |(_, tree)| tree)
 }
 
 /// Returns the current changes in the worktree; without a worktree, those that were collected last.
-fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChanges> {
+fn load_changes(context: &CommandContext, view: &SessionView) -> Result<SessionChanges> {
     let id = &view.record.id;
-    let live = !view.state.is_over() && view.facts.story.has_worktree;
-    let mut failed = None;
+    let live = !view.state.is_over() && view.facts.summary.has_worktree;
+    let mut last_error = None;
     // A running supervisor imports by itself, and two imports at once would conflict. Without a
     // supervisor, the current state is recorded as the last one seen.
     if live
         && let Some(_lock) = context.store.lock(id)?
-        && let Ok(brought) =
+        && let Ok(collected) =
             collect::collect(&context.repository, &view.record, &SnapshotLimits::default())
     {
-        return Ok(collect::look_back(&context.repository, &view.record, &brought.work));
+        return Ok(collect::collected_changes(&context.repository, &view.record, &collected.work));
     }
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_ATTEMPTS {
         if !live {
             break;
         }
-        match collect::look_now(&context.repository, &view.record) {
+        match collect::current_changes(&context.repository, &view.record) {
             Ok(Some((changes, _))) => return Ok(changes),
             Ok(None) => break,
-            Err(why) => failed = Some(why),
+            Err(error) => last_error = Some(error),
         }
         // A file that the agent is writing or removing may be readable in the next attempt.
         if !view.state.is_active() {
             break;
         }
     }
-    match (view.work(), failed) {
-        (Some(work), failed) => {
-            let mut changes = collect::look_back(&context.repository, &view.record, work);
-            let when = "this is the work as of its last import";
-            changes.notes.extend(failed.map(|why| format!("{when}: {}", why.sentence())));
+    match (view.work(), last_error) {
+        (Some(work), last_error) => {
+            let mut changes = collect::collected_changes(&context.repository, &view.record, work);
+            let note = "this is the work as of its last import";
+            changes.notes.extend(last_error.map(|error| format!("{note}: {}", error.sentence())));
             Ok(changes)
         }
-        (None, Some(why)) => Err(why),
+        (None, Some(error)) => Err(error),
         (None, None) => Err(Failure::refused(format!("session `{id}` has no changes yet"))
             .hint(format!("studio logs {id} -f"))),
     }
@@ -151,13 +151,14 @@ fn changes(context: &CommandContext, view: &SessionView) -> Result<SessionChange
 
 /// Returns the current directory, relative to the repository or to the session's worktree.
 fn prefix(context: &CommandContext, view: &SessionView) -> PathBuf {
-    let Some(here) = &context.directory else { return PathBuf::new() };
-    let worktree = &view.record.place.worktree;
-    let tops = [Some(worktree.as_path()), context.repository.main_checkout.as_deref()];
-    let below = tops.into_iter().flatten().find_map(|top| here.strip_prefix(top).ok());
-    let linked = here.ancestors().find(|dir| dir.join(".git").is_file());
-    let below = below.or_else(|| linked.and_then(|top| here.strip_prefix(top).ok()));
-    below.map(Path::to_owned).unwrap_or_default()
+    let Some(directory) = &context.directory else { return PathBuf::new() };
+    let worktree = &view.record.session_repo.worktree;
+    let roots = [Some(worktree.as_path()), context.repository.main_checkout.as_deref()];
+    let relative = roots.into_iter().flatten().find_map(|root| directory.strip_prefix(root).ok());
+    let linked_worktree = directory.ancestors().find(|dir| dir.join(".git").is_file());
+    let relative =
+        relative.or_else(|| linked_worktree.and_then(|root| directory.strip_prefix(root).ok()));
+    relative.map(Path::to_owned).unwrap_or_default()
 }
 
 /// Prints the diff: unmodified to a pipe, formatted on a terminal.
@@ -177,8 +178,8 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
             (false, false, false) => PatchForm::Applicable,
         };
         // git writes directly to stdout: unmodified, and without buffering in this process.
-        let started = GitProcess::new(comparison, form, paths, Stream::Inherit)?;
-        return started.finish();
+        let git = GitProcess::new(comparison, form, paths, Stream::Inherit)?;
+        return git.finish();
     }
     let (form, kind) = match (stat, name_only, word_diff) {
         (true, _, _) => (PatchForm::Stat { width: table::width() }, PatchKind::Stat),
@@ -187,36 +188,36 @@ fn print(comparison: &Comparison, args: &Args, paths: &[OsString]) -> Result<u8>
         (_, _, true) => (PatchForm::Words, PatchKind::Lines),
         (false, false, false) => (PatchForm::Readable, PatchKind::Patch),
     };
-    let mut started = GitProcess::new(comparison, form, paths, Stream::Piped)?;
-    let from = started.running.child.stdout.take();
-    let from = from.ok_or("it has no stdout").or_fail(|| "cannot read git's output")?;
-    let chosen = (is_terminal && !args.no_pager)
+    let mut git = GitProcess::new(comparison, form, paths, Stream::Piped)?;
+    let output = git.running.child.stdout.take();
+    let output = output.ok_or("it has no stdout").or_fail(|| "cannot read git's output")?;
+    let pager_command = (is_terminal && !args.no_pager)
         .then(|| pager::choose("diff", base::git::user_setting))
         .flatten();
-    let shown = match chosen {
+    let result = match pager_command {
         Some(command) => {
             // As with git: the pager gets the terminal's keys and ends when the user quits it.
-            let keys = Interrupt::listen()?;
-            keys.ignored_while(|| -> Result<io::Result<()>> {
+            let interrupt = Interrupt::listen()?;
+            interrupt.run_ignoring(|| -> Result<io::Result<()>> {
                 let mut pager = Pager::start(&command, Path::new("."))?;
-                let shown = patch::show(from, io::BufWriter::new(&mut pager), kind, colours);
+                let result = patch::show(output, io::BufWriter::new(&mut pager), kind, colours);
                 pager.wait()?;
-                Ok(shown)
+                Ok(result)
             })?
         }
-        None => patch::show(from, io::BufWriter::new(report::writer()), kind, colours),
+        None => patch::show(output, io::BufWriter::new(report::writer()), kind, colours),
     };
-    match shown {
-        Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(0),
-        Err(why) => Err(Failure::failed("cannot show the diff").because(why)),
-        Ok(()) => started.finish(),
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+        Err(error) => Err(Failure::failed("cannot show the diff").because(error)),
+        Ok(()) => git.finish(),
     }
 }
 
 /// A running git process and its stderr.
 struct GitProcess {
     running: Running,
-    said: std::fs::File,
+    stderr: std::fs::File,
 }
 
 impl GitProcess {
@@ -226,24 +227,25 @@ impl GitProcess {
         paths: &[OsString],
         stdout: Stream,
     ) -> Result<GitProcess> {
-        let said = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
-        let errors = said.try_clone().or_fail(|| "cannot make a temporary file")?;
-        let job = comparison.job(form, paths)?.stdout(stdout).stderr(Stream::File(errors));
-        let running = job.spawn().or_fail(|| "cannot start git")?;
-        Ok(GitProcess { running, said })
+        let stderr = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
+        let stderr_writer = stderr.try_clone().or_fail(|| "cannot make a temporary file")?;
+        let command =
+            comparison.git_command(form, paths)?.stdout(stdout).stderr(Stream::File(stderr_writer));
+        let running = command.spawn().or_fail(|| "cannot start git")?;
+        Ok(GitProcess { running, stderr })
     }
 
     fn finish(mut self) -> Result<u8> {
         use std::io::Seek;
         let status = self.running.wait_until(None).or_fail(|| "cannot wait for git")?;
         match status.map(exit_code) {
-            Some(0 | READER_GONE) => Ok(0),
+            Some(0 | SIGPIPE_EXIT_CODE) => Ok(0),
             code => {
                 let mut text = String::new();
                 let _ = self
-                    .said
+                    .stderr
                     .rewind()
-                    .and_then(|()| self.said.take(4096).read_to_string(&mut text));
+                    .and_then(|()| self.stderr.take(4096).read_to_string(&mut text));
                 let code = code.unwrap_or_default();
                 let failure = Failure::failed(format!("git failed with exit code {code}"));
                 Err(if text.trim().is_empty() { failure } else { failure.because(text.trim()) })
@@ -254,9 +256,9 @@ impl GitProcess {
 
 /// Prints `{"id":…,"patch":…,"schema":1}` as a stream.
 fn print_json(view: &SessionView, comparison: &Comparison, paths: &[OsString]) -> Result<u8> {
-    let mut started = GitProcess::new(comparison, PatchForm::Applicable, paths, Stream::Piped)?;
-    let from = started.running.child.stdout.take();
-    let from = from.ok_or("it has no stdout").or_fail(|| "cannot read git's output")?;
+    let mut git = GitProcess::new(comparison, PatchForm::Applicable, paths, Stream::Piped)?;
+    let output = git.running.child.stdout.take();
+    let output = output.ok_or("it has no stdout").or_fail(|| "cannot read git's output")?;
     let base = &comparison.from;
     let mut out = io::BufWriter::new(report::writer());
     let print = || -> io::Result<()> {
@@ -265,36 +267,37 @@ fn print_json(view: &SessionView, comparison: &Comparison, paths: &[OsString]) -
             "{{\"schema\":1,\"id\":\"{}\",\"base\":\"{base}\",\"patch\":\"",
             view.record.id
         )?;
-        report::json_string_pieces(from, &mut out)?;
+        report::write_json_string(output, &mut out)?;
         writeln!(out, "\"}}")?;
         out.flush()
     };
     match print() {
-        Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(0),
-        Err(why) => Err(Failure::failed("cannot write to stdout").because(why)),
-        Ok(()) => started.finish(),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(0),
+        Err(error) => Err(Failure::failed("cannot write to stdout").because(error)),
+        Ok(()) => git.finish(),
     }
 }
 
 /// Runs the user's difftool on the changed files, one after the other.
-fn with_tool(comparison: &Comparison, paths: &[OsString], name: Option<&str>) -> Result<u8> {
+fn run_difftool(comparison: &Comparison, paths: &[OsString], name: Option<&str>) -> Result<u8> {
     let directory = tempfile::Builder::new().prefix("studio-diff-").tempdir();
     let directory = directory.or_fail(|| "cannot make a temporary directory")?;
     comparison.write_files(paths, directory.path())?;
-    let mut job = base::git::outside_repositories(directory.path())
+    let mut command = base::git::outside_repositories(directory.path())
         .args(["difftool", "--no-index", "--no-prompt"])
         .in_our_group()
         .stdin(Stream::Inherit)
         .stdout(Stream::Inherit)
         .stderr(Stream::Inherit);
     if let Some(name) = name {
-        job = job.arg(format!("--tool={name}"));
+        command = command.arg(format!("--tool={name}"));
     }
-    let keys = Interrupt::listen()?;
-    let mut running = job.args(["--", "base", "work"]).spawn().or_fail(|| "cannot start git")?;
-    let ended = keys.ignored_while(|| running.wait_until(None));
+    let interrupt = Interrupt::listen()?;
+    let mut running =
+        command.args(["--", "base", "work"]).spawn().or_fail(|| "cannot start git")?;
+    let status = interrupt.run_ignoring(|| running.wait_until(None));
     // Like `diff`, it exits with 1 if the files differ.
-    match ended.or_fail(|| "cannot wait for the tool")?.map(exit_code) {
+    match status.or_fail(|| "cannot wait for the tool")?.map(exit_code) {
         Some(0 | 1) => Ok(0),
         code => Err(Failure::failed("the difftool failed")
             .because(format!("`git difftool` ended with exit code {}", code.unwrap_or_default()))

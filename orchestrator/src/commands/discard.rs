@@ -26,20 +26,20 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    for said in transaction::recover(&context.repository)? {
-        report::say(&said);
+    for note in transaction::recover(&context.repository)? {
+        report::say(&note);
     }
-    refuse_none(&context, &args.ids)?;
+    require_ids(&context, &args.ids)?;
     let views = context.find_all(&args.ids, |_| true)?;
     for view in &views {
-        refuse(view)?;
-        context.store.without_shell(&view.record.id)?;
-        let works = view.state.is_active() || view.state == SessionState::Queued;
-        if works && !args.yes && !agreed(view)? {
+        ensure_open(view)?;
+        context.store.lock_shell(&view.record.id)?;
+        let is_running = view.state.is_active() || view.state == SessionState::Queued;
+        if is_running && !args.yes && !confirm_stop(view)? {
             return Err(Failure::refused("nothing was discarded"));
         }
     }
-    let operation = drop_all(&context, &views)?;
+    let operation = discard_all(&context, &views)?;
     let ids: Vec<_> = views.iter().map(|view| view.record.id.clone()).collect();
     if context.json {
         report::json_line(&json!({"schema": 1, "operation": operation, "discarded": ids}));
@@ -53,21 +53,21 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 }
 
 /// Discards sessions, including running ones; returns the operation that can be undone.
-pub(crate) fn drop_all(context: &CommandContext, views: &[SessionView]) -> Result<String> {
+pub(crate) fn discard_all(context: &CommandContext, views: &[SessionView]) -> Result<String> {
     for view in views.iter().filter(|view| !view.state.is_settled()) {
-        stop::ask(context, &view.record.id)?;
-        stop::wait(context, &view.record.id)?;
+        stop::request_stop(context, &view.record.id)?;
+        stop::wait_until_stopped(context, &view.record.id)?;
     }
     let mut locks = Vec::new();
     for view in views {
         let id = &view.record.id;
-        let lock = context.lock_soon(id)?.ok_or_else(|| {
+        let lock = context.lock_with_timeout(id)?.ok_or_else(|| {
             Failure::refused(format!("session `{id}` is in use"))
                 .because("another command is using it")
                 .hint("try again")
         })?;
-        refuse(&context.view(id)?)?;
-        locks.extend([lock, context.store.without_shell(id)?]);
+        ensure_open(&context.view(id)?)?;
+        locks.extend([lock, context.store.lock_shell(id)?]);
         // Commits are imported if possible; the rest goes to the trash unchanged.
         let _ = collect::collect(
             &context.repository,
@@ -75,22 +75,22 @@ pub(crate) fn drop_all(context: &CommandContext, views: &[SessionView]) -> Resul
             &snapshot::SnapshotLimits::default(),
         );
     }
-    let places: Vec<_> = views.iter().map(|view| view.record.place.clone()).collect();
-    let operation = discard::discard(&context.repository, &places, &context.clock.stamp())?;
+    let session_repos: Vec<_> = views.iter().map(|view| view.record.session_repo.clone()).collect();
+    let operation = discard::discard(&context.repository, &session_repos, &context.clock.stamp())?;
     drop(locks);
     context.schedule()?;
     Ok(operation)
 }
 
-fn refuse(view: &SessionView) -> Result<()> {
+fn ensure_open(view: &SessionView) -> Result<()> {
     match view.state.is_over() {
-        true => Err(Project::is_over(view)),
+        true => Err(Project::already_ended(view)),
         false => Ok(()),
     }
 }
 
 /// Refuses a call without ids, and names the sessions that could be meant.
-fn refuse_none(context: &CommandContext, ids: &[String]) -> Result<()> {
+fn require_ids(context: &CommandContext, ids: &[String]) -> Result<()> {
     if !ids.is_empty() {
         return Ok(());
     }
@@ -105,10 +105,10 @@ fn refuse_none(context: &CommandContext, ids: &[String]) -> Result<()> {
 }
 
 /// Asks for confirmation on a terminal; refuses in a non-interactive run.
-fn agreed(view: &SessionView) -> Result<bool> {
+fn confirm_stop(view: &SessionView) -> Result<bool> {
     let id = &view.record.id;
     let state = view.state.name();
-    confirm::yes(&format!("{id} is {state}: stop it and discard it?")).ok_or_else(|| {
+    confirm::ask(&format!("{id} is {state}: stop it and discard it?")).ok_or_else(|| {
         Failure::refused(format!("session `{id}` is {state}"))
             .because("its agent is running")
             .hint(format!("studio discard --yes {id}"))

@@ -39,18 +39,18 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let id = &view.record.id;
-    let lock = context.lock_soon(id)?;
+    let lock = context.lock_with_timeout(id)?;
     let view = context.view(id)?;
     if view.state.is_over() {
-        return Err(Project::is_over(&view));
+        return Err(Project::already_ended(&view));
     }
     if lock.is_none() || view.state.is_active() {
         return Err(Failure::refused(format!("session `{id}` is {}", view.state.name()))
             .because("its checks cannot be changed while its agent is running")
             .hint(format!("studio stop {id}")));
     }
-    let keeps = args.checks.is_empty() && !args.no_checks;
-    let mut commands = if keeps { view.record.checks.clone() } else { args.checks.clone() };
+    let keep_existing = args.checks.is_empty() && !args.no_checks;
+    let mut commands = if keep_existing { view.record.checks.clone() } else { args.checks.clone() };
     for line in &args.added {
         if !commands.contains(line) {
             commands.push(line.clone());
@@ -60,9 +60,9 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let entry = JournalEntry::Checks { commands: commands.clone() };
     writer.write(entry).and_then(|()| writer.sync()).or_fail(|| "cannot write the journal")?;
     drop(lock);
-    let now = context.view(id)?;
+    let updated = context.view(id)?;
     if context.json {
-        let state = now.state.name();
+        let state = updated.state.name();
         report::json_line(&json!({"schema": 1, "id": id, "state": state, "checks": commands}));
         return Ok(0);
     }
@@ -74,7 +74,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             }
         }
     }
-    if now.state.is_settled() && now.state != SessionState::Ready {
+    if updated.state.is_settled() && updated.state != SessionState::Ready {
         report::say(&format!("run them: studio check {id}"));
     }
     Ok(0)

@@ -19,16 +19,17 @@ pub(crate) fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Resul
     let editor = choose(variable, base::git::user_setting);
     let line = format!("{editor} \"$1\"");
     // In this process group: a process of another group may not read the terminal.
-    let job = Command::new("sh", directory)
+    let command = Command::new("sh", directory)
         .args(["-c", &line, "sh"])
         .arg(file.path())
         .in_our_group()
         .stdin(Stream::Inherit)
         .stdout(Stream::Inherit)
         .stderr(Stream::Inherit);
-    let status = interrupt.ignored_while(|| {
-        let _terminal = Terminal::kept();
-        let mut running = job.spawn().or_fail(|| format!("cannot start the editor `{editor}`"))?;
+    let status = interrupt.run_ignoring(|| {
+        let _terminal = Terminal::save();
+        let mut running =
+            command.spawn().or_fail(|| format!("cannot start the editor `{editor}`"))?;
         running.wait_until(None).or_fail(|| "cannot wait for the editor")
     })?;
     let status = status.ok_or("it is still running").or_fail(|| "cannot wait for the editor")?;
@@ -54,12 +55,12 @@ fn choose(
     user_setting: impl Fn(&str) -> Option<String>,
 ) -> String {
     let is_dumb = variable("TERM").is_none_or(|term| term == "dumb");
-    let set = |value: &String| !value.trim().is_empty();
+    let is_set = |value: &String| !value.trim().is_empty();
     variable("GIT_EDITOR")
-        .filter(set)
-        .or_else(|| user_setting("core.editor").filter(set))
-        .or_else(|| variable("VISUAL").filter(|value| set(value) && !is_dumb))
-        .or_else(|| variable("EDITOR").filter(set))
+        .filter(is_set)
+        .or_else(|| user_setting("core.editor").filter(is_set))
+        .or_else(|| variable("VISUAL").filter(|value| is_set(value) && !is_dumb))
+        .or_else(|| variable("EDITOR").filter(is_set))
         .unwrap_or_else(|| "vi".to_owned())
 }
 
@@ -67,7 +68,7 @@ fn choose(
 struct Terminal(Option<Termios>);
 
 impl Terminal {
-    fn kept() -> Terminal {
+    fn save() -> Terminal {
         Terminal(tcgetattr(rustix::stdio::stdin()).ok())
     }
 }

@@ -23,10 +23,10 @@ pub(crate) struct Args {
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
-    let stands = worktree::is_finished(&view.record.place);
-    let tip = context.repository.tip(&view.record.place.branch)?;
+    let worktree_exists = worktree::is_finished(&view.record.session_repo);
+    let tip = context.repository.tip(&view.record.session_repo.branch)?;
     if context.json {
-        let story = &view.facts.story;
+        let summary = &view.facts.summary;
         report::json_line(&json!({
             "schema": 1,
             "id": view.record.id,
@@ -35,30 +35,30 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             "facts": {
                 "locked": view.facts.locked,
                 "journal": {
-                    "phase": story.phase, "turns": story.turns, "updated_at": story.updated_at,
+                    "phase": summary.phase, "turns": summary.turns, "updated_at": summary.updated_at,
                 },
-                "coach": studio_core::coach_json::json(story),
-                "operation": view.facts.fate,
-                "worktree": stands,
+                "coach": studio_core::coach_json::json(summary),
+                "operation": view.facts.disposition,
+                "worktree": worktree_exists,
                 "tip": tip,
             },
         }));
         return Ok(0);
     }
-    report::out(&base::text::printable(&text(&view, stands, tip)));
+    report::out(&base::text::printable(&text(&view, worktree_exists, tip)));
     Ok(0)
 }
 
-fn text(view: &SessionView, stands: bool, tip: Option<String>) -> String {
-    let story = &view.facts.story;
+fn text(view: &SessionView, worktree_exists: bool, tip: Option<String>) -> String {
+    let summary = &view.facts.summary;
     let lock = match view.facts.locked {
         true => "held by a supervisor or a command",
         false => "free: no process works on it",
     };
-    let phase = match &story.phase {
+    let phase = match &summary.phase {
         Phase::Queued => view.why().unwrap_or_default(),
         Phase::Starting => "a supervisor took over".to_owned(),
-        Phase::Working => format!("turn {} was started", story.turns),
+        Phase::Working => format!("turn {} was started", summary.turns),
         Phase::Waiting { reason } => format!("waiting: {reason}"),
         Phase::Checking => "the checks were begun".to_owned(),
         Phase::Ended { outcome: SessionOutcome::Ready } => "the run ended well".to_owned(),
@@ -70,7 +70,7 @@ fn text(view: &SessionView, stands: bool, tip: Option<String>) -> String {
         }
         Phase::Ended { outcome: SessionOutcome::Stopped } => "the run was stopped".to_owned(),
     };
-    let operation = match &view.facts.fate {
+    let operation = match &view.facts.disposition {
         Disposition::Open => "none".to_owned(),
         Disposition::Landing => "a landing was started and has no outcome".to_owned(),
         Disposition::Accepted { operation, commit } => {
@@ -78,20 +78,24 @@ fn text(view: &SessionView, stands: bool, tip: Option<String>) -> String {
         }
         Disposition::Discarded { operation } => format!("discarded by {operation}"),
     };
-    let worktree = match stands {
-        true => view.record.place.worktree.display().to_string(),
+    let worktree = match worktree_exists {
+        true => view.record.session_repo.worktree.display().to_string(),
         false => "not made, or moved away".to_owned(),
     };
-    let coach = coach::rows(story);
+    let coach = coach::rows(summary);
     let coach = coach.iter().map(|(name, text)| format!("  {name:<10} {text}"));
     let facts = [
         format!("{} is {}", view.record.id, view.state.name()),
         format!("  because    {}", view.why().unwrap_or_default()),
         format!("  lock       {lock}"),
-        format!("  journal    {phase} ({})", story.updated_at.as_deref().unwrap_or("empty")),
+        format!("  journal    {phase} ({})", summary.updated_at.as_deref().unwrap_or("empty")),
         format!("  operation  {operation}"),
         format!("  worktree   {worktree}"),
-        format!("  branch     {} at {}", view.record.place.branch, tip.as_deref().unwrap_or("-")),
+        format!(
+            "  branch     {} at {}",
+            view.record.session_repo.branch,
+            tip.as_deref().unwrap_or("-")
+        ),
     ];
     facts.into_iter().chain(coach).collect::<Vec<_>>().join("\n")
 }

@@ -26,13 +26,13 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    let keep = RetentionPolicy { days: i64::from(args.older), ..RetentionPolicy::default() };
+    let policy = RetentionPolicy { days: i64::from(args.older), ..RetentionPolicy::default() };
     let now = context.clock.now();
     let freed = match args.dry_run {
-        true => gc::planned(&context.repository, keep, now)?,
-        false => gc::empty(&context.repository, keep, now)?,
+        true => gc::preview(&context.repository, policy, now)?,
+        false => gc::empty_trash(&context.repository, policy, now)?,
     };
-    let caches = if args.dry_run { 0 } else { remove_unused_caches(&context, keep.days)? };
+    let caches = if args.dry_run { 0 } else { remove_unused_caches(&context, policy.days)? };
     let deleted = &freed.operations;
     if context.json {
         let (dry_run, bytes) = (args.dry_run, freed.bytes);
@@ -85,7 +85,7 @@ fn remove_unused_caches(context: &CommandContext, days: i64) -> Result<usize> {
 /// Returns whether the last entry of a session's journal is at least this old.
 fn is_idle(context: &CommandContext, id: &Id, days: i64) -> bool {
     let journal = std::fs::metadata(context.store.file(id, "journal.jsonl"));
-    let changed = journal.and_then(|found| found.modified()).ok();
-    let changed = changed.and_then(|at| jiff::Timestamp::try_from(at).ok());
-    changed.is_some_and(|at| at.as_second() <= context.clock.now().as_second() - days * 86_400)
+    let changed = journal.and_then(|metadata| metadata.modified()).ok();
+    let changed = changed.and_then(|time| jiff::Timestamp::try_from(time).ok());
+    changed.is_some_and(|time| time.as_second() <= context.clock.now().as_second() - days * 86_400)
 }

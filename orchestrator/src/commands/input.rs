@@ -9,7 +9,7 @@ use rustix::fs::OFlags;
 
 /// Reads a file of limited size in bytes. A named pipe may have no writer and is refused; the pipes
 /// of a shell (`<(…)`, `/dev/stdin`) have one.
-pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let kind = file.metadata()?.file_type();
@@ -20,11 +20,11 @@ pub(crate) fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         let what = if kind.is_fifo() { "a named pipe" } else { "not a regular file" };
         return Err(io::Error::other(format!("it is {what}")));
     }
-    block(&file)?;
+    set_blocking(&file)?;
     let mut bytes = Vec::new();
-    file.take(most + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > most {
-        return Err(io::Error::other(format!("it has more than {most} bytes")));
+    file.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(io::Error::other(format!("it has more than {max} bytes")));
     }
     Ok(bytes)
 }
@@ -37,7 +37,7 @@ fn is_descriptor(path: &Path) -> bool {
 }
 
 /// Makes reads of the file wait for data.
-fn block(file: &File) -> io::Result<()> {
+fn set_blocking(file: &File) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(file)?;
     Ok(rustix::fs::fcntl_setfl(file, flags.difference(OFlags::NONBLOCK))?)
 }

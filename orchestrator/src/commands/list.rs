@@ -18,7 +18,7 @@ use studio_core::session_view::SessionView;
 use studio_git::import;
 
 /// Maximum number of sessions that one call compares with their branch; the results are cached.
-const COMPARED: usize = 20;
+const MAX_COMPARED: usize = 20;
 
 /// The command line of `list`.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -32,17 +32,17 @@ pub(crate) struct Args {
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let (views, unreadable) = context.sessions()?;
-    let whys = unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
-    let (over, open): (Vec<SessionView>, Vec<SessionView>) =
+    let reasons = unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
+    let (closed, open): (Vec<SessionView>, Vec<SessionView>) =
         views.into_iter().partition(|view| view.state.is_over() && !args.all);
-    let mut open: Vec<SessionView> = open.into_iter().map(|view| context.salvaged(view)).collect();
+    let mut open: Vec<SessionView> = open.into_iter().map(|view| context.salvage(view)).collect();
     compare(&context, &mut open);
     for view in open.iter_mut().filter(|view| !view.state.is_over()) {
-        view.tampered = import::tampered(&view.record.place);
+        view.tampered = import::tampering_warning(&view.record.session_repo);
     }
     if context.json {
         let sessions: Vec<_> = open.iter().map(SessionView::json).collect();
-        let unreadable: Vec<_> = whys.map(|(id, why)| json!({"id": id, "why": why})).collect();
+        let unreadable: Vec<_> = reasons.map(|(id, why)| json!({"id": id, "why": why})).collect();
         report::json_line(&json!({"schema": 1, "sessions": sessions, "unreadable": unreadable}));
         return Ok(0);
     }
@@ -51,18 +51,18 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     } else {
         show(&context, &open)?;
     }
-    for (_, why) in whys {
+    for (_, why) in reasons {
         report::say(&format!("{why}: studio doctor"));
     }
-    say_what_waits(&open);
+    print_waiting(&open);
     for view in &open {
         if let Some(what) = &view.tampered {
             let id = &view.record.id;
             report::say(&format!("warning: {id}: {what}; plain git in its worktree would run it"));
         }
     }
-    if !over.is_empty() {
-        report::say(&format!("{} accepted or discarded: studio list --all", over.len()));
+    if !closed.is_empty() {
+        report::say(&format!("{} accepted or discarded: studio list --all", closed.len()));
     }
     Ok(0)
 }
@@ -82,22 +82,22 @@ pub(crate) fn show(context: &CommandContext, views: &[SessionView]) -> Result<()
 }
 
 /// Prints what the user should do about sessions that do not continue by themselves.
-fn say_what_waits(open: &[SessionView]) {
+fn print_waiting(open: &[SessionView]) {
     let crashed = open.iter().filter(|view| view.state == SessionState::Crashed).count();
     if crashed > 0 {
         report::say(&format!("{crashed} crashed, their work is kept: studio resume --all"));
     }
-    let (held, waiting): (Vec<&SessionView>, Vec<&SessionView>) = open
+    let (blocked, waiting): (Vec<&SessionView>, Vec<&SessionView>) = open
         .iter()
         .filter(|view| view.state == SessionState::Queued)
-        .partition(|view| view.is_held());
-    let (held, waiting) = (held.len(), waiting.len());
-    if held > 0 {
-        report::say(&format!("{held} waiting for other sessions to land: studio status ID"));
+        .partition(|view| view.is_blocked());
+    let (blocked, waiting) = (blocked.len(), waiting.len());
+    if blocked > 0 {
+        report::say(&format!("{blocked} waiting for other sessions to land: studio status ID"));
     }
     // A session whose lock is held is being started.
-    let goes_on = open.iter().any(|view| view.state.is_active() || view.facts.locked);
-    if waiting > 0 && !goes_on {
+    let is_running = open.iter().any(|view| view.state.is_active() || view.facts.locked);
+    if waiting > 0 && !is_running {
         report::say(&format!("{waiting} queued and none running: studio resume --all"));
     }
 }
@@ -106,13 +106,13 @@ fn say_what_waits(open: &[SessionView]) {
 /// long are left undetermined.
 fn compare(context: &CommandContext, views: &mut [SessionView]) {
     let cache = context.store.root().join("cache/standing.json");
-    let known: BTreeMap<String, BranchStanding> = std::fs::read(&cache)
+    let cached: BTreeMap<String, BranchStanding> = std::fs::read(&cache)
         .ok()
         .and_then(|text| serde_json::from_slice(&text).ok())
         .unwrap_or_default();
     let mut tips = BTreeMap::new();
     let mut keys = Vec::new();
-    for (at, view) in views.iter().enumerate() {
+    for (index, view) in views.iter().enumerate() {
         let Some(branch) = &view.record.base.branch else { continue };
         let settled = view.state.is_settled() && !view.state.is_over();
         let Some(work) = view.work().filter(|work| settled && work.is_changed()) else { continue };
@@ -120,27 +120,27 @@ fn compare(context: &CommandContext, views: &mut [SessionView]) {
             .entry(branch.as_str().to_owned())
             .or_insert_with(|| context.repository.tip(branch).ok().flatten());
         if let Some(tip) = tip {
-            keys.push((at, format!("{tip} {}", work.commit())));
+            keys.push((index, format!("{tip} {}", work.commit())));
         }
     }
     let missing: Vec<&(usize, String)> =
-        keys.iter().filter(|(_, key)| !known.contains_key(key)).take(COMPARED).collect();
-    let found = in_parallel(context, views, &missing);
-    let is_new = !found.is_empty();
-    let all: BTreeMap<String, BranchStanding> = keys
+        keys.iter().filter(|(_, key)| !cached.contains_key(key)).take(MAX_COMPARED).collect();
+    let compared = in_parallel(context, views, &missing);
+    let has_new = !compared.is_empty();
+    let standings: BTreeMap<String, BranchStanding> = keys
         .iter()
         .filter_map(|(_, key)| {
-            let standing = found.get(key).or_else(|| known.get(key))?;
+            let standing = compared.get(key).or_else(|| cached.get(key))?;
             Some((key.clone(), standing.clone()))
         })
         .collect();
-    if is_new && let Some(parent) = cache.parent() {
+    if has_new && let Some(parent) = cache.parent() {
         // If the cache cannot be written, the sessions are compared again next time.
-        let _ =
-            std::fs::create_dir_all(parent).and_then(|()| base::files::replace_json(&cache, &all));
+        let _ = std::fs::create_dir_all(parent)
+            .and_then(|()| base::files::replace_json(&cache, &standings));
     }
-    for (at, key) in keys {
-        views[at].standing = all.get(&key).cloned();
+    for (index, key) in keys {
+        views[index].standing = standings.get(&key).cloned();
     }
 }
 
@@ -150,18 +150,18 @@ fn in_parallel(
     missing: &[&(usize, String)],
 ) -> BTreeMap<String, BranchStanding> {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let part = missing.len().div_ceil(cores).max(1);
-    let compare = |(at, key): &(usize, String)| {
-        let view = &views[*at];
+    let chunk_size = missing.len().div_ceil(cores).max(1);
+    let compare = |(index, key): &(usize, String)| {
+        let view = &views[*index];
         let standing =
-            collect::standing(&context.repository, &view.record, view.work()?).ok()??;
+            collect::branch_standing(&context.repository, &view.record, view.work()?).ok()??;
         Some((key.clone(), standing))
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = missing
-            .chunks(part)
-            .map(|part| {
-                scope.spawn(move || part.iter().filter_map(|it| compare(it)).collect::<Vec<_>>())
+            .chunks(chunk_size)
+            .map(|chunk| {
+                scope.spawn(move || chunk.iter().filter_map(|it| compare(it)).collect::<Vec<_>>())
             })
             .collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()

@@ -33,24 +33,24 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
     let id = &view.record.id;
-    let shown = Shown { context: &context, id, follow: args.follow };
+    let printer = LogPrinter { context: &context, id, follow: args.follow };
     let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     runtime.block_on(if args.raw {
-        shown.raw().boxed_local()
+        printer.raw().boxed_local()
     } else {
-        shown.journal().boxed_local()
+        printer.journal().boxed_local()
     })
 }
 
 /// The logs of one session.
-struct Shown<'d> {
+struct LogPrinter<'d> {
     context: &'d CommandContext,
     id: &'d Id,
     follow: bool,
 }
 
-impl Shown<'_> {
+impl LogPrinter<'_> {
     fn changes(&self) -> DirectoryWatcher {
         let changes = DirectoryWatcher::start();
         changes.add(&self.context.store.dir(self.id));
@@ -65,8 +65,8 @@ impl Shown<'_> {
         loop {
             // Read before the output, so that its end is not missed.
             let settled = self.context.view(self.id)?.state.is_settled();
-            let text = output.more().or_fail(|| "cannot read the agent's output")?;
-            report::part(&base::text::printable_output(&text));
+            let text = output.read_more().or_fail(|| "cannot read the agent's output")?;
+            report::out_raw(&base::text::printable_output(&text));
             if !self.follow || settled {
                 return Ok(0);
             }
@@ -81,21 +81,23 @@ impl Shown<'_> {
         let mut output =
             Output::of(RawTail::from_start(self.context.store.file(self.id, "agent.log")));
         let mut reader = journal::JournalReader::default();
-        let streams = self.follow && !self.context.json && self.is_command()?;
+        let is_streaming = self.follow && !self.context.json && self.is_command()?;
         loop {
             // Read before the journal, so that the last lines of a run are not missed.
             let view = self.context.view(self.id)?;
             let settled = view.state.is_settled();
             let fail = || format!("cannot read the journal of `{}`", self.id);
-            for line in tail.more().or_fail(fail)? {
+            for line in tail.read_new().or_fail(fail)? {
                 if self.context.json {
                     report::json_line(&json!(line));
                     continue;
                 }
                 match &line.entry {
-                    JournalEntry::Turn { log_bytes, .. } => output.begins(log_bytes.unwrap_or(0)),
+                    JournalEntry::Turn { log_bytes, .. } => {
+                        output.begin_turn(log_bytes.unwrap_or(0))
+                    }
                     JournalEntry::Event { .. } if output.open => output.show()?,
-                    JournalEntry::TurnEnd { .. } => output.ends(),
+                    JournalEntry::TurnEnd { .. } => output.end_turn(),
                     _ => {}
                 }
                 // The last message of a turn repeats output that was already shown.
@@ -103,7 +105,7 @@ impl Shown<'_> {
                     reader.text(&line).iter().for_each(|text| report::out(text));
                 }
             }
-            if streams && view.facts.story.in_turn {
+            if is_streaming && view.facts.summary.in_turn {
                 output.open = true;
                 output.show()?;
             }
@@ -137,23 +139,23 @@ impl Output {
         Output { tail, rest: String::new(), open: false, shown: false }
     }
 
-    fn begins(&mut self, at: u64) {
-        self.tail.skip_to(at);
+    fn begin_turn(&mut self, offset: u64) {
+        self.tail.skip_to(offset);
         self.clear();
     }
 
     fn show(&mut self) -> Result<()> {
-        self.rest.push_str(&self.tail.more().or_fail(|| "cannot read the agent's output")?);
-        let whole = self.rest.rfind('\n').map_or(0, |at| at + 1);
-        for line in self.rest[..whole].lines() {
+        self.rest.push_str(&self.tail.read_more().or_fail(|| "cannot read the agent's output")?);
+        let complete = self.rest.rfind('\n').map_or(0, |offset| offset + 1);
+        for line in self.rest[..complete].lines() {
             self.shown = true;
             report::out(&journal::output(line));
         }
-        self.rest.drain(..whole);
+        self.rest.drain(..complete);
         Ok(())
     }
 
-    fn ends(&mut self) {
+    fn end_turn(&mut self) {
         if self.open && !self.rest.is_empty() {
             report::out(&journal::output(&self.rest));
         }

@@ -18,7 +18,7 @@ use studio_core::supervisor::control::{self, ControlRequest};
 pub(crate) struct PermissionPrompt {
     terminal: Receiver,
     /// The terminal's settings before a request was shown.
-    before: Option<Termios>,
+    saved_settings: Option<Termios>,
     open: Option<(Id, u32)>,
 }
 
@@ -32,7 +32,7 @@ impl PermissionPrompt {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let terminal = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
         let terminal = Receiver::from_owned_fd_unchecked(terminal).ok()?;
-        Some(PermissionPrompt { terminal, before: None, open: None })
+        Some(PermissionPrompt { terminal, saved_settings: None, open: None })
     }
 
     /// Shows the first open request of these sessions, and removes it after it was answered
@@ -44,7 +44,7 @@ impl PermissionPrompt {
     ) {
         let mut first = None;
         for view in views {
-            let asks = &view.facts.story.asks;
+            let asks = &view.facts.summary.open_requests;
             if let Some((id, n)) = &self.open
                 && view.record.id == *id
                 && asks.contains_key(n)
@@ -56,13 +56,13 @@ impl PermissionPrompt {
         }
         self.open = None;
         let Some((view, n, ask)) = first else { return self.restore() };
-        if !self.read_keys() {
+        if !self.enter_raw_mode() {
             return;
         }
         let id = &view.record.id;
         self.open = Some((id.clone(), n));
-        let what = base::text::printable(&ask.what).replace('\n', "\n  ");
-        let directory = view.record.place.worktree.display();
+        let what = base::text::printable(&ask.description).replace('\n', "\n  ");
+        let directory = view.record.session_repo.worktree.display();
         progress.say(&format!(
             "\n{id} asks for permission {n} (in {directory}):\n\n  {what}\n\n[y] allow  [n] deny  \
              [a] always allow this in this session",
@@ -70,7 +70,7 @@ impl PermissionPrompt {
     }
 
     /// Returns the next key; never returns while no request is shown.
-    pub(crate) async fn key(&mut self) -> char {
+    pub(crate) async fn read_key(&mut self) -> char {
         loop {
             if self.open.is_none() {
                 return std::future::pending().await;
@@ -81,8 +81,8 @@ impl PermissionPrompt {
             }
             match self.terminal.try_read(&mut keys) {
                 Ok(n @ 1..) => {
-                    let known = keys[..n].iter().find(|key| b"yYnNaA".contains(key));
-                    return char::from(*known.unwrap_or(&keys[0]));
+                    let answer_key = keys[..n].iter().find(|key| b"yYnNaA".contains(key));
+                    return char::from(*answer_key.unwrap_or(&keys[0]));
                 }
                 Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => {}
                 // The terminal is gone.
@@ -98,7 +98,7 @@ impl PermissionPrompt {
         key: char,
         progress: &mut SessionProgress,
     ) -> Result<()> {
-        let (allow, always, word) = match key {
+        let (allow, always, decision) = match key {
             'y' | 'Y' => (true, false, "allowed"),
             'a' | 'A' => (true, true, "allowed for this session"),
             'n' | 'N' => (false, false, "denied"),
@@ -108,8 +108,8 @@ impl PermissionPrompt {
         self.restore();
         let request = ControlRequest::Answer { n: Some(n), allow, always };
         // A refusal means that it was answered elsewhere.
-        match control::ask(&context.repository.common_dir, &id, &request) {
-            Ok(true) => progress.say(&format!("{id}: permission {n} {word}")),
+        match control::send_request(&context.repository.common_dir, &id, &request) {
+            Ok(true) => progress.say(&format!("{id}: permission {n} {decision}")),
             Ok(false) | Err(_) => progress.say(&format!("{id}: permission {n} was withdrawn")),
         }
         Ok(())
@@ -117,27 +117,30 @@ impl PermissionPrompt {
 
     /// Puts the terminal into single-key mode without echo; returns `false` in the background. Keys
     /// that were typed before the request was shown are discarded.
-    fn read_keys(&mut self) -> bool {
+    fn enter_raw_mode(&mut self) -> bool {
         let terminal = &self.terminal;
-        let is_ours = rustix::termios::tcgetpgrp(terminal).ok() == Some(rustix::process::getpgrp());
-        let Some(before) = rustix::termios::tcgetattr(terminal).ok().filter(|_| is_ours) else {
+        let is_foreground =
+            rustix::termios::tcgetpgrp(terminal).ok() == Some(rustix::process::getpgrp());
+        let Some(saved_settings) =
+            rustix::termios::tcgetattr(terminal).ok().filter(|_| is_foreground)
+        else {
             return false;
         };
-        let mut keys = before.clone();
+        let mut keys = saved_settings.clone();
         keys.local_modes &= !(LocalModes::ICANON | LocalModes::ECHO);
         keys.special_codes[SpecialCodeIndex::VMIN] = 1;
         keys.special_codes[SpecialCodeIndex::VTIME] = 0;
         if rustix::termios::tcsetattr(terminal, OptionalActions::Flush, &keys).is_err() {
             return false;
         }
-        self.before.get_or_insert(before);
+        self.saved_settings.get_or_insert(saved_settings);
         true
     }
 
     fn restore(&mut self) {
-        if let Some(before) = self.before.take() {
+        if let Some(saved_settings) = self.saved_settings.take() {
             let terminal = &self.terminal;
-            let _ = rustix::termios::tcsetattr(terminal, OptionalActions::Now, &before);
+            let _ = rustix::termios::tcsetattr(terminal, OptionalActions::Now, &saved_settings);
         }
     }
 }

@@ -15,23 +15,23 @@ use studio_core::session::record;
 use studio_core::session::spec::SessionSpec;
 
 /// Timeout of the check: a user's command may have to fetch the API key.
-const TIME: std::time::Duration = std::time::Duration::from_secs(90);
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(90);
 
 /// Refuses sessions that no agent could work on. Each command line is checked once.
-pub(crate) fn check(context: &CommandContext, orders: &[SessionSpec]) -> Result<()> {
+pub(crate) fn check(context: &CommandContext, specs: &[SessionSpec]) -> Result<()> {
     let configured = context.config.studio.limits.budget_usd;
     let mut checked = BTreeSet::new();
-    for order in orders {
-        let agent = order.agent.as_deref().unwrap_or("g3");
-        let mut options = requirements::AgentOptions::from(order);
+    for spec in specs {
+        let agent = spec.agent.as_deref().unwrap_or("g3");
+        let mut options = requirements::AgentOptions::from(spec);
         // A persona of the base commit is found in the session's worktree, not necessarily here.
-        if options.persona.is_some_and(|name| is_in_base(context, order, name)) {
+        if options.persona.is_some_and(|name| is_in_base(context, spec, name)) {
             options.persona = None;
         }
         let row =
-            requirements::agent_for(&context.config, agent, options, &order.part, &order.checks)?;
-        reports(&row, agent, &order.limits)?;
-        let budget = order.limits.usd.or(configured);
+            requirements::agent_for(&context.config, agent, options, &spec.plan_ref, &spec.checks)?;
+        check_limits(&row, agent, &spec.limits)?;
+        let budget = spec.limits.usd.or(configured);
         if is_g3(&row) && checked.insert((row.command.clone(), budget.map(f64::to_bits))) {
             dry_run(context, &row, budget)?;
         }
@@ -55,7 +55,7 @@ pub(crate) fn planner(context: &CommandContext) -> Result<()> {
 }
 
 /// Refuses limits on values that the agent does not report.
-fn reports(row: &AgentRow, agent: &str, limits: &record::RunLimits) -> Result<()> {
+fn check_limits(row: &AgentRow, agent: &str, limits: &record::RunLimits) -> Result<()> {
     let flags = [
         ("--budget", limits.usd.is_some()),
         ("--max-tokens", limits.tokens.is_some()),
@@ -76,9 +76,9 @@ fn is_g3(row: &AgentRow) -> bool {
     row.protocol == AgentProtocol::Acp && program.is_some_and(|name| name == "g3")
 }
 
-fn is_in_base(context: &CommandContext, order: &SessionSpec, persona: &str) -> bool {
+fn is_in_base(context: &CommandContext, spec: &SessionSpec, persona: &str) -> bool {
     let find = || -> Option<()> {
-        let base = context.repository.base(order.base.as_deref()).ok()?;
+        let base = context.repository.base(spec.base.as_deref()).ok()?;
         let repository = context.repository.open().ok()?;
         let file = format!("{}:agents/{persona}.md", base.commit);
         repository.revparse_single(&file).ok().map(|_| ())
@@ -91,21 +91,22 @@ fn dry_run(context: &CommandContext, row: &AgentRow, budget: Option<f64>) -> Res
     let Some((program, args)) = row.command.split_first() else { return Ok(()) };
     let top = context.repository.main_checkout.as_deref().unwrap_or(&context.repository.common_dir);
     let directory = context.directory.as_deref().unwrap_or(top);
-    let mut job = Command::new(program, directory).args(args).arg("--dry-run");
+    let mut command = Command::new(program, directory).args(args).arg("--dry-run");
     if let Some(file) = &context.config_file {
-        job = job.arg("--config").arg(file);
+        command = command.arg("--config").arg(file);
     }
     if let Some(usd) = budget.filter(|usd| *usd > 0.0) {
-        job = job.arg("--budget").arg(usd.to_string());
+        command = command.arg("--budget").arg(usd.to_string());
     }
-    let limits = OutputLimits { time: Some(TIME), bytes: 1 << 20 };
-    let output = job.input("").output(limits).or_fail(|| format!("cannot start `{program}`"))?;
+    let limits = OutputLimits { time: Some(TIMEOUT), bytes: 1 << 20 };
+    let output =
+        command.input("").output(limits).or_fail(|| format!("cannot start `{program}`"))?;
     if output.ok() {
         return Ok(());
     }
-    let told: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+    let reply: Option<Value> = serde_json::from_slice(&output.stdout).ok();
     // Other failures are left to the session's own start.
-    match told.and_then(|told| Failure::from_json(&told["error"])) {
+    match reply.and_then(|reply| Failure::from_json(&reply["error"])) {
         Some(failure) => Err(failure),
         None => Ok(()),
     }

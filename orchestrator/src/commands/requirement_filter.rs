@@ -55,9 +55,9 @@ impl RequirementFilter {
         if let Some(id) = &self.id {
             requirements.retain(|it| it.id.eq_ignore_ascii_case(id));
             if requirements.is_empty() {
-                let nothing =
+                let error =
                     Failure::new(FailureKind::NotFound, format!("no such requirement: `{id}`"));
-                return Err(nothing
+                return Err(error
                     .because(format!("it is not in {}", self.file.display()))
                     .hint("studio trace"));
             }
@@ -87,8 +87,8 @@ fn requirements(directory: &Path, file: &Path) -> Result<Vec<Requirement>> {
             .hint("name the file: --file FILE")
     })?;
     let section = document::current(&text).unwrap_or(&text);
-    requirement::read(section).map_err(|unclear| {
-        Failure::usage(match unclear {
+    requirement::read(section).map_err(|error| {
+        Failure::usage(match error {
             AmbiguousRequirements::Empty => format!("no requirement in {}", file.display()),
             AmbiguousRequirements::Twice(id) => format!("two requirements have the id {id}"),
         })
@@ -96,7 +96,7 @@ fn requirements(directory: &Path, file: &Path) -> Result<Vec<Requirement>> {
 }
 
 /// Returns the coverage, with each landing as a task.
-fn rows(all: &[Requirement], landings: &[Landing]) -> Vec<CoverageRow> {
+fn rows(requirements: &[Requirement], landings: &[Landing]) -> Vec<CoverageRow> {
     let task = |it: &Landing| Task {
         id: it.commit.clone(),
         requirements: it.requirements.clone(),
@@ -112,5 +112,5 @@ fn rows(all: &[Requirement], landings: &[Landing]) -> Vec<CoverageRow> {
     };
     let tasks: Vec<Task> = landings.iter().map(task).collect();
     let progress: Vec<Progress> = landings.iter().map(progress).collect();
-    coverage(all, &tasks, &progress)
+    coverage(requirements, &tasks, &progress)
 }

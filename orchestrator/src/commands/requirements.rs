@@ -11,7 +11,7 @@ use crate::commands::input;
 use studio_core::session::spec::SessionSpec;
 
 /// Maximum size of the file, in bytes.
-const MOST: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The requirements of a file.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,34 +26,34 @@ pub(crate) struct Requirements {
 
 impl Requirements {
     /// Adds the requirements to a session.
-    pub(crate) fn hold(&self, order: &mut SessionSpec) {
-        order.part.contract = Some(self.contract.clone());
-        order.part.requirements.clone_from(&self.ids);
+    pub(crate) fn apply_to(&self, spec: &mut SessionSpec) {
+        spec.plan_ref.contract = Some(self.contract.clone());
+        spec.plan_ref.requirements.clone_from(&self.ids);
     }
 }
 
 /// Reads a file: the section below its mark, else the whole text.
 pub(crate) fn read(path: &Path) -> Result<Requirements> {
-    let wrong = |what: String| {
+    let invalid = |what: String| {
         Failure::usage(format!("cannot read the requirements in {}", path.display()))
             .because(what)
             .hint("write one list item per requirement: `- R1: what must hold`")
     };
-    let bytes = input::read(path, MOST).map_err(|e| wrong(e.to_string()))?;
+    let bytes = input::read(path, MAX_BYTES).map_err(|e| invalid(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|e| {
-        let before = &e.as_bytes()[..e.utf8_error().valid_up_to()];
-        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
-        wrong(format!("{}:{line}: it is not UTF-8", path.display()))
+        let valid = &e.as_bytes()[..e.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        invalid(format!("{}:{line}: it is not UTF-8", path.display()))
     })?;
-    of(&text).map_err(|mistake| match mistake {
-        Mistake { line: Some(line), what } => wrong(format!("{}:{line}: {what}", path.display())),
-        Mistake { line: None, what } => wrong(what),
+    parse(&text).map_err(|mistake| match mistake {
+        Mistake { line: Some(line), what } => invalid(format!("{}:{line}: {what}", path.display())),
+        Mistake { line: None, what } => invalid(what),
     })
 }
 
 /// Describes the error in requirements.
-pub(crate) fn mistake(unclear: &AmbiguousRequirements) -> String {
-    match unclear {
+pub(crate) fn mistake(error: &AmbiguousRequirements) -> String {
+    match error {
         AmbiguousRequirements::Empty => "there are none".to_owned(),
         AmbiguousRequirements::Twice(id) => format!("the id {id} is used twice"),
     }
@@ -66,21 +66,21 @@ struct Mistake {
     what: String,
 }
 
-fn of(text: &str) -> std::result::Result<Requirements, Mistake> {
+fn parse(text: &str) -> std::result::Result<Requirements, Mistake> {
     let text = text.trim_start_matches('\u{feff}');
-    let nothing = |what: &str| Mistake { line: None, what: what.to_owned() };
-    let (above, section) = match document::current(text) {
+    let file_error = |what: &str| Mistake { line: None, what: what.to_owned() };
+    let (offset, section) = match document::current(text) {
         Some(section) => (text.find(section).unwrap_or(0), section),
         None if document::original(text).is_some() => {
-            return Err(nothing("there is nothing below {{CURRENT REQUIREMENTS}}"));
+            return Err(file_error("there is nothing below {{CURRENT REQUIREMENTS}}"));
         }
         None => (0, text),
     };
-    let (contract, all) = document::numbered(section).map_err(|unclear| match unclear {
-        AmbiguousRequirements::Empty => nothing("it is empty"),
+    let (contract, all) = document::add_ids(section).map_err(|error| match error {
+        AmbiguousRequirements::Empty => file_error("it is empty"),
         AmbiguousRequirements::Twice(id) => {
-            let mut lines = (1..).zip(section.lines()).filter(|(_, line)| gives(line, &id));
-            let line = lines.nth(1).map(|(n, _)| n + text[..above].matches('\n').count());
+            let mut lines = (1..).zip(section.lines()).filter(|(_, line)| defines(line, &id));
+            let line = lines.nth(1).map(|(n, _)| n + text[..offset].matches('\n').count());
             Mistake { line, what: format!("the id {id} is used twice") }
         }
     })?;
@@ -91,19 +91,19 @@ fn of(text: &str) -> std::result::Result<Requirements, Mistake> {
 }
 
 /// Returns whether a line is an item with this id.
-fn gives(line: &str, id: &str) -> bool {
+fn defines(line: &str, id: &str) -> bool {
     let is_it = |all: Vec<Requirement>| all.first().is_some_and(|it| it.id == id);
     requirement::read(line).is_ok_and(is_it)
-        && requirement::unnumbered(line).is_ok_and(|none| none.is_empty())
+        && requirement::missing_ids(line).is_ok_and(|items| items.is_empty())
 }
 
 fn heading(text: &str) -> Option<String> {
     let mut lines = text.lines().take_while(|line| !line.starts_with("```"));
-    let found = lines.find_map(|line| {
-        let words = line.trim_start_matches('#');
-        (words.len() < line.len() && words.starts_with(' ')).then(|| words.trim())
+    let title = lines.find_map(|line| {
+        let text = line.trim_start_matches('#');
+        (text.len() < line.len() && text.starts_with(' ')).then(|| text.trim())
     });
-    found.filter(|words| !words.is_empty()).map(str::to_owned)
+    title.filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -114,13 +114,13 @@ mod tests {
     fn the_marked_section_is_used_and_every_requirement_gets_an_id() {
         let text = "# Wish\n{{CURRENT REQUIREMENTS}}\n\n# A shop\n- sell\n- R7: ship\n\n\
                     {{ORIGINAL USER REQUIREMENTS -- THIS SECTION WILL BE IGNORED BY THE IMPLEMENTATION}}\n- a shop!\n";
-        let read = of(text).unwrap();
+        let read = parse(text).unwrap();
         assert_eq!(read.title, "A shop");
         assert_eq!(read.contract, "# A shop\n- R1: sell\n- R7: ship");
         assert_eq!(read.ids, ["R1", "R7"]);
-        let plain = of("\u{feff}1. print dates\n2. as RFC 3339\n").unwrap();
+        let plain = parse("\u{feff}1. print dates\n2. as RFC 3339\n").unwrap();
         assert_eq!((plain.title.as_str(), plain.ids.len()), ("print dates", 2));
-        let prose = of("Print dates\nas RFC 3339.\n").unwrap();
+        let prose = parse("Print dates\nas RFC 3339.\n").unwrap();
         assert_eq!(prose.title, "Print dates as RFC 3339.");
         assert_eq!(
             (prose.contract.as_str(), &prose.ids[..]),
@@ -130,10 +130,10 @@ mod tests {
 
     #[test]
     fn errors_are_reported_with_their_lines() {
-        let twice = of("x\n{{CURRENT REQUIREMENTS}}\n- R1: a\n- b\n- R1: c\n").unwrap_err();
+        let twice = parse("x\n{{CURRENT REQUIREMENTS}}\n- R1: a\n- b\n- R1: c\n").unwrap_err();
         assert_eq!((twice.line, twice.what.contains("R1")), (Some(5), true));
-        assert_eq!(of(" \n").unwrap_err().what, "it is empty");
-        let marked = document::marked("a wish");
-        assert!(of(&marked).unwrap_err().what.contains("nothing below"));
+        assert_eq!(parse(" \n").unwrap_err().what, "it is empty");
+        let marked = document::mark_original("a wish");
+        assert!(parse(&marked).unwrap_err().what.contains("nothing below"));
     }
 }

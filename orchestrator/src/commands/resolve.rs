@@ -12,7 +12,7 @@ use studio_core::project::Project;
 use studio_core::session::state::SessionState;
 
 /// Maximum number of attempts of the agent.
-const ROUNDS: u32 = 3;
+const MAX_ROUNDS: u32 = 3;
 
 /// Lands a session; on a conflict the agent gets a turn to resolve it, a limited number of times.
 pub(crate) fn until_it_lands(
@@ -21,21 +21,21 @@ pub(crate) fn until_it_lands(
     land: impl Fn() -> Result<Landed, Rejection>,
 ) -> Result<Landed, Rejection> {
     // Progress goes to stderr as text, even if stdout is JSON.
-    let aside =
-        CommandContext::new(Project::with(context.repository.clone(), context.config.clone()));
-    for _ in 0..ROUNDS {
-        let refused = match land() {
-            Err(refused) if refused.failure.kind == FailureKind::Conflict => refused,
-            landed_or_other => return landed_or_other,
+    let quiet_context =
+        CommandContext::new(Project::new(context.repository.clone(), context.config.clone()));
+    for _ in 0..MAX_ROUNDS {
+        let rejection = match land() {
+            Err(rejection) if rejection.failure.kind == FailureKind::Conflict => rejection,
+            result => return result,
         };
-        let Some(prompt) = refused.agent_prompt.clone() else { return Err(refused) };
+        let Some(prompt) = rejection.agent_prompt.clone() else { return Err(rejection) };
         // The user at the terminal answers the agent's permission requests.
         let attended = is_attended(false).then_some(true);
-        let wake = ResumeInput { prompt: Some(prompt.into()), attended, ..ResumeInput::default() };
-        resume::wake_with(context, id, wake)?;
-        let seen = watch::watch(&aside, std::slice::from_ref(id), WatchFrom::FromNow)?;
-        if seen == WatchOutcome::Interrupted || context.view(id)?.state != SessionState::Ready {
-            return Err(refused);
+        let input = ResumeInput { prompt: Some(prompt.into()), attended, ..ResumeInput::default() };
+        resume::requeue_with(context, id, input)?;
+        let outcome = watch::watch(&quiet_context, std::slice::from_ref(id), WatchFrom::FromNow)?;
+        if outcome == WatchOutcome::Interrupted || context.view(id)?.state != SessionState::Ready {
+            return Err(rejection);
         }
     }
     land()

@@ -11,7 +11,7 @@ use crate::report;
 use studio_core::session::journal::JournalEntry;
 use studio_core::session::record::RunLimits;
 use studio_core::session::state::SessionState;
-use studio_core::supervisor::step::{ReachedLimit, used_up};
+use studio_core::supervisor::step::{ReachedLimit, exhausted_limit};
 use studio_git::transaction;
 
 /// The command line of `resume`.
@@ -52,7 +52,7 @@ impl ResumeInput {
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    let can = |state: &SessionState| {
+    let is_resumable = |state: &SessionState| {
         matches!(
             state,
             SessionState::Crashed
@@ -64,59 +64,59 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let views = match args.all {
         true => {
             let mut views = context.views()?;
-            let waits = |state: &SessionState| {
+            let is_pending = |state: &SessionState| {
                 matches!(
                     state,
                     SessionState::Crashed | SessionState::Stopped | SessionState::Queued
                 )
             };
-            views.retain(|view| waits(&view.state));
+            views.retain(|view| is_pending(&view.state));
             views
         }
-        false => context.find_all(&args.ids, can)?,
+        false => context.find_all(&args.ids, is_resumable)?,
     };
     // A queued session only needs a call of the scheduler.
-    let (mut ids, mut refused): (Vec<&Id>, Vec<Failure>) = (Vec::new(), Vec::new());
+    let (mut ids, mut failures): (Vec<&Id>, Vec<Failure>) = (Vec::new(), Vec::new());
     for view in &views {
         let id = &view.record.id;
-        let given = ResumeInput {
+        let input = ResumeInput {
             prompt: None,
             limits: args.limits.limits(),
             attended: args.ask.then_some(true),
         };
-        let as_it_is = view.state == SessionState::Queued && !given.changes_settings();
-        match if as_it_is { Ok(()) } else { wake_with(&context, id, given) } {
+        let unchanged = view.state == SessionState::Queued && !input.changes_settings();
+        match if unchanged { Ok(()) } else { requeue_with(&context, id, input) } {
             Ok(()) => ids.push(id),
             // A busy session does not prevent resuming the others.
-            Err(failure) => refused.push(failure),
+            Err(failure) => failures.push(failure),
         }
     }
     context.schedule()?;
-    refused.iter().skip(1).for_each(|failure| report::say(&failure.to_string()));
+    failures.iter().skip(1).for_each(|failure| report::say(&failure.to_string()));
     if context.json {
         report::json_line(&json!({"schema": 1, "resumed": ids}));
     } else if views.is_empty() {
         report::say("no stopped, crashed or queued sessions");
     }
     for id in ids.iter().filter(|_| !context.json) {
-        let now = context.view(id)?;
+        let updated = context.view(id)?;
         // A supervisor that was just started holds the lock before its first entry.
-        match now.state == SessionState::Queued && !now.facts.locked {
+        match updated.state == SessionState::Queued && !updated.facts.locked {
             true => report::say(&format!("{id} waits for a free slot")),
             false => report::say(&format!("{id} resumed: studio logs {id} -f")),
         }
     }
-    refused.into_iter().next().map_or(Ok(0), Err)
+    failures.into_iter().next().map_or(Ok(0), Err)
 }
 
 /// Queues a session with an optional prompt and calls the scheduler.
-pub(crate) fn wake(context: &CommandContext, id: &Id, prompt: Option<String>) -> Result<()> {
-    wake_with(context, id, ResumeInput { prompt, ..ResumeInput::default() })
+pub(crate) fn requeue(context: &CommandContext, id: &Id, prompt: Option<String>) -> Result<()> {
+    requeue_with(context, id, ResumeInput { prompt, ..ResumeInput::default() })
 }
 
-/// Like [`wake`], with new settings. Refuses a session that has reached a limit, because it would
-/// end immediately.
-pub(crate) fn wake_with(context: &CommandContext, id: &Id, given: ResumeInput) -> Result<()> {
+/// Like [`requeue`], with new settings. Refuses a session that has reached a limit, because it
+/// would end immediately.
+pub(crate) fn requeue_with(context: &CommandContext, id: &Id, input: ResumeInput) -> Result<()> {
     let busy = || {
         Failure::refused(format!("session `{id}` is at work"))
             .because("another process holds its lock")
@@ -124,18 +124,18 @@ pub(crate) fn wake_with(context: &CommandContext, id: &Id, given: ResumeInput) -
             .hint(format!("studio stop {id}"))
     };
     {
-        let _lock = context.lock_soon(id)?.ok_or_else(busy)?;
+        let _lock = context.lock_with_timeout(id)?.ok_or_else(busy)?;
         // Its lock is free: a command that landed it or moved its worktree was killed.
-        for said in transaction::recover(&context.repository)? {
-            report::say(&said);
+        for note in transaction::recover(&context.repository)? {
+            report::say(&note);
         }
         let view = context.view(id)?;
         if view.state.is_over() {
-            return Err(Project::is_over(&view));
+            return Err(Project::already_ended(&view));
         }
-        let story = &view.facts.story;
-        let limits = given.limits.or(story.limits).or(view.record.limits);
-        if let Some(ReachedLimit { what, flag }) = used_up(&limits, story) {
+        let summary = &view.facts.summary;
+        let limits = input.limits.or(summary.limits).or(view.record.limits);
+        if let Some(ReachedLimit { limit: what, flag }) = exhausted_limit(&limits, summary) {
             return Err(Failure::refused(format!(
                 "session `{id}` has reached its limit of {what}"
             ))
@@ -145,12 +145,12 @@ pub(crate) fn wake_with(context: &CommandContext, id: &Id, given: ResumeInput) -
         context.repository.remember_checkout()?;
         let mut writer = context.store.writer(id, context.clock)?;
         let fail = || "cannot write the journal";
-        if given.changes_settings() {
-            let ResumeInput { limits, attended, .. } = given;
+        if input.changes_settings() {
+            let ResumeInput { limits, attended, .. } = input;
             writer.write(JournalEntry::Settings { limits, attended }).or_fail(fail)?;
         }
-        if view.state != SessionState::Queued || given.prompt.is_some() {
-            writer.write(JournalEntry::Queued { prompt: given.prompt }).or_fail(fail)?;
+        if view.state != SessionState::Queued || input.prompt.is_some() {
+            writer.write(JournalEntry::Queued { prompt: input.prompt }).or_fail(fail)?;
         }
         base::files::step("resume.queued");
         writer.sync().or_fail(fail)?;

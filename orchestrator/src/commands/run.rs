@@ -25,7 +25,7 @@ use studio_git::names::WorktreeTemplate;
 use studio_git::{self, worktree};
 
 /// Maximum size of a task, in bytes.
-const LONGEST_TASK: usize = 4 << 20;
+const MAX_TASK_BYTES: usize = 4 << 20;
 
 /// The command line of `run` and `exec`.
 #[derive(Clone, Debug, clap::Args)]
@@ -126,18 +126,18 @@ fn dollars(text: &str) -> std::result::Result<f64, String> {
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    let orders = orders(&context, args)?;
-    preflight::check(&context, &orders)?;
+    let specs = session_specs(&context, args)?;
+    preflight::check(&context, &specs)?;
     if args.dry_run {
-        return dry_run(&context, &orders);
+        return dry_run(&context, &specs);
     }
     if args.sandbox == "off" {
         report::say("warning: the agents run without the box: they can read and write all you can");
     }
     if !context.json {
-        omissions(&context, &orders)?.iter().for_each(|text| report::say(text));
+        omissions(&context, &specs)?.iter().for_each(|text| report::say(text));
     }
-    let ids = create(&context, &orders)?;
+    let ids = create(&context, &specs)?;
     context.schedule()?;
     if args.detach {
         for id in &ids {
@@ -149,98 +149,101 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         return Ok(0);
     }
     let show = if args.events { WatchFrom::Events } else { WatchFrom::States };
-    let seen = watch::watch(&context, &ids, show)?;
-    summary(&context, &ids, seen)
+    let outcome = watch::watch(&context, &ids, show)?;
+    summary(&context, &ids, outcome)
 }
 
 /// Returns the notices about what the sessions will not contain, without duplicates.
-fn omissions(context: &CommandContext, orders: &[SessionSpec]) -> Result<Vec<String>> {
+fn omissions(context: &CommandContext, specs: &[SessionSpec]) -> Result<Vec<String>> {
     let template = WorktreeTemplate::parse(&context.config.studio.worktree)?;
-    let mut said: Vec<String> = Vec::new();
-    let mut bases: Vec<Option<&str>> = orders.iter().map(|order| order.base.as_deref()).collect();
+    let mut notices: Vec<String> = Vec::new();
+    let mut bases: Vec<Option<&str>> = specs.iter().map(|spec| spec.base.as_deref()).collect();
     bases.dedup();
-    for wanted in bases {
-        let base = context.repository.base(wanted)?;
-        let is_head = wanted.is_none_or(|wanted| wanted == "HEAD");
-        for text in
-            studio_git::start_notices::of(&context.repository, &template, &base.commit, is_head)?
-        {
-            if !said.contains(&text) {
-                said.push(text);
+    for base_ref in bases {
+        let base = context.repository.base(base_ref)?;
+        let is_head = base_ref.is_none_or(|base_ref| base_ref == "HEAD");
+        for text in studio_git::start_notices::start_notices(
+            &context.repository,
+            &template,
+            &base.commit,
+            is_head,
+        )? {
+            if !notices.contains(&text) {
+                notices.push(text);
             }
         }
     }
-    Ok(said)
+    Ok(notices)
 }
 
 /// Returns the specifications of the sessions, one per task.
-fn orders(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
-    let held = args.requirements.as_deref().map(requirements::read).transpose()?;
-    if held.is_some() && args.file.is_some() {
+fn session_specs(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpec>> {
+    let requirements = args.requirements.as_deref().map(requirements::read).transpose()?;
+    if requirements.is_some() && args.file.is_some() {
         return Err(Failure::usage("--requirements cannot be used with --tasks")
             .because("the tasks of a list name their own requirements")
             .hint("give the tasks themselves: studio run --requirements FILE 'one' 'two'"));
     }
-    let mut orders = Vec::new();
+    let mut specs = Vec::new();
     for task in &args.tasks {
-        orders.push(SessionSpec::of(if task == "-" { stdin_task()? } else { task.clone() }));
+        specs.push(SessionSpec::of(if task == "-" { stdin_task()? } else { task.clone() }));
     }
     if let Some(file) = &args.file {
-        orders.extend(tasks::read(file)?);
+        specs.extend(tasks::read(file)?);
     }
-    if let Some(held) = held.as_ref().filter(|_| orders.is_empty()) {
-        orders.push(SessionSpec::of(held.title.clone()));
+    if let Some(requirements) = requirements.as_ref().filter(|_| specs.is_empty()) {
+        specs.push(SessionSpec::of(requirements.title.clone()));
     }
-    if orders.is_empty() {
+    if specs.is_empty() {
         return Err(Failure::usage("no task is given")
             .hint("studio run 'add a test for the parser'")
             .hint("studio run --tasks FILE")
             .hint("studio run --requirements FILE"));
     }
-    for order in &mut orders {
-        take_flags(order, args);
-        held.iter().for_each(|held| held.hold(order));
-        refuse_bad_task(&order.task)?;
-        let agent = order.agent.take().or_else(|| context.config.studio.agent.clone());
+    for spec in &mut specs {
+        apply_flags(spec, args);
+        requirements.iter().for_each(|requirements| requirements.apply_to(spec));
+        refuse_bad_task(&spec.task)?;
+        let agent = spec.agent.take().or_else(|| context.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
-        let options = AgentOptions::from(&*order);
+        let options = AgentOptions::from(&*spec);
         let row = agent_requirements::agent_for(
             &context.config,
             &agent,
             options,
-            &order.part,
-            &order.checks,
+            &spec.plan_ref,
+            &spec.checks,
         )?;
-        command::refuse_too_long(&row, &order.task)?;
-        order.agent = Some(agent);
+        command::refuse_too_long(&row, &spec.task)?;
+        spec.agent = Some(agent);
     }
-    Ok(orders)
+    Ok(specs)
 }
 
 fn refuse_bad_task(task: &str) -> Result<()> {
-    let try_this = "studio run 'your task'";
+    let hint = "studio run 'your task'";
     if task.trim().is_empty() {
-        return Err(Failure::usage("the task is empty").hint(try_this));
+        return Err(Failure::usage("the task is empty").hint(hint));
     }
-    if task.len() > LONGEST_TASK {
-        return Err(Failure::usage(format!("the task has more than {LONGEST_TASK} bytes"))
+    if task.len() > MAX_TASK_BYTES {
+        return Err(Failure::usage(format!("the task has more than {MAX_TASK_BYTES} bytes"))
             .hint("put it into a file in the repository and name that file in the task"));
     }
     if task.contains('\0') {
-        return Err(Failure::usage("the task contains a NUL byte").hint(try_this));
+        return Err(Failure::usage("the task contains a NUL byte").hint(hint));
     }
     Ok(())
 }
 
 fn stdin_task() -> Result<String> {
     let mut text = String::new();
-    let most = LONGEST_TASK as u64 + 1;
-    std::io::stdin().take(most).read_to_string(&mut text).or_fail(|| "cannot read the task")?;
+    let limit = MAX_TASK_BYTES as u64 + 1;
+    std::io::stdin().take(limit).read_to_string(&mut text).or_fail(|| "cannot read the task")?;
     Ok(text.trim_end().to_owned())
 }
 
 /// Applies the flags to a task's unset fields.
-fn take_flags(spec: &mut SessionSpec, args: &Args) {
+fn apply_flags(spec: &mut SessionSpec, args: &Args) {
     spec.agent = spec.agent.take().or_else(|| args.agent.clone());
     spec.persona = spec.persona.take().or_else(|| args.persona.clone());
     spec.base = spec.base.take().or_else(|| args.base.clone());
@@ -248,7 +251,7 @@ fn take_flags(spec: &mut SessionSpec, args: &Args) {
     spec.model = args.model.clone();
     spec.profile = args.profile.clone();
     spec.limits = args.limits.limits();
-    spec.manner = RunMode {
+    spec.run_mode = RunMode {
         jobs: args.jobs.unwrap_or(0),
         attended: is_attended(args.ask),
         accept: args.accept,
@@ -263,30 +266,30 @@ pub(crate) fn is_attended(ask: bool) -> bool {
     ask || (std::io::stdin().is_terminal() && std::io::stderr().is_terminal())
 }
 
-fn dry_run(context: &CommandContext, orders: &[SessionSpec]) -> Result<u8> {
-    for order in orders {
-        let record = draft(context, order)?;
-        worktree::refuse_blocked_branch(&context.repository.open()?, &record.place)?;
+fn dry_run(context: &CommandContext, specs: &[SessionSpec]) -> Result<u8> {
+    for spec in specs {
+        let record = draft(context, spec)?;
+        worktree::refuse_blocked_branch(&context.repository.open()?, &record.session_repo)?;
         if context.json {
             report::json_line(&json!({
                 "task": record.task, "agent": record.agent, "persona": record.persona,
-                "base": record.base, "checks": record.checks, "name": order.part.name,
-                "after": order.after, "paths": order.part.paths,
-                "requirements": order.part.requirements, "contract": order.part.contract,
+                "base": record.base, "checks": record.checks, "name": spec.plan_ref.name,
+                "after": spec.after, "paths": spec.plan_ref.paths,
+                "requirements": spec.plan_ref.requirements, "contract": spec.plan_ref.contract,
             }));
             continue;
         }
-        let after = match order.after.as_slice() {
+        let after = match spec.after.as_slice() {
             [] => String::new(),
             after => format!(", after {}", after.join(", ")),
         };
-        let under = match &order.part.contract {
-            Some(_) => format!(", player and coach for {}", order.part.requirements.join(", ")),
+        let rounds = match &spec.plan_ref.contract {
+            Some(_) => format!(", player and coach for {}", spec.plan_ref.requirements.join(", ")),
             None => String::new(),
         };
         report::out(&base::text::printable(&format!(
-            "would start: {} (agent {}, base {}{after}{under})",
-            table::first_lines(&order.task, 1),
+            "would start: {} (agent {}, base {}{after}{rounds})",
+            table::first_lines(&spec.task, 1),
             table::agent(&record),
             base::text::head(&record.base.commit, 12),
         )));
@@ -295,7 +298,7 @@ fn dry_run(context: &CommandContext, orders: &[SessionSpec]) -> Result<u8> {
 }
 
 /// Prints the summary of `run` and returns its exit code.
-fn summary(context: &CommandContext, ids: &[Id], seen: WatchOutcome) -> Result<u8> {
+fn summary(context: &CommandContext, ids: &[Id], outcome: WatchOutcome) -> Result<u8> {
     let views = ids.iter().map(|id| context.view(id)).collect::<Result<Vec<_>>>()?;
     if context.json {
         let sessions: Vec<_> = views.iter().map(|view| view.json()).collect();
@@ -303,26 +306,26 @@ fn summary(context: &CommandContext, ids: &[Id], seen: WatchOutcome) -> Result<u
     } else {
         list::show(context, &views)?;
     }
-    if seen == WatchOutcome::Interrupted {
+    if outcome == WatchOutcome::Interrupted {
         return Ok(130);
     }
-    for view in views.iter().filter(|view| view.is_held() && !context.json) {
+    for view in views.iter().filter(|view| view.is_blocked() && !context.json) {
         let why = view.why().unwrap_or_default();
         report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));
     }
-    let good = |view: &SessionView| {
+    let is_success = |view: &SessionView| {
         matches!(view.state, SessionState::Ready | SessionState::Accepted | SessionState::Empty)
-            || view.is_held()
+            || view.is_blocked()
     };
-    if !views.iter().all(good) {
+    if !views.iter().all(is_success) {
         return Ok(1);
     }
-    let stuck =
-        |view: &&SessionView| view.record.manner.accept && view.state == SessionState::Ready;
-    let stuck: Vec<&SessionView> = views.iter().filter(stuck).collect();
-    for view in &stuck {
-        let why = view.facts.story.note.as_deref().unwrap_or("it did not land");
+    let unlanded =
+        |view: &&SessionView| view.record.run_mode.accept && view.state == SessionState::Ready;
+    let unlanded: Vec<&SessionView> = views.iter().filter(unlanded).collect();
+    for view in &unlanded {
+        let why = view.facts.summary.note.as_deref().unwrap_or("it did not land");
         report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));
     }
-    Ok(if stuck.is_empty() { 0 } else { FailureKind::Refused as u8 })
+    Ok(if unlanded.is_empty() { 0 } else { FailureKind::Refused as u8 })
 }

@@ -13,7 +13,7 @@ use studio_core::project::pause;
 use studio_core::supervisor::control::{self, ControlRequest};
 
 /// How long a supervisor may take to start listening, or to exit.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The command line of `send`.
 #[derive(Clone, Debug, clap::Args)]
@@ -40,7 +40,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         return Err(Failure::usage("the message is empty").hint("studio send ID 'what to do'"));
     }
     let id = &view.record.id;
-    let live = is_heard(&context, id, &text)?;
+    let live = deliver(&context, id, &text)?;
     match context.json {
         true => report::json_line(&json!({"schema": 1, "id": id, "sent": true})),
         false if live => report::say(&format!("{id} gets it at the end of its turn")),
@@ -52,18 +52,18 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 /// Returns whether a supervisor received the message; otherwise the session was resumed with it. A
 /// supervisor that was just started does not listen yet, and one that is ending holds the lock a
 /// little longer.
-fn is_heard(context: &CommandContext, id: &Id, text: &str) -> Result<bool> {
-    let until = Instant::now() + PATIENCE;
+fn deliver(context: &CommandContext, id: &Id, text: &str) -> Result<bool> {
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let request = ControlRequest::Send { text: text.to_owned() };
         if context.store.is_locked(id)
-            && control::ask(&context.repository.common_dir, id, &request)?
+            && control::send_request(&context.repository.common_dir, id, &request)?
         {
             return Ok(true);
         }
-        match resume::wake(context, id, Some(text.to_owned())) {
+        match resume::requeue(context, id, Some(text.to_owned())) {
             Ok(()) => return Ok(false),
-            Err(_) if context.store.is_locked(id) && Instant::now() < until => pause(),
+            Err(_) if context.store.is_locked(id) && Instant::now() < deadline => pause(),
             Err(failure) => return Err(failure),
         }
     }

@@ -20,12 +20,12 @@ pub(crate) struct Args {
 /// Runs the command and returns its exit code.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    let found = context.find(Some(&args.id), |_| true)?;
-    let lock = context.store.open_shell(&found.record.id)?;
+    let initial = context.find(Some(&args.id), |_| true)?;
+    let lock = context.store.open_shell(&initial.record.id)?;
     // The session may have changed before the lock was taken.
-    let view = context.view(&found.record.id)?;
+    let view = context.view(&initial.record.id)?;
     let record = &view.record;
-    if view.state.is_over() || !worktree::is_finished(&record.place) {
+    if view.state.is_over() || !worktree::is_finished(&record.session_repo) {
         let id = &record.id;
         return Err(Failure::refused(format!("session `{id}` has no worktree"))
             .because(format!("it is {}", view.state.name()))
@@ -35,8 +35,8 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         [] => vec![std::env::var("SHELL").unwrap_or_else(|_| "sh".to_owned())],
         command => command.to_vec(),
     };
-    let room = SandboxedRunner::of(&context.repository, record, &context.config, Purpose::Shell)?;
-    let code = room
+    let runner = SandboxedRunner::of(&context.repository, record, &context.config, Purpose::Shell)?;
+    let code = runner
         .enter(&command, &lock)
         .map_err(|e| Failure::failed(format!("cannot start `{}`", command[0])).because(e))?;
     Ok(u8::try_from(code).unwrap_or(1))

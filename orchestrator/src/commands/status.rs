@@ -20,17 +20,18 @@ pub(crate) struct Args {
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
-    let mut view = context.refreshed(context.salvaged(view));
+    let mut view = context.try_refresh(context.salvage(view));
     // While the agent works, its worktree is newer than the collected work.
     if view.state.is_active()
-        && let Ok(Some((_, now))) = collect::look_now(&context.repository, &view.record)
+        && let Ok(Some((_, current))) = collect::current_changes(&context.repository, &view.record)
     {
-        view.facts.story.work = Some(now);
+        view.facts.summary.work = Some(current);
     } else if let Some(work) = view.work().filter(|_| !view.state.is_over()).cloned() {
         // If the repository changes at the same time, only this value is unknown.
-        view.standing = collect::standing(&context.repository, &view.record, &work).ok().flatten();
+        view.standing =
+            collect::branch_standing(&context.repository, &view.record, &work).ok().flatten();
     }
-    view.tampered = import::tampered(&view.record.place);
+    view.tampered = import::tampering_warning(&view.record.session_repo);
     match context.json {
         true => report::json_line(&view.json()),
         false => {

@@ -16,7 +16,7 @@ use studio_core::session_view::SessionView;
 use studio_core::supervisor::control::{self, ControlRequest};
 
 /// Timeout of the end of a run.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The command line of `stop`.
 #[derive(Clone, Debug, clap::Args)]
@@ -29,23 +29,23 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    let can = |state: &SessionState| state.is_active() || *state == SessionState::Queued;
-    let views = context.find_all(&args.ids, can)?;
-    if let Some(view) = views.iter().find(|view| !can(&view.state)) {
+    let is_stoppable = |state: &SessionState| state.is_active() || *state == SessionState::Queued;
+    let views = context.find_all(&args.ids, is_stoppable)?;
+    if let Some(view) = views.iter().find(|view| !is_stoppable(&view.state)) {
         let id = &view.record.id;
         let what = format!("session `{id}` is not running: it is {}", view.state.name());
         return Err(Failure::refused(what).hint(format!("studio status {id}")));
     }
     for view in &views {
-        ask(&context, &view.record.id)?;
+        request_stop(&context, &view.record.id)?;
     }
     let mut stopped = Vec::new();
     for view in &views {
-        let now = wait(&context, &view.record.id)?;
+        let stopped_view = wait_until_stopped(&context, &view.record.id)?;
         if !context.json {
-            report::say(&table::change(&now));
+            report::say(&table::change(&stopped_view));
         }
-        stopped.push(now);
+        stopped.push(stopped_view);
     }
     context.schedule()?;
     if context.json {
@@ -56,11 +56,11 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 }
 
 /// Asks a session to stop, whatever it is doing; a settled one is unchanged.
-pub(crate) fn ask(context: &CommandContext, id: &Id) -> Result<()> {
-    let until = Instant::now() + PATIENCE;
-    while Instant::now() < until {
+pub(crate) fn request_stop(context: &CommandContext, id: &Id) -> Result<()> {
+    let deadline = Instant::now() + TIMEOUT;
+    while Instant::now() < deadline {
         if context.view(id)?.state.is_settled()
-            || control::ask(&context.repository.common_dir, id, &ControlRequest::Stop)?
+            || control::send_request(&context.repository.common_dir, id, &ControlRequest::Stop)?
         {
             return Ok(());
         }
@@ -79,14 +79,14 @@ pub(crate) fn ask(context: &CommandContext, id: &Id) -> Result<()> {
 }
 
 /// Waits until a session's run has ended and its lock is free.
-pub(crate) fn wait(context: &CommandContext, id: &Id) -> Result<SessionView> {
-    let until = Instant::now() + PATIENCE;
+pub(crate) fn wait_until_stopped(context: &CommandContext, id: &Id) -> Result<SessionView> {
+    let deadline = Instant::now() + TIMEOUT;
     loop {
-        let now = context.view(id)?;
-        if !now.state.is_active() && !now.facts.locked {
-            return Ok(now);
+        let view = context.view(id)?;
+        if !view.state.is_active() && !view.facts.locked {
+            return Ok(view);
         }
-        if Instant::now() > until {
+        if Instant::now() > deadline {
             return Err(
                 Failure::failed(format!("session `{id}` did not stop")).hint("studio doctor")
             );

@@ -10,49 +10,49 @@ use studio_core::session::record::PlanRef;
 use studio_core::session::spec::SessionSpec;
 
 /// Maximum size of the file, in bytes.
-const MOST: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 
 /// Reads the tasks of a file, each after its dependencies.
 pub(crate) fn read(path: &Path) -> Result<Vec<SessionSpec>> {
     let unreadable =
         |why: String| Failure::usage(format!("cannot read {}", path.display())).because(why);
-    let bytes = input::read(path, MOST).map_err(|e| unreadable(e.to_string()))?;
+    let bytes = input::read(path, MAX_BYTES).map_err(|e| unreadable(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
-    let read = match path.extension().is_some_and(|end| end == "toml") {
+    let parsed = match path.extension().is_some_and(|extension| extension == "toml") {
         true => task::from_toml(&text),
         false => task::from_markdown(&text),
     };
-    let tasks = read.map_err(|mistakes| refused(path, &mistakes))?;
-    let orders: Vec<SessionSpec> = task::order(&tasks)
+    let tasks = parsed.map_err(|errors| invalid_list(path, &errors))?;
+    let specs: Vec<SessionSpec> = task::topological_order(&tasks)
         .into_iter()
-        .filter(|at| !tasks[*at].done)
-        .map(|at| order(&tasks[at]))
+        .filter(|index| !tasks[*index].done)
+        .map(|index| session_spec(&tasks[index]))
         .collect();
-    if orders.is_empty() {
+    if specs.is_empty() {
         return Err(Failure::usage(format!("no open task in {}", path.display()))
             .hint("write one list item per task: `- what to do`"));
     }
-    Ok(orders)
+    Ok(specs)
 }
 
 /// Returns the failure for an invalid list, with the line of each error.
-pub(crate) fn refused(path: &Path, mistakes: &[TaskFileError]) -> Failure {
+pub(crate) fn invalid_list(path: &Path, errors: &[TaskFileError]) -> Failure {
     let lines: Vec<String> =
-        mistakes.iter().map(|it| format!("{}:{}: {}", path.display(), it.line, it.what)).collect();
+        errors.iter().map(|it| format!("{}:{}: {}", path.display(), it.line, it.what)).collect();
     Failure::usage(format!("invalid task list {}; nothing was started", path.display()))
         .because(lines.join("\n"))
         .hint("TOML: [[task]] with text = \"what to do\"; Markdown: `- what to do`")
 }
 
 /// Returns the specification of a task's session. Dependencies that are marked as done are dropped.
-fn order(task: &Task) -> SessionSpec {
+fn session_spec(task: &Task) -> SessionSpec {
     SessionSpec {
         agent: task.agent.clone(),
         persona: task.persona.clone(),
         base: task.base.clone(),
         checks: task.checks.clone(),
         after: task.after.clone(),
-        part: PlanRef {
+        plan_ref: PlanRef {
             name: Some(task.id.clone()),
             paths: task.paths.clone(),
             requirements: task.requirements.clone(),

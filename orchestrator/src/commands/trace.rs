@@ -23,35 +23,35 @@ pub(crate) struct Args {
 
 /// Runs the command. The exit code is 1 unless every requirement is landed and verified.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
-    refuse_both(common, args.markdown)?;
+    check_output_flags(common, args.markdown)?;
     let context = CommandContext::open(common)?;
-    let found = args.scope.read(common, &context)?;
-    let all = found.served();
-    let open = all.iter().filter(|it| it.row.gap().is_some()).count();
+    let selection = args.scope.read(common, &context)?;
+    let requirements = selection.served();
+    let open_count = requirements.iter().filter(|it| it.row.gap().is_some()).count();
     if context.json {
         report::json_line(&json!({
             "schema": 1,
-            "requirements": all.iter().map(ServedRequirement::json).collect::<Vec<Value>>(),
-            "totals": WorkCost::of(&trace::sessions(&all)),
+            "requirements": requirements.iter().map(ServedRequirement::json).collect::<Vec<Value>>(),
+            "totals": WorkCost::of(&trace::sessions(&requirements)),
         }));
     } else if args.markdown {
-        report::out(&trace::report(&all));
+        report::out(&trace::report(&requirements));
     } else if args.scope.id.is_some() {
-        all.iter().for_each(|it| report::out(&trace::page(it)));
+        requirements.iter().for_each(|it| report::out(&trace::page(it)));
     } else {
-        report::out(&trace::summary(&all));
-        if open > 0 {
+        report::out(&trace::summary(&requirements));
+        if open_count > 0 {
             report::say(&format!(
-                "{open} of {} requirements have not landed with a passing check",
-                all.len()
+                "{open_count} of {} requirements have not landed with a passing check",
+                requirements.len()
             ));
         }
     }
-    Ok(u8::from(open > 0))
+    Ok(u8::from(open_count > 0))
 }
 
 /// Refuses two output formats at once.
-pub(crate) fn refuse_both(common: &CommonArgs, markdown: bool) -> Result<()> {
+pub(crate) fn check_output_flags(common: &CommonArgs, markdown: bool) -> Result<()> {
     match markdown && common.json {
         true => Err(Failure::usage("--markdown cannot be used with --json")),
         false => Ok(()),

@@ -32,10 +32,10 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         OperationKind::Discard => "is restored",
         OperationKind::Undo | OperationKind::Relocate => "is as it was",
     };
-    for place in &undone.sessions {
-        report::out(&format!("{} {what}: studio status {}", place.id, place.id));
-        if worktree::is_finished(place) && !place.worktree.exists() {
-            let id = &place.id;
+    for session_repo in &undone.sessions {
+        report::out(&format!("{} {what}: studio status {}", session_repo.id, session_repo.id));
+        if worktree::is_finished(session_repo) && !session_repo.worktree.exists() {
+            let id = &session_repo.id;
             report::say(&format!(
                 "note: its worktree was deleted; its commits and its newest snapshot are \
                  there: studio resume {id} recreates it"

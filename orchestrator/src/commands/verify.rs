@@ -36,19 +36,19 @@ pub(crate) struct Args {
 /// Runs the command. The exit code is 1 unless every selected requirement is landed, has a check,
 /// and passes.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
-    trace::refuse_both(common, args.markdown)?;
+    trace::check_output_flags(common, args.markdown)?;
     let context = CommandContext::open(common)?;
-    let found = args.scope.read(common, &context)?;
-    let tip = landing_history::commit(&context.repository, &args.scope.onto)?;
-    let asked = asked(&found, args.scope.id.is_some());
-    let mut lines = lines(&found, &asked, args.each, &tip);
-    let known = trusted_checks::lines(&context)?;
-    run_lines(&context, &mut lines, |line| args.run_recorded || known.contains(line))?;
+    let selection = args.scope.read(common, &context)?;
+    let tip = landing_history::resolve(&context.repository, &args.scope.onto)?;
+    let landings = selected_landings(&selection, args.scope.id.is_some());
+    let mut lines = lines(&selection, &landings, args.each, &tip);
+    let trusted = trusted_checks::lines(&context)?;
+    run_lines(&context, &mut lines, |line| args.run_recorded || trusted.contains(line))?;
     let verified = VerifyReport {
         onto: tip.0,
         each: args.each,
-        requirements: found.served(),
-        findings: findings(&found, &asked, &lines),
+        requirements: selection.served(),
+        findings: findings(&selection, &landings, &lines),
         lines,
     };
     match (context.json, args.markdown) {
@@ -63,36 +63,37 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 }
 
 /// Returns the relevant landings: all, or those that name the selected requirement.
-fn asked(found: &FilteredRequirements, one: bool) -> Vec<&Landing> {
-    let ids = ids(found);
-    let serves = |it: &&Landing| !one || it.requirements.iter().any(|id| ids.contains(id.as_str()));
-    found.landings.iter().filter(serves).collect()
+fn selected_landings(selection: &FilteredRequirements, is_filtered: bool) -> Vec<&Landing> {
+    let ids = ids(selection);
+    let serves =
+        |it: &&Landing| !is_filtered || it.requirements.iter().any(|id| ids.contains(id.as_str()));
+    selection.landings.iter().filter(serves).collect()
 }
 
-fn ids(found: &FilteredRequirements) -> BTreeSet<&str> {
-    found.requirements.iter().map(|it| it.id.as_str()).collect()
+fn ids(selection: &FilteredRequirements) -> BTreeSet<&str> {
+    selection.requirements.iter().map(|it| it.id.as_str()).collect()
 }
 
 /// Returns every recorded command once for each tree on which it must run.
 fn lines(
-    found: &FilteredRequirements,
-    asked: &[&Landing],
+    selection: &FilteredRequirements,
+    landings: &[&Landing],
     each: bool,
     (tip, tree): &(String, String),
 ) -> Vec<VerifiedLine> {
-    let ids = ids(found);
+    let ids = ids(selection);
     let mut lines: Vec<VerifiedLine> = Vec::new();
-    for landing in asked {
+    for landing in landings {
         let (commit, tree) = if each { (&landing.commit, &landing.tree) } else { (tip, tree) };
         for check in landing.receipt.iter().flat_map(|receipt| &receipt.checks) {
-            let same = |it: &VerifiedLine| it.command == check.command && it.on == *commit;
-            let at = lines.iter().position(same).unwrap_or_else(|| {
-                let (command, on) = (check.command.clone(), commit.clone());
-                lines.push(VerifiedLine::new(command, on, tree.clone()));
+            let is_same = |it: &VerifiedLine| it.command == check.command && it.commit == *commit;
+            let index = lines.iter().position(is_same).unwrap_or_else(|| {
+                let (command, commit) = (check.command.clone(), commit.clone());
+                lines.push(VerifiedLine::new(command, commit, tree.clone()));
                 lines.len() - 1
             });
-            let line = &mut lines[at];
-            line.then &= check.ok;
+            let line = &mut lines[index];
+            line.passed_then &= check.ok;
             if line.commits.last() != Some(&landing.commit) {
                 line.commits.push(landing.commit.clone());
             }
@@ -115,25 +116,29 @@ fn run_lines(
 ) -> Result<()> {
     let studio = &context.config.studio;
     let templates = Templates { branch: studio.branch.clone(), worktree: studio.worktree.clone() };
-    for part in lines.chunk_by_mut(|a, b| a.on == b.on) {
+    for group in lines.chunk_by_mut(|a, b| a.commit == b.commit) {
         let commands: Vec<String> =
-            part.iter().map(|line| line.command.clone()).filter(|line| may_run(line)).collect();
-        let Some(first) = part.first().filter(|_| !commands.is_empty()) else { continue };
+            group.iter().map(|line| line.command.clone()).filter(|line| may_run(line)).collect();
+        let Some(first) = group.first().filter(|_| !commands.is_empty()) else { continue };
         if !context.json {
             let word = if commands.len() == 1 { "check" } else { "checks" };
-            report::say(&format!("running {} {word} on {}", commands.len(), head(&first.on, 12)));
+            report::say(&format!(
+                "running {} {word} on {}",
+                commands.len(),
+                head(&first.commit, 12)
+            ));
         }
-        let (on, tree) = (first.on.clone(), first.tree.clone());
-        let state = merge_checks::TreeState { commit: &on, tree: &tree };
-        let ran = merge_checks::run(context, &templates, state, &commands)?;
-        for line in part.iter_mut().filter(|line| commands.contains(&line.command)) {
-            line.now = match &ran {
+        let (commit, tree) = (first.commit.clone(), first.tree.clone());
+        let state = merge_checks::TreeState { commit: &commit, tree: &tree };
+        let run = merge_checks::run(context, &templates, state, &commands)?;
+        for line in group.iter_mut().filter(|line| commands.contains(&line.command)) {
+            line.current = match &run {
                 ChecksRun::Checks(results) => {
-                    let of_this = results.iter().find(|it| it.command == line.command);
-                    of_this
+                    let result = results.iter().find(|it| it.command == line.command);
+                    result
                         .map_or(CurrentResult::Refused, |result| CurrentResult::Ran(result.clone()))
                 }
-                ChecksRun::SetUpFailed { line, ended, .. } => CurrentResult::SetUpFailed {
+                ChecksRun::SetUpFailed { line, output: ended, .. } => CurrentResult::SetUpFailed {
                     line: line.clone(),
                     exit: ended.exit,
                     tail: ended.tail.clone(),
@@ -146,12 +151,12 @@ fn run_lines(
 
 /// Returns further findings for the user, the most severe first.
 fn findings(
-    found: &FilteredRequirements,
-    asked: &[&Landing],
+    selection: &FilteredRequirements,
+    landings: &[&Landing],
     lines: &[VerifiedLine],
 ) -> Vec<VerifyFinding> {
     let mut findings = Vec::new();
-    for it in found.served() {
+    for it in selection.served() {
         let id = &it.row.id;
         match it.state() {
             "not landed" => {
@@ -164,7 +169,7 @@ fn findings(
             _ => {}
         }
     }
-    for landing in asked {
+    for landing in landings {
         let commit = head(&landing.commit, 12);
         match &landing.receipt {
             None => {
@@ -184,7 +189,7 @@ fn findings(
             let text = format!("`{}` covers no requirement", line.command);
             findings.push(VerifyFinding::new("no_requirement", text));
         }
-        if matches!(line.now, CurrentResult::Refused) {
+        if matches!(line.current, CurrentResult::Refused) {
             let text = format!(
                 "`{}` was not run: it is known only from a receipt, and receipts are fetched with \
                  the repository; to run it: studio verify --run-recorded",
@@ -193,24 +198,28 @@ fn findings(
             findings.push(VerifyFinding::new("refused", text));
         }
     }
-    findings.extend(disagreements(found, lines));
-    let mut known: BTreeSet<String> = BTreeSet::new();
-    findings.retain(|it| known.insert(it.text.clone()));
+    findings.extend(disagreements(selection, lines));
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    findings.retain(|it| seen.insert(it.text.clone()));
     findings
 }
 
 /// Returns the contradictions between a coach's verdict and the current results of the checks.
-fn disagreements(found: &FilteredRequirements, lines: &[VerifiedLine]) -> Vec<VerifyFinding> {
-    let ran = lines.iter().filter_map(|line| match &line.now {
+fn disagreements(selection: &FilteredRequirements, lines: &[VerifiedLine]) -> Vec<VerifyFinding> {
+    let outcomes = lines.iter().filter_map(|line| match &line.current {
         CurrentResult::Ran(result) => Some((line.command.as_str(), result.ok)),
         CurrentResult::Refused | CurrentResult::SetUpFailed { .. } => None,
     });
-    let checks = CheckOutcomes::of(ran);
+    let checks = CheckOutcomes::of(outcomes);
     let of_one = |it: ServedRequirement<'_>| {
-        let requirements = it.coach().map(|(judged, _)| judged.clone()).into_iter().collect();
+        let requirements = it
+            .coach()
+            .map(|(requirement_verdict, _)| requirement_verdict.clone())
+            .into_iter()
+            .collect();
         let verdict = Verdict { approved: true, requirements, feedback: String::new() };
         verdict::disagreements(&verdict, &checks)
     };
-    let all = found.served().into_iter().flat_map(of_one);
+    let all = selection.served().into_iter().flat_map(of_one);
     all.map(|it| VerifyFinding::new("disagreement", it.text)).collect()
 }

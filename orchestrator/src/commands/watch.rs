@@ -23,7 +23,7 @@ use studio_core::session_view::SessionView;
 use studio_git::transaction;
 
 /// How often the scheduler is called.
-const STEP: Duration = Duration::from_secs(1);
+const SCHEDULE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The result of watching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,10 +59,10 @@ struct Watched {
     id: Id,
     tail: JournalTail,
     /// The facts from the lines read so far.
-    read: SessionFacts,
+    facts: SessionFacts,
     shown: Option<SessionState>,
     /// Whether its landing was interrupted and cannot be finished now, which has been reported.
-    stuck: bool,
+    recovery_failed: bool,
     settled: bool,
 }
 
@@ -70,7 +70,7 @@ struct Watched {
 pub(crate) fn watch(context: &CommandContext, ids: &[Id], show: WatchFrom) -> Result<WatchOutcome> {
     let mut watcher = Watcher::begin(context, show)?;
     ids.iter().for_each(|id| watcher.add(id));
-    watcher.until(StopWhen::All)
+    watcher.run_until(StopWhen::All)
 }
 
 /// Shows sessions while they work.
@@ -103,7 +103,7 @@ impl<'d> Watcher<'d> {
         let runtime = base::runtime::current_thread();
         let runtime = runtime.or_fail(|| "cannot start the runtime")?;
         let (interrupt, changes, prompt) = {
-            let _inside = runtime.enter();
+            let _guard = runtime.enter();
             let prompt = if context.json { None } else { PermissionPrompt::new() };
             (Interrupt::listen()?, DirectoryWatcher::start(), prompt)
         };
@@ -128,26 +128,26 @@ impl<'d> Watcher<'d> {
             return;
         }
         self.changes.add(&self.context.store.dir(id));
-        let nothing = SessionFacts {
+        let facts = SessionFacts {
             locked: true,
-            story: JournalSummary::default(),
-            fate: Disposition::Open,
-            holds: Vec::new(),
+            summary: JournalSummary::default(),
+            disposition: Disposition::Open,
+            dependencies: Vec::new(),
         };
         self.watched.push(Watched {
             id: id.clone(),
             tail: JournalTail::from_start(self.context.store.file(id, "journal.jsonl")),
-            read: nothing,
+            facts,
             shown: None,
-            stuck: false,
+            recovery_failed: false,
             settled: false,
         });
     }
 
     /// Watches until the condition is met.
-    pub(crate) fn until(&mut self, enough: StopWhen) -> Result<WatchOutcome> {
+    pub(crate) fn run_until(&mut self, stop_when: StopWhen) -> Result<WatchOutcome> {
         loop {
-            self.look()?;
+            self.update()?;
             if self.watched.iter().all(|watched| watched.settled) {
                 return Ok(if self.interrupted {
                     WatchOutcome::Interrupted
@@ -155,14 +155,14 @@ impl<'d> Watcher<'d> {
                     WatchOutcome::Settled
                 });
             }
-            if enough == StopWhen::One && !self.interrupted {
+            if stop_when == StopWhen::One && !self.interrupted {
                 let before = self.watched.len();
                 self.watched.retain(|watched| !watched.settled);
                 if self.watched.len() < before {
                     return Ok(WatchOutcome::Settled);
                 }
             }
-            if self.scheduled.elapsed() >= STEP && !self.interrupted {
+            if self.scheduled.elapsed() >= SCHEDULE_INTERVAL && !self.interrupted {
                 self.context.schedule()?;
                 self.scheduled = Instant::now();
             }
@@ -191,28 +191,28 @@ impl<'d> Watcher<'d> {
         let Watcher { runtime, changes, interrupt, prompt, .. } = self;
         let key = async {
             match prompt {
-                Some(prompt) => prompt.key().await,
+                Some(prompt) => prompt.read_key().await,
                 None => std::future::pending().await,
             }
         };
         runtime.block_on(async {
             tokio::select! {
                 () = changes.next() => Woken::Changed,
-                () = interrupt.heard() => Woken::Interrupted,
+                () = interrupt.recv() => Woken::Interrupted,
                 key = key => Woken::Key(key),
             }
         })
     }
 
-    fn look(&mut self) -> Result<()> {
-        let (context, fates) = (self.context, self.context.fates()?);
+    fn update(&mut self) -> Result<()> {
+        let (context, dispositions) = (self.context, self.context.dispositions()?);
         let mut views = Vec::with_capacity(self.watched.len());
         for session in &mut self.watched {
-            let view = context.view_with(&session.id, &fates)?;
+            let view = context.view_with(&session.id, &dispositions)?;
             // A session with unfinished dependencies makes no progress by itself, so it does not
             // prolong the watch.
             session.settled =
-                session.look(context, &view, &mut self.progress, self.show)? || view.is_held();
+                session.update(context, &view, &mut self.progress, self.show)? || view.is_blocked();
             views.push(view);
         }
         if let Some(prompt) = &mut self.prompt {
@@ -238,7 +238,7 @@ impl Interrupt {
         Ok(Interrupt { int, term })
     }
 
-    async fn heard(&mut self) {
+    async fn recv(&mut self) {
         tokio::select! {
             _ = self.int.recv() => {}
             _ = self.term.recv() => {}
@@ -248,44 +248,45 @@ impl Interrupt {
 
 fn stop_all<'i>(context: &CommandContext, ids: impl Iterator<Item = &'i Id>) -> Result<()> {
     for id in ids {
-        stop::ask(context, id)?;
+        stop::request_stop(context, id)?;
     }
     Ok(())
 }
 
 impl Watched {
     /// Shows new entries; returns whether the session has settled.
-    fn look(
+    fn update(
         &mut self,
         context: &CommandContext,
         view: &SessionView,
         progress: &mut SessionProgress,
         show: WatchFrom,
     ) -> Result<bool> {
-        let lines = self.tail.more().or_fail(|| format!("cannot read `{}`", self.id))?;
+        let lines = self.tail.read_new().or_fail(|| format!("cannot read `{}`", self.id))?;
         for line in &lines {
-            self.read.story.hear(line);
+            self.facts.summary.add_line(line);
             if !context.json || show == WatchFrom::FromNow {
                 continue;
             }
             // A state is reported before its events.
-            let now = state(&self.read);
-            if self.shown.as_ref() != Some(&now) {
+            let current = state(&self.facts);
+            if self.shown.as_ref() != Some(&current) {
                 // More is known about the current state than its lines contain.
-                let why = if now == view.state { view.why() } else { why(&self.read, &now) };
-                self.tell(&now, why, Some(&line.time));
+                let why =
+                    if current == view.state { view.why() } else { why(&self.facts, &current) };
+                self.print_state(&current, why, Some(&line.time));
             }
             if let (JournalEntry::Event { event }, WatchFrom::Events) = (&line.entry, show) {
                 report::json_line(&json!({"type": "event", "id": self.id, "event": event}));
             }
         }
-        if let Some(words) = lines.iter().rev().find_map(words) {
-            progress.show(view, &words);
+        if let Some(progress_text) = lines.iter().rev().find_map(progress_text) {
+            progress.show(view, &progress_text);
         }
         if self.shown.as_ref() != Some(&view.state) {
-            progress.changed(view);
+            progress.show_state(view);
             if context.json {
-                self.tell(&view.state, view.why(), view.facts.story.updated_at.as_deref());
+                self.print_state(&view.state, view.why(), view.facts.summary.updated_at.as_deref());
             }
             self.shown = Some(view.state.clone());
         }
@@ -293,35 +294,35 @@ impl Watched {
             // The process that was landing it was killed; its intent says how to finish.
             if let Err(failure) = transaction::recover(&context.repository) {
                 // The others continue; the next command that changes something tries again.
-                if !std::mem::replace(&mut self.stuck, true) {
+                if !std::mem::replace(&mut self.recovery_failed, true) {
                     report::say(&failure.to_string());
                 }
                 return Ok(true);
             }
         }
         // An automatically landed session is finished when its supervisor releases the lock.
-        let lands = view.record.manner.accept && view.state == SessionState::Ready;
-        Ok(view.state.is_settled() && !(lands && view.facts.locked))
+        let will_land = view.record.run_mode.accept && view.state == SessionState::Ready;
+        Ok(view.state.is_settled() && !(will_land && view.facts.locked))
     }
 }
 
 impl Watched {
     /// Reports the state as JSON.
-    fn tell(&mut self, now: &SessionState, why: Option<String>, time: Option<&str>) {
+    fn print_state(&mut self, state: &SessionState, why: Option<String>, time: Option<&str>) {
         report::json_line(&json!({
-            "type": "state", "id": self.id, "state": now.name(), "why": why, "time": time,
+            "type": "state", "id": self.id, "state": state.name(), "why": why, "time": time,
         }));
-        self.shown = Some(now.clone());
+        self.shown = Some(state.clone());
     }
 }
 
 /// Returns the text of an entry for the progress line.
-fn words(line: &JournalLine) -> Option<String> {
+fn progress_text(line: &JournalLine) -> Option<String> {
     let JournalEntry::Event { event } = &line.entry else { return None };
     match serde_json::from_value::<Event>(event.clone()).ok()?.what {
         EventKind::Text { text } => Some(text),
         EventKind::ToolStart { name, args, .. } => Some(format!("{name} {args}")),
-        EventKind::Plan { plan } => coach_rounds::part(&plan),
+        EventKind::Plan { plan } => coach_rounds::describe(&plan),
         EventKind::Start { .. }
         | EventKind::Turn { .. }
         | EventKind::Reasoning { .. }

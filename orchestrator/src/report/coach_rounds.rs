@@ -4,15 +4,15 @@ use base::event::coach_rounds::{RoundPart, RoundsEvent};
 use serde_json::Value;
 
 /// Describes the current phase from a `plan` event: `round 1 of 5: player`.
-pub(crate) fn part(plan: &Value) -> Option<String> {
-    let at = |part: &RoundPart, who: &str| {
+pub(crate) fn describe(plan: &Value) -> Option<String> {
+    let text = |part: &RoundPart, role: &str| {
         let model = part.model.as_ref().map(|model| format!(" ({model})")).unwrap_or_default();
-        Some(format!("round {} of {}: {who}{model}", part.round, part.rounds))
+        Some(format!("round {} of {}: {role}{model}", part.round, part.rounds))
     };
     match &RoundsEvent::parse(plan)? {
-        RoundsEvent::Playing(part) => at(part, "player"),
-        RoundsEvent::Checking(part) => at(part, "checks"),
-        RoundsEvent::Judging(part) => at(part, "coach"),
+        RoundsEvent::Playing(part) => text(part, "player"),
+        RoundsEvent::Checking(part) => text(part, "checks"),
+        RoundsEvent::Judging(part) => text(part, "coach"),
         RoundsEvent::Begun { .. } | RoundsEvent::Judged { .. } | RoundsEvent::Ended { .. } => None,
     }
 }

@@ -21,22 +21,22 @@ impl JournalReader {
         if let JournalEntry::Turn { .. } = line.entry {
             self.speaker = None;
         }
-        let what = match &line.entry {
+        let text = match &line.entry {
             JournalEntry::Event { event } => self.event(event)?,
-            other => entry(other)?,
+            other => entry_text(other)?,
         };
         let clock = line.time.get(11..19).unwrap_or(&line.time);
-        Some(base::text::printable(&format!("{clock}  {}", what.replace('\n', "\n          "))))
+        Some(base::text::printable(&format!("{clock}  {}", text.replace('\n', "\n          "))))
     }
 
     fn event(&mut self, event: &serde_json::Value) -> Option<String> {
-        let what = serde_json::from_value::<Event>(event.clone()).ok()?.what;
-        if let EventKind::Plan { plan } = &what {
+        let kind = serde_json::from_value::<Event>(event.clone()).ok()?.what;
+        if let EventKind::Plan { plan } = &kind {
             self.speaker = coach_rounds::speaker(plan).or(self.speaker);
-            return coach_rounds::part(plan);
+            return coach_rounds::describe(plan);
         }
-        let said = of_event(what)?;
-        Some(self.speaker.map_or_else(|| said.clone(), |speaker| format!("{speaker}: {said}")))
+        let text = event_text(kind)?;
+        Some(self.speaker.map_or_else(|| text.clone(), |speaker| format!("{speaker}: {text}")))
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn is_text(line: &JournalLine) -> bool {
     matches!(&line.entry, JournalEntry::Event { event } if event["type"] == "text")
 }
 
-fn entry(entry: &JournalEntry) -> Option<String> {
+fn entry_text(entry: &JournalEntry) -> Option<String> {
     Some(match entry {
         JournalEntry::Queued { prompt: None } => "queued".to_owned(),
         JournalEntry::Queued { prompt: Some(text) } | JournalEntry::Sent { text } => {
@@ -64,9 +64,9 @@ fn entry(entry: &JournalEntry) -> Option<String> {
         JournalEntry::Asked { n, what, .. } => format!("asks {n}: {what}"),
         JournalEntry::Answered { n, allow, always, by, why } => {
             let word = if *allow { "allowed" } else { "denied" };
-            let long = if *always { " for this session" } else { "" };
+            let scope = if *always { " for this session" } else { "" };
             let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-            format!("answer {n}: {word}{long} by {by}{why}")
+            format!("answer {n}: {word}{scope} by {by}{why}")
         }
         JournalEntry::Settings { limits, attended } => settings(limits, *attended),
         JournalEntry::TurnEnd { n, why: None } => format!("turn {n} ended"),
@@ -102,14 +102,14 @@ fn entry(entry: &JournalEntry) -> Option<String> {
 
 /// Describes the settings that the user changed.
 fn settings(limits: &RunLimits, attended: Option<bool>) -> String {
-    let all = [
+    let parts = [
         limits.usd.map(|usd| format!("a budget of ${usd}")),
         limits.tokens.map(|n| count(n, "token")),
         limits.turns.map(|n| count(u64::from(n), "turn")),
         limits.seconds.map(|n| count(n, "second")),
         attended.filter(|attended| *attended).map(|_| "permission requests stay open".to_owned()),
     ];
-    format!("from now on: {}", all.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    format!("from now on: {}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 /// Describes the result of a check, with the end of its output if it failed.
@@ -119,8 +119,8 @@ pub(crate) fn check(result: &CheckResult) -> String {
     }
     let tail = base::text::tail(result.tail.trim_end(), 1500);
     let tail = base::text::printable_output(tail);
-    let also = result.fails_on.as_ref().map(|it| format!("; it also fails on `{it}`"));
-    let head = result.failure() + &also.unwrap_or_default();
+    let base_note = result.fails_on.as_ref().map(|it| format!("; it also fails on `{it}`"));
+    let head = result.failure() + &base_note.unwrap_or_default();
     if tail.is_empty() {
         head
     } else {
@@ -131,8 +131,8 @@ pub(crate) fn check(result: &CheckResult) -> String {
     }
 }
 
-fn of_event(what: EventKind) -> Option<String> {
-    match what {
+fn event_text(kind: EventKind) -> Option<String> {
+    match kind {
         EventKind::Text { text } => Some(text.trim().to_owned()),
         EventKind::ToolStart { name, args, .. } => {
             Some(format!("> {name} {}", base::text::head(&args.to_string(), 200)))

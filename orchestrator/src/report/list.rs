@@ -16,11 +16,11 @@ use studio_core::session_view::SessionView;
 /// The gap between two columns.
 const GAP: usize = 2;
 /// Minimum width of the task column in the table layout.
-const TASK: usize = 10;
+const MIN_TASK_WIDTH: usize = 10;
 /// The width of the task column from which ids are written in full.
-const ROOMY_TASK: usize = 36;
+const FULL_TASK_WIDTH: usize = 36;
 /// Maximum length of a command that is printed when space is limited.
-const LONGEST_COMMAND: usize = 32;
+const MAX_COMMAND_WIDTH: usize = 32;
 
 const DIM: &str = "\u{1b}[2m";
 const BOLD: &str = "\u{1b}[1m";
@@ -47,41 +47,43 @@ pub(crate) fn sessions(
     views: &[SessionView],
     ids: &[Id],
     now: Timestamp,
-    page: ListLayout,
+    layout: ListLayout,
 ) -> String {
     let mut views: Vec<&SessionView> = views.iter().collect();
     views.sort_by_key(|view| rank(view));
     let full: Vec<Row> = views.iter().map(|view| Row::full(view, now)).collect();
     let short = || views.iter().map(|view| Row::short(view, ids, now));
-    let (rows, widths) = match Widths::of(&full, page.width).filter(|it| it.task >= ROOMY_TASK) {
-        Some(widths) => (full, Some(widths)),
-        None => {
-            let rows: Vec<Row> = short().collect();
-            let widths = Widths::of(&rows, page.width);
-            (rows, widths)
-        }
-    };
-    let mut lines: Vec<String> = widths.iter().map(|it| it.header(page)).collect();
+    let (rows, widths) =
+        match Widths::of(&full, layout.width).filter(|it| it.task >= FULL_TASK_WIDTH) {
+            Some(widths) => (full, Some(widths)),
+            None => {
+                let rows: Vec<Row> = short().collect();
+                let widths = Widths::of(&rows, layout.width);
+                (rows, widths)
+            }
+        };
+    let mut lines: Vec<String> = widths.iter().map(|it| it.header(layout)).collect();
     let blocks: Vec<Vec<String>> =
-        rows.iter().map(|row| row.lines(widths.as_ref(), page)).collect();
+        rows.iter().map(|row| row.lines(widths.as_ref(), layout)).collect();
     // The summary line and the next prompt take a line each.
-    let room = page.height.map_or(usize::MAX, |height| height.saturating_sub(lines.len() + 2));
-    let all: usize = blocks.iter().map(Vec::len).sum();
+    let max_lines =
+        layout.height.map_or(usize::MAX, |height| height.saturating_sub(lines.len() + 2));
+    let total: usize = blocks.iter().map(Vec::len).sum();
     let mut used = 0;
     let mut fits = |block: &Vec<String>| {
         used += block.len();
-        all <= room || used <= room
+        total <= max_lines || used <= max_lines
     };
     let shown = blocks.iter().take_while(|block| fits(block)).count();
     lines.extend(blocks.into_iter().take(shown).flatten());
     if shown < views.len() {
-        lines.push(cut_columns(&sum(&views[shown..]), page.width));
+        lines.push(cut_columns(&summarize(&views[shown..]), layout.width));
     }
     lines.join("\n")
 }
 
 /// Returns the summary line: `… 7 more: 4 working, 3 queued`.
-fn sum(views: &[&SessionView]) -> String {
+fn summarize(views: &[&SessionView]) -> String {
     let mut states: BTreeMap<u8, (&str, usize)> = BTreeMap::new();
     for view in views {
         states.entry(rank(view)).or_insert((view.state.name(), 0)).1 += 1;
@@ -93,7 +95,7 @@ fn sum(views: &[&SessionView]) -> String {
 /// Returns the sort key of a session: those that need the user come first.
 fn rank(view: &SessionView) -> u8 {
     match &view.state {
-        SessionState::Waiting { .. } if !view.facts.story.asks.is_empty() => 0,
+        SessionState::Waiting { .. } if !view.facts.summary.open_requests.is_empty() => 0,
         SessionState::Failed { .. } => 1,
         SessionState::Crashed => 2,
         SessionState::Ready => 3,
@@ -138,50 +140,50 @@ impl Row {
             let dirty = if work.dirty { "*" } else { "" };
             row.changes = format!("+{} -{}{dirty}", work.insertions, work.deletions);
         }
-        if columns(&row.next) > LONGEST_COMMAND {
+        if columns(&row.next) > MAX_COMMAND_WIDTH {
             row.next = format!("studio status {id}");
         }
         row
     }
 
     fn of(view: &SessionView, id: &str, now: Timestamp) -> Row {
-        let warns = has_conflicts(view) || view.tampered.is_some();
-        let mark = if warns { " (!)" } else { "" };
+        let has_warning = has_conflicts(view) || view.tampered.is_some();
+        let mark = if has_warning { " (!)" } else { "" };
         let one_line =
             |text: &str| printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
         Row {
             id: id.to_owned(),
             state: format!("{}{mark}", view.state.name()),
-            style: if warns { YELLOW } else { style(&view.state) },
+            style: if has_warning { YELLOW } else { style(&view.state) },
             task: one_line(&view.record.task),
             agent: one_line(&agent(&view.record)),
             changes: changes(view),
             age: age(&view.record.created_at, now),
             reason: reason(view).map(|text| one_line(&text)),
-            next: view.next_for(id).into_iter().next().unwrap_or_default(),
+            next: view.next_commands(id).into_iter().next().unwrap_or_default(),
         }
     }
 
     /// Returns one line, or several if the page is too narrow; then the reason.
-    fn lines(&self, widths: Option<&Widths>, page: ListLayout) -> Vec<String> {
-        let inside = page.width.saturating_sub(GAP);
-        let below = |style: &str, text: &str| {
-            format!("{:GAP$}{}", "", page.styled(style, &cut_columns(text, inside)))
+    fn lines(&self, widths: Option<&Widths>, layout: ListLayout) -> Vec<String> {
+        let width = layout.width.saturating_sub(GAP);
+        let indented = |style: &str, text: &str| {
+            format!("{:GAP$}{}", "", layout.styled(style, &cut_columns(text, width)))
         };
-        let reason = self.reason.as_ref().map(|text| below(self.style, text));
+        let reason = self.reason.as_ref().map(|text| indented(self.style, text));
         let mut lines = match widths {
-            Some(widths) => vec![widths.row(self, page)],
+            Some(widths) => vec![widths.row(self, layout)],
             None => {
-                let state = page.styled(self.style, &self.state);
-                let head = format!("{}  {state}  {}", page.styled(BOLD, &self.id), self.age);
-                vec![head, below("", &format!("{}  {}", self.changes, self.task))]
+                let state = layout.styled(self.style, &self.state);
+                let head = format!("{}  {state}  {}", layout.styled(BOLD, &self.id), self.age);
+                vec![head, indented("", &format!("{}  {}", self.changes, self.task))]
             }
         };
         lines.extend(reason);
         if widths.is_none() && !self.next.is_empty() {
-            let too_long = columns(&self.next) > inside;
+            let too_long = columns(&self.next) > width;
             let command = format!("studio status {}", self.id);
-            lines.push(below("", if too_long { &command } else { &self.next }));
+            lines.push(indented("", if too_long { &command } else { &self.next }));
         }
         lines
     }
@@ -197,18 +199,18 @@ fn reason(view: &SessionView) -> Option<String> {
         && let [first, rest @ ..] = standing.conflicts.as_slice()
         && view.state == SessionState::Ready
     {
-        let more =
+        let suffix =
             if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        return Some(format!("conflicts with {branch} in {first}{more}"));
+        return Some(format!("conflicts with {branch} in {first}{suffix}"));
     }
-    let story = &view.facts.story;
-    let tells = match &view.state {
+    let summary = &view.facts.summary;
+    let has_reason = match &view.state {
         SessionState::Waiting { .. } | SessionState::Failed { .. } => true,
         SessionState::Stopped => {
-            matches!(story.unchecked, Some(Unchecked::ChangedByHand | Unchecked::OtherChecks))
+            matches!(summary.unchecked, Some(Unchecked::ChangedByHand | Unchecked::OtherChecks))
         }
-        SessionState::Empty => view.work().is_some_and(|work| !work.left_out.is_empty()),
-        SessionState::Queued => view.is_held(),
+        SessionState::Empty => view.work().is_some_and(|work| !work.omitted.is_empty()),
+        SessionState::Queued => view.is_blocked(),
         SessionState::Starting
         | SessionState::Working
         | SessionState::Checking
@@ -218,7 +220,7 @@ fn reason(view: &SessionView) -> Option<String> {
         | SessionState::Accepted
         | SessionState::Discarded => false,
     };
-    view.why().filter(|_| tells)
+    view.why().filter(|_| has_reason)
 }
 
 fn style(state: &SessionState) -> &'static str {
@@ -256,30 +258,38 @@ impl Widths {
         let (changes, age) = (widest("CHANGES", |row| &row.changes), widest("AGE", |row| &row.age));
         let next = widest("NEXT", |row| &row.next);
         let agent = widest("AGENT", |row| &row.agent);
-        let left = width.checked_sub(id + state + changes + age + next + 5 * GAP)?;
-        let beside_agent = left.checked_sub(agent + GAP).filter(|task| *task >= ROOMY_TASK);
-        let longest = widest("TASK", |row| &row.task);
-        let task = beside_agent.unwrap_or(left).min(longest);
+        let remaining = width.checked_sub(id + state + changes + age + next + 5 * GAP)?;
+        let beside_agent =
+            remaining.checked_sub(agent + GAP).filter(|task| *task >= FULL_TASK_WIDTH);
+        let widest_task = widest("TASK", |row| &row.task);
+        let task = beside_agent.unwrap_or(remaining).min(widest_task);
         let agent = beside_agent.map(|_| agent);
-        (left >= TASK.min(longest)).then_some(Widths { id, state, task, agent, changes, age })
+        (remaining >= MIN_TASK_WIDTH.min(widest_task)).then_some(Widths {
+            id,
+            state,
+            task,
+            agent,
+            changes,
+            age,
+        })
     }
 
-    fn header(&self, page: ListLayout) -> String {
+    fn header(&self, layout: ListLayout) -> String {
         let agent = self.agent.map(|width| format!("{:width$}  ", "AGENT")).unwrap_or_default();
         let Widths { id, state, task, changes, age, .. } = *self;
         let line = format!(
             "{:id$}  {:state$}  {:task$}  {agent}{:changes$}  {:age$}  NEXT",
             "ID", "STATE", "TASK", "CHANGES", "AGE"
         );
-        page.styled(DIM, &line)
+        layout.styled(DIM, &line)
     }
 
-    fn row(&self, row: &Row, page: ListLayout) -> String {
+    fn row(&self, row: &Row, layout: ListLayout) -> String {
         let agent = self.agent.map(|width| format!("{}  ", padded(&row.agent, width)));
         let line = format!(
             "{}  {}  {}  {}{}  {}  {}",
-            page.styled(BOLD, &padded(&row.id, self.id)),
-            page.styled(row.style, &padded(&row.state, self.state)),
+            layout.styled(BOLD, &padded(&row.id, self.id)),
+            layout.styled(row.style, &padded(&row.state, self.state)),
             padded(&cut_columns(&row.task, self.task), self.task),
             agent.unwrap_or_default(),
             padded(&row.changes, self.changes),

@@ -6,13 +6,13 @@ use base::text::{printable, printable_output};
 const MARKS: &str = "\\`*_[]<>&|~#!$";
 
 /// Escapes text for one line.
-pub(crate) fn text(words: &str) -> String {
-    let line = one_line(words);
+pub(crate) fn text(text: &str) -> String {
+    let line = one_line(text);
     let digits = line.len() - line.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let mut out = String::with_capacity(line.len());
-    for (at, c) in line.char_indices() {
-        let begins_a_list = at == digits && digits > 0 && matches!(c, '.' | ')');
-        let begins_a_line = at == 0 && matches!(c, '-' | '+' | '=');
+    for (index, c) in line.char_indices() {
+        let begins_a_list = index == digits && digits > 0 && matches!(c, '.' | ')');
+        let begins_a_line = index == 0 && matches!(c, '-' | '+' | '=');
         if MARKS.contains(c) || begins_a_list || begins_a_line {
             out.push('\\');
         }
@@ -22,8 +22,8 @@ pub(crate) fn text(words: &str) -> String {
 }
 
 /// Formats inline code: a command, a commit.
-pub(crate) fn code(words: &str) -> String {
-    let line = one_line(words);
+pub(crate) fn code(text: &str) -> String {
+    let line = one_line(text);
     let fence = "`".repeat(longest_run(&line) + 1);
     match line.starts_with('`') || line.ends_with('`') || line.is_empty() {
         true => format!("{fence} {line} {fence}"),
@@ -32,10 +32,10 @@ pub(crate) fn code(words: &str) -> String {
 }
 
 /// Formats output as a code block.
-pub(crate) fn block(words: &str) -> String {
-    let words = printable_output(words);
-    let fence = "`".repeat(longest_run(&words).max(2) + 1);
-    format!("{fence}text\n{}\n{fence}", words.trim_end_matches('\n'))
+pub(crate) fn block(text: &str) -> String {
+    let text = printable_output(text);
+    let fence = "`".repeat(longest_run(&text).max(2) + 1);
+    format!("{fence}text\n{}\n{fence}", text.trim_end_matches('\n'))
 }
 
 /// Formats a table; the cells are Markdown already, without newlines.
@@ -57,8 +57,8 @@ pub(crate) fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> 
     lines.join("\n")
 }
 
-fn one_line(words: &str) -> String {
-    printable(words).split_whitespace().collect::<Vec<_>>().join(" ")
+fn one_line(text: &str) -> String {
+    printable(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn longest_run(text: &str) -> usize {

@@ -20,33 +20,33 @@ use base::failure::Failure;
 use serde_json::{Value, json};
 
 /// The first error of writing to stdout.
-static LOST: OnceLock<String> = OnceLock::new();
+static WRITE_ERROR: OnceLock<String> = OnceLock::new();
 
 /// Writes data with a newline to stdout. A closed pipe is not an error.
 pub(crate) fn out(text: &str) {
     let mut stdout = std::io::stdout().lock();
     match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            let _ = LOST.set(e.to_string());
+            let _ = WRITE_ERROR.set(e.to_string());
         }
         Ok(()) | Err(_) => {}
     }
 }
 
 /// Writes data to stdout without a newline.
-pub(crate) fn part(text: &str) {
+pub(crate) fn out_raw(text: &str) {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => {
-            let _ = LOST.set(e.to_string());
+            let _ = WRITE_ERROR.set(e.to_string());
         }
         Ok(()) | Err(_) => {}
     }
 }
 
 /// Returns the failure to report at the end if stdout could not be written.
-pub fn lost() -> Option<Failure> {
-    LOST.get().map(|why| Failure::failed("cannot write to stdout").because(why.as_str()))
+pub fn write_error() -> Option<Failure> {
+    WRITE_ERROR.get().map(|why| Failure::failed("cannot write to stdout").because(why.as_str()))
 }
 
 /// Writes a JSON value on one line; hidden characters in its strings are escaped.
@@ -60,21 +60,21 @@ pub(crate) fn writer() -> impl Write {
 }
 
 /// Writes a stream as the content of a JSON string; bytes that are not UTF-8 are replaced.
-pub(crate) fn json_string_pieces(mut from: impl Read, to: &mut impl Write) -> std::io::Result<()> {
-    let mut kept = Vec::new();
+pub(crate) fn write_json_string(mut from: impl Read, to: &mut impl Write) -> std::io::Result<()> {
+    let mut pending = Vec::new();
     let mut buffer = vec![0; 64 << 10];
     loop {
         let n = from.read(&mut buffer)?;
-        kept.extend_from_slice(&buffer[..n]);
-        let whole = match std::str::from_utf8(&kept) {
+        pending.extend_from_slice(&buffer[..n]);
+        let complete = match std::str::from_utf8(&pending) {
             // A truncated character is kept until the rest arrives.
             Err(why) if n > 0 && why.error_len().is_none() => why.valid_up_to(),
-            Ok(_) | Err(_) => kept.len(),
+            Ok(_) | Err(_) => pending.len(),
         };
-        let text = String::from_utf8_lossy(&kept[..whole]).into_owned();
+        let text = String::from_utf8_lossy(&pending[..complete]).into_owned();
         let json = base::text::json_escaped(&Value::String(text).to_string());
         to.write_all(&json.as_bytes()[1..json.len() - 1])?;
-        kept.drain(..whole);
+        pending.drain(..complete);
         if n == 0 {
             return Ok(());
         }

@@ -15,14 +15,14 @@ pub(crate) fn choose(
     user_setting: impl Fn(&str) -> Option<String>,
 ) -> Option<String> {
     let variable = |name: &str| std::env::var(name).ok();
-    let of_command = user_setting(&format!("pager.{command}"));
+    let configured = user_setting(&format!("pager.{command}"));
     let is_off = |value: &str| matches!(value, "false" | "no" | "off" | "0");
     let is_on = |value: &str| matches!(value, "true" | "yes" | "on" | "1" | "");
-    if of_command.as_deref().is_some_and(is_off) {
+    if configured.as_deref().is_some_and(is_off) {
         return None;
     }
     let pager = variable("GIT_PAGER")
-        .or_else(|| of_command.filter(|value| !is_on(value)))
+        .or_else(|| configured.filter(|value| !is_on(value)))
         .or_else(|| user_setting("core.pager"))
         .or_else(|| variable("PAGER"))
         .unwrap_or_else(|| "less".to_owned());
@@ -38,7 +38,7 @@ pub(crate) struct Pager {
 impl Pager {
     /// Starts it on the terminal, with git's defaults for `less` and `lv`.
     pub(crate) fn start(command: &str, directory: &Path) -> Result<Pager> {
-        let mut job = Command::new("sh", directory)
+        let mut shell = Command::new("sh", directory)
             .args(["-c", command])
             .in_our_group()
             .stdin(Stream::Piped)
@@ -46,10 +46,11 @@ impl Pager {
             .stderr(Stream::Inherit);
         for (name, value) in [("LESS", "FRX"), ("LV", "-c")] {
             if std::env::var_os(name).is_none() {
-                job = job.env(name, value);
+                shell = shell.env(name, value);
             }
         }
-        let mut running = job.spawn().or_fail(|| format!("cannot start the pager `{command}`"))?;
+        let mut running =
+            shell.spawn().or_fail(|| format!("cannot start the pager `{command}`"))?;
         let input = running.child.stdin.take();
         Ok(Pager { running, input })
     }

@@ -6,7 +6,7 @@ use base::text::printable_bytes;
 
 /// Maximum number of bytes of a line that are processed at once; longer lines are processed in
 /// chunks.
-const PIECE: u64 = 64 << 10;
+const MAX_CHUNK: u64 = 64 << 10;
 
 const BOLD: &str = "\u{1b}[1m";
 const RED: &str = "\u{1b}[31m";
@@ -30,39 +30,39 @@ pub(crate) enum PatchKind {
 /// Copies git's output to a terminal: escapes control characters, and optionally adds colours.
 /// Memory is limited, however long the output and its lines are.
 pub(crate) fn show(
-    from: impl Read,
-    mut to: impl Write,
+    reader: impl Read,
+    mut writer: impl Write,
     kind: PatchKind,
     colours: bool,
 ) -> io::Result<()> {
-    let mut from = io::BufReader::with_capacity(PIECE as usize, from);
-    let mut painter = Painter { kind, colours, place: PatchPlace::Header, style: "" };
-    let mut piece = Vec::new();
-    let mut begins = true;
+    let mut reader = io::BufReader::with_capacity(MAX_CHUNK as usize, reader);
+    let mut painter = Painter { kind, colours, position: PatchPlace::Header, style: "" };
+    let mut chunk = Vec::new();
+    let mut starts_line = true;
     loop {
         // Bytes of an incomplete character come first.
-        let kept = piece.len();
-        let read = (&mut from).take(PIECE).read_until(b'\n', &mut piece)?;
-        if read == 0 && kept == 0 {
-            return to.flush();
+        let carried = chunk.len();
+        let read = (&mut reader).take(MAX_CHUNK).read_until(b'\n', &mut chunk)?;
+        if read == 0 && carried == 0 {
+            return writer.flush();
         }
-        let ends = piece.last() == Some(&b'\n');
-        let rest = if ends || read == 0 { 0 } else { unfinished(&piece) };
-        let whole = piece.len() - rest;
-        let text = &piece[..whole - usize::from(ends)];
-        painter.piece(&mut to, LinePart { text, begins, ends })?;
-        begins = ends;
-        piece.drain(..whole);
+        let ends_line = chunk.last() == Some(&b'\n');
+        let incomplete = if ends_line || read == 0 { 0 } else { incomplete_char_len(&chunk) };
+        let complete = chunk.len() - incomplete;
+        let text = &chunk[..complete - usize::from(ends_line)];
+        painter.write_chunk(&mut writer, LinePart { text, starts_line, ends_line })?;
+        starts_line = ends_line;
+        chunk.drain(..complete);
     }
 }
 
 /// Returns the number of bytes at the end that may be an incomplete character.
-fn unfinished(bytes: &[u8]) -> usize {
-    let from = bytes.len().saturating_sub(3);
-    let lead = bytes[from..].iter().rposition(|byte| *byte >= 0xc0);
-    let Some(at) = lead.map(|at| from + at) else { return 0 };
-    match std::str::from_utf8(&bytes[at..]) {
-        Err(why) if why.error_len().is_none() => bytes.len() - at,
+fn incomplete_char_len(bytes: &[u8]) -> usize {
+    let start = bytes.len().saturating_sub(3);
+    let lead = bytes[start..].iter().rposition(|byte| *byte >= 0xc0);
+    let Some(index) = lead.map(|index| start + index) else { return 0 };
+    match std::str::from_utf8(&bytes[index..]) {
+        Err(why) if why.error_len().is_none() => bytes.len() - index,
         Ok(_) | Err(_) => 0,
     }
 }
@@ -83,48 +83,48 @@ enum PatchPlace {
 struct LinePart<'a> {
     text: &'a [u8],
     /// Whether it is the start of the line.
-    begins: bool,
+    starts_line: bool,
     /// Whether it is the end of the line.
-    ends: bool,
+    ends_line: bool,
 }
 
 struct Painter {
     kind: PatchKind,
     colours: bool,
-    place: PatchPlace,
+    position: PatchPlace,
     /// The colour of the current line.
     style: &'static str,
 }
 
 impl Painter {
-    fn piece(&mut self, to: &mut impl Write, piece: LinePart<'_>) -> io::Result<()> {
-        let LinePart { text, begins, ends } = piece;
+    fn write_chunk(&mut self, writer: &mut impl Write, chunk: LinePart<'_>) -> io::Result<()> {
+        let LinePart { text, starts_line, ends_line } = chunk;
         match self.kind {
             PatchKind::Patch => {
-                if begins {
+                if starts_line {
                     self.style = self.style_of(text);
                 }
-                self.styled(to, self.style, text)?;
+                self.write_styled(writer, self.style, text)?;
             }
-            PatchKind::Words => return self.words(to, piece),
-            PatchKind::Stat => self.bar(to, text)?,
-            PatchKind::Lines => self.styled(to, "", text)?,
+            PatchKind::Words => return self.write_words(writer, chunk),
+            PatchKind::Stat => self.write_bar(writer, text)?,
+            PatchKind::Lines => self.write_styled(writer, "", text)?,
         }
-        if ends { to.write_all(b"\n") } else { Ok(()) }
+        if ends_line { writer.write_all(b"\n") } else { Ok(()) }
     }
 
-    fn styled(&self, to: &mut impl Write, style: &str, text: &[u8]) -> io::Result<()> {
+    fn write_styled(&self, writer: &mut impl Write, style: &str, text: &[u8]) -> io::Result<()> {
         let text = printable_bytes(text);
         match style.is_empty() || !self.colours || text.is_empty() {
-            true => to.write_all(text.as_bytes()),
-            false => write!(to, "{style}{text}{RESET}"),
+            true => writer.write_all(text.as_bytes()),
+            false => write!(writer, "{style}{text}{RESET}"),
         }
     }
 
     /// Returns the colour of a line of a unified diff. The header of a hunk has its length, so that
     /// no line of a file can be mistaken for a header.
     fn style_of(&mut self, line: &[u8]) -> &'static str {
-        if let PatchPlace::Hunk { old, new } = self.place
+        if let PatchPlace::Hunk { old, new } = self.position
             && (old > 0 || new > 0 || line.starts_with(b"\\"))
         {
             let (old, new, style) = match line.first() {
@@ -133,16 +133,16 @@ impl Painter {
                 Some(b'\\') => (old, new, ""),
                 _ => (old.saturating_sub(1), new.saturating_sub(1), ""),
             };
-            self.place = PatchPlace::Hunk { old, new };
+            self.position = PatchPlace::Hunk { old, new };
             return style;
         }
         match hunk(line) {
             Some((old, new)) => {
-                self.place = PatchPlace::Hunk { old, new };
+                self.position = PatchPlace::Hunk { old, new };
                 CYAN
             }
             None => {
-                self.place = PatchPlace::Header;
+                self.position = PatchPlace::Header;
                 BOLD
             }
         }
@@ -150,13 +150,13 @@ impl Painter {
 
     /// Formats changed words: each part of a line is a separate line, `~` ends the line of the
     /// file.
-    fn words(&mut self, to: &mut impl Write, piece: LinePart<'_>) -> io::Result<()> {
-        let LinePart { mut text, begins, ends } = piece;
-        if begins {
+    fn write_words(&mut self, writer: &mut impl Write, chunk: LinePart<'_>) -> io::Result<()> {
+        let LinePart { mut text, starts_line, ends_line } = chunk;
+        if starts_line {
             let is_hunk = hunk(text).is_some();
             let starts_file = text.starts_with(b"diff --git ");
-            if is_hunk || starts_file || self.place == PatchPlace::Header {
-                self.place = match is_hunk {
+            if is_hunk || starts_file || self.position == PatchPlace::Header {
+                self.position = match is_hunk {
                     true => PatchPlace::Hunk { old: 0, new: 0 },
                     false => PatchPlace::Header,
                 };
@@ -166,30 +166,31 @@ impl Painter {
                 self.style = match mark {
                     b"+" => GREEN,
                     b"-" => RED,
-                    b"~" => return to.write_all(b"\n"),
+                    b"~" => return writer.write_all(b"\n"),
                     _ => "",
                 };
                 text = rest;
-                return self.styled(to, self.style, text);
+                return self.write_styled(writer, self.style, text);
             }
         }
-        self.styled(to, self.style, text)?;
+        self.write_styled(writer, self.style, text)?;
         let is_line = matches!(self.style, CYAN | BOLD);
-        if ends && is_line { to.write_all(b"\n") } else { Ok(()) }
+        if ends_line && is_line { writer.write_all(b"\n") } else { Ok(()) }
     }
 
     /// Formats ` path | 3 ++-` with a coloured bar.
-    fn bar(&self, to: &mut impl Write, text: &[u8]) -> io::Result<()> {
-        let bar = text.iter().rposition(|byte| !matches!(byte, b'+' | b'-')).map_or(0, |at| at + 1);
+    fn write_bar(&self, writer: &mut impl Write, text: &[u8]) -> io::Result<()> {
+        let bar =
+            text.iter().rposition(|byte| !matches!(byte, b'+' | b'-')).map_or(0, |index| index + 1);
         let is_bar = text[..bar].windows(3).any(|part| part == b" | ");
         if !is_bar {
-            return self.styled(to, "", text);
+            return self.write_styled(writer, "", text);
         }
         let (head, bar) = text.split_at(bar);
         let plus = bar.iter().take_while(|byte| **byte == b'+').count();
-        self.styled(to, "", head)?;
-        self.styled(to, GREEN, &bar[..plus])?;
-        self.styled(to, RED, &bar[plus..])
+        self.write_styled(writer, "", head)?;
+        self.write_styled(writer, GREEN, &bar[..plus])?;
+        self.write_styled(writer, RED, &bar[plus..])
     }
 }
 
@@ -210,7 +211,7 @@ fn hunk(line: &[u8]) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
 
-    fn shown(text: &[u8], kind: PatchKind, colours: bool) -> String {
+    fn render(text: &[u8], kind: PatchKind, colours: bool) -> String {
         let mut out = Vec::new();
         show(text, &mut out, kind, colours).unwrap();
         String::from_utf8(out).unwrap().replace('\u{1b}', "ESC")
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn lines_of_a_patch_are_coloured_by_position() {
         let patch = b"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1 @@ fn\n--- old\n+++ new\n-x\n\\ No newline\ndiff --git a/b b/b\n";
-        insta::assert_snapshot!(shown(patch, PatchKind::Patch, true), @r"
+        insta::assert_snapshot!(render(patch, PatchKind::Patch, true), @r"
         ESC[1mdiff --git a/a b/aESC[m
         ESC[1m--- a/aESC[m
         ESC[1m+++ b/aESC[m
@@ -235,8 +236,8 @@ mod tests {
     #[test]
     fn nothing_of_a_line_is_hidden() {
         let patch = b"@@ -0,0 +1,3 @@\n+a\r\n+b\x1b[8mc\x1b]x\n+\xe2\x80\xae\xff\n";
-        let shown = shown(patch, PatchKind::Patch, false);
-        assert_eq!(shown, "@@ -0,0 +1,3 @@\n+a^M\n+b^[[8mc^[]x\n+<U+202E><FF>\n");
+        let rendered = render(patch, PatchKind::Patch, false);
+        assert_eq!(rendered, "@@ -0,0 +1,3 @@\n+a^M\n+b^[[8mc^[]x\n+<U+202E><FF>\n");
     }
 
     #[test]
@@ -244,7 +245,7 @@ mod tests {
         let words =
             b"diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n one \n-two\n+three\n four\n~\n";
         assert_eq!(
-            shown(words, PatchKind::Words, true),
+            render(words, PatchKind::Words, true),
             "ESC[1mdiff --git a/a b/aESC[m\nESC[1m--- a/aESC[m\nESC[1m+++ b/aESC[m\n\
              ESC[36m@@ -1 +1 @@ESC[m\none ESC[31mtwoESC[mESC[32mthreeESC[m four\n"
                 .replace("m four", "mfour")
@@ -255,7 +256,7 @@ mod tests {
     fn only_the_bars_of_a_stat_are_coloured() {
         let stat = b" a+b | 3 ++-\n x => y | Bin\n 2 files changed\n";
         assert_eq!(
-            shown(stat, PatchKind::Stat, true),
+            render(stat, PatchKind::Stat, true),
             " a+b | 3 ESC[32m++ESC[mESC[31m-ESC[m\n x => y | Bin\n 2 files changed\n"
         );
     }
@@ -266,7 +267,7 @@ mod tests {
         line.push_str(&"é\u{202e}".repeat(200_000));
         let patch = format!("@@ -0,0 +1 @@\n{line}\n");
         let expected = format!("@@ -0,0 +1 @@\n+{}\n", "é<U+202E>".repeat(200_000));
-        assert!(shown(patch.as_bytes(), PatchKind::Patch, false) == expected);
-        assert!(shown(b"+\xc3", PatchKind::Patch, false) == "+<C3>");
+        assert!(render(patch.as_bytes(), PatchKind::Patch, false) == expected);
+        assert!(render(b"+\xc3", PatchKind::Patch, false) == "+<C3>");
     }
 }

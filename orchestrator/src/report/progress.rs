@@ -70,8 +70,8 @@ impl SessionProgress {
         }
     }
 
-    /// Updates a session; `words` is the last message or action of its agent.
-    pub(crate) fn show(&mut self, view: &SessionView, words: &str) {
+    /// Updates a session; `text` is the last message or action of its agent.
+    pub(crate) fn show(&mut self, view: &SessionView, text: &str) {
         let SessionProgress::Live { all, bars } = self else { return };
         let bar = bars.entry(view.record.id.clone()).or_insert_with(|| {
             let style = ProgressStyle::with_template("{spinner} {prefix} {wide_msg}");
@@ -81,8 +81,8 @@ impl SessionProgress {
             bar.enable_steady_tick(std::time::Duration::from_millis(120));
             bar
         });
-        let words = printable(words).replace(['\n', '\t'], " ");
-        bar.set_message(format!("{:<9} {}", view.state.name(), head(&words, 200)));
+        let text = printable(text).replace(['\n', '\t'], " ");
+        bar.set_message(format!("{:<9} {}", view.state.name(), head(&text, 200)));
     }
 
     /// Prints a message above the live lines.
@@ -94,7 +94,7 @@ impl SessionProgress {
     }
 
     /// Reports a change of a session's state.
-    pub(crate) fn changed(&mut self, view: &SessionView) {
+    pub(crate) fn show_state(&mut self, view: &SessionView) {
         match self {
             SessionProgress::Plain => {
                 say(&table::change(view));

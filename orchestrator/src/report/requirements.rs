@@ -51,7 +51,7 @@ pub(crate) struct WorkCost {
 impl WorkCost {
     /// Returns the total of these sessions, counting each once.
     pub(crate) fn of(sessions: &[ServingSession]) -> WorkCost {
-        let mut took = WorkCost::default();
+        let mut cost = WorkCost::default();
         let mut counted: Vec<&str> = Vec::new();
         // The newest receipt of a session is the most complete.
         for session in sessions.iter().rev().filter(|it| !it.id.is_empty()) {
@@ -59,15 +59,15 @@ impl WorkCost {
                 continue;
             }
             counted.push(&session.id);
-            took.sessions += 1;
+            cost.sessions += 1;
             if let Some(turns) = session.turns {
-                took.turns = Some(took.turns.unwrap_or_default().saturating_add(turns));
+                cost.turns = Some(cost.turns.unwrap_or_default().saturating_add(turns));
             }
             if let Some(usage) = session.usage {
-                took.usage = Some(took.usage.unwrap_or_default().plus(usage));
+                cost.usage = Some(cost.usage.unwrap_or_default().plus(usage));
             }
         }
-        took
+        cost
     }
 }
 
@@ -85,17 +85,17 @@ impl ServedRequirement<'_> {
     pub(crate) fn coach(&self) -> Option<(&RequirementVerdict, &Landing)> {
         self.landings.iter().rev().find_map(|landing| {
             let all = landing.receipt.as_ref()?.verdict.as_ref()?;
-            let judged = all.iter().find(|it| it.id == self.row.id)?;
-            Some((judged, *landing))
+            let verdict = all.iter().find(|it| it.id == self.row.id)?;
+            Some((verdict, *landing))
         })
     }
 
     /// Returns the coach's verdict in one word, marked if more has landed since; `earlier` if only
     /// another state of the work was judged.
-    pub(crate) fn coach_word(&self) -> String {
+    pub(crate) fn coach_status(&self) -> String {
         match self.coach() {
-            Some((judged, at)) if self.is_newest(at) => judged.status.word().to_owned(),
-            Some((judged, _)) => format!("{} (earlier)", judged.status.word()),
+            Some((verdict, landing)) if self.is_newest(landing) => verdict.status.word().to_owned(),
+            Some((verdict, _)) => format!("{} (earlier)", verdict.status.word()),
             None if self.judged_earlier() => "earlier".to_owned(),
             None => "-".to_owned(),
         }
@@ -135,20 +135,20 @@ impl ServedRequirement<'_> {
 
     /// Returns one object of `trace --json`.
     pub(crate) fn json(&self) -> Value {
-        let coach = self.coach().map(|(judged, landing)| {
+        let coach = self.coach().map(|(verdict, landing)| {
             json!({
-                "status": judged.status, "evidence": judged.evidence, "commit": landing.commit,
+                "status": verdict.status, "evidence": verdict.evidence, "commit": landing.commit,
                 "newest": self.is_newest(landing),
             })
         });
         let sessions = self.sessions();
-        let took = WorkCost::of(&sessions);
+        let cost = WorkCost::of(&sessions);
         json!({
             "id": self.row.id, "text": self.requirement.text, "state": self.state(),
             "commits": self.row.commits, "checks": self.row.checks,
             "coach": coach, "judged_earlier": self.judged_earlier(),
             "disagreements": self.disagreements(),
-            "sessions": sessions, "turns": took.turns, "usage": took.usage,
+            "sessions": sessions, "turns": cost.turns, "usage": cost.usage,
         })
     }
 
@@ -178,9 +178,9 @@ mod tests {
             session("c", Some(1), None),
             session("", Some(99), None),
         ];
-        let took = WorkCost::of(&all);
-        assert_eq!((took.sessions, took.turns), (3, Some(6)));
-        assert_eq!(took.usage.map(|usage| usage.input), Some(30));
+        let cost = WorkCost::of(&all);
+        assert_eq!((cost.sessions, cost.turns), (3, Some(6)));
+        assert_eq!(cost.usage.map(|usage| usage.input), Some(30));
         assert_eq!(WorkCost::of(&all[1..2]), WorkCost { sessions: 1, turns: None, usage: None });
     }
 }

@@ -24,17 +24,19 @@ pub(crate) fn plain<const N: usize>(header: [&str; N], rows: Vec<[String; N]>) -
 
 /// Returns the number of columns: `COLUMNS`, else the terminal's, else 100.
 pub(crate) fn width() -> u16 {
-    let set = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let seen =
+    let configured = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let detected =
         || rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok().map(|size| size.ws_col);
-    set.or_else(seen).filter(|columns| *columns >= 40).unwrap_or(100)
+    configured.or_else(detected).filter(|columns| *columns >= 40).unwrap_or(100)
 }
 
 /// Returns the number of lines: `LINES`, else the terminal's.
 pub(crate) fn height() -> Option<usize> {
-    let set = std::env::var("LINES").ok().and_then(|text| text.parse().ok());
-    let seen = || rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok();
-    set.or_else(|| seen().map(|size| usize::from(size.ws_row))).filter(|lines| *lines > 4)
+    let configured = std::env::var("LINES").ok().and_then(|text| text.parse().ok());
+    let detected = || rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok();
+    configured
+        .or_else(|| detected().map(|size| usize::from(size.ws_row)))
+        .filter(|lines| *lines > 4)
 }
 
 /// Describes the changes: `2 files +10 -3`, with a star for uncommitted ones.
@@ -74,7 +76,7 @@ pub(crate) fn agent(record: &SessionRecord) -> String {
 /// Formats one session in full.
 pub(crate) fn page(view: &SessionView) -> String {
     let record = &view.record;
-    let story = &view.facts.story;
+    let summary = &view.facts.summary;
     let mut lines = vec![format!("{}  {}", record.id, view.state.name())];
     let why = view.why().filter(|why| !why.trim().is_empty());
     lines.extend(why.map(|why| row("why", &why)));
@@ -82,8 +84,8 @@ pub(crate) fn page(view: &SessionView) -> String {
         row("task", &first_lines(&record.task, 5)),
         row("agent", &agent(record)),
         row("base", &base(view)),
-        row("branch", record.place.branch.as_str()),
-        row("worktree", &record.place.worktree.display().to_string()),
+        row("branch", record.session_repo.branch.as_str()),
+        row("worktree", &record.session_repo.worktree.display().to_string()),
         row(
             "changes",
             &match view.work() {
@@ -92,11 +94,14 @@ pub(crate) fn page(view: &SessionView) -> String {
             },
         ),
     ]);
-    for check in story.checks.iter().flatten() {
-        let word = if check.ok { "passed" } else { "failed" };
-        let also = check.fails_on.as_ref().map(|it| format!("; it also fails on `{it}`"));
-        let also = also.unwrap_or_default();
-        lines.push(row("check", &format!("`{}` {word} in {} ms{also}", check.command, check.ms)));
+    for check in summary.checks.iter().flatten() {
+        let result = if check.ok { "passed" } else { "failed" };
+        let base_note = check.fails_on.as_ref().map(|it| format!("; it also fails on `{it}`"));
+        let base_note = base_note.unwrap_or_default();
+        lines.push(row(
+            "check",
+            &format!("`{}` {result} in {} ms{base_note}", check.command, check.ms),
+        ));
     }
     if let Some(standing) = &view.standing {
         let target = record.base.branch.as_ref().map_or("its base", |branch| branch.as_str());
@@ -114,18 +119,18 @@ pub(crate) fn page(view: &SessionView) -> String {
             lines.push(row("conflicts", &standing.conflicts.join(", ")));
         }
     }
-    lines.extend(coach::rows(story).iter().map(|(name, text)| row(name, text)));
-    lines.extend(story.usage.as_ref().map(|usage| row("usage", &coach::usage(usage))));
-    for (n, ask) in &story.asks {
-        lines.push(row(&format!("request {n}"), &ask.what));
+    lines.extend(coach::rows(summary).iter().map(|(name, text)| row(name, text)));
+    lines.extend(summary.usage.as_ref().map(|usage| row("usage", &coach::usage(usage))));
+    for (n, ask) in &summary.open_requests {
+        lines.push(row(&format!("request {n}"), &ask.description));
     }
-    for note in view.work().into_iter().flat_map(|work| &work.notes).chain(&story.note) {
+    for note in view.work().into_iter().flat_map(|work| &work.notes).chain(&summary.note) {
         lines.push(row("note", note));
     }
-    if let Some(words) = &story.last_words {
+    if let Some(words) = &summary.last_message {
         lines.push(row("last output", &first_lines(words, 8)));
     }
-    lines.extend(view.next().iter().map(|next| row("next", next)));
+    lines.extend(view.suggested_commands().iter().map(|next| row("next", next)));
     printable(&lines.join("\n"))
 }
 
@@ -140,10 +145,10 @@ fn row(name: &str, text: &str) -> String {
 }
 
 /// Returns the first lines of a text, with a mark if there are more.
-pub(crate) fn first_lines(text: &str, most: usize) -> String {
-    let cut = head(text.trim(), 2000);
-    let mut lines: Vec<&str> = cut.lines().take(most).collect();
-    if cut.lines().count() > most || cut.len() < text.trim().len() {
+pub(crate) fn first_lines(text: &str, max: usize) -> String {
+    let truncated = head(text.trim(), 2000);
+    let mut lines: Vec<&str> = truncated.lines().take(max).collect();
+    if truncated.lines().count() > max || truncated.len() < text.trim().len() {
         lines.push("…");
     }
     lines.join("\n")
@@ -175,14 +180,14 @@ mod tests {
     #[test]
     fn ages_are_short() {
         let now: Timestamp = "2026-01-02T10:00:00Z".parse().unwrap();
-        for (since, shown) in [
+        for (since, expected) in [
             ("2026-01-02T09:59:30Z", "30s"),
             ("2026-01-02T09:00:00Z", "1h"),
             ("2025-12-30T10:00:00Z", "3d"),
             ("2026-01-02T10:00:09Z", "0s"),
             ("nonsense", "-"),
         ] {
-            assert_eq!(age(since, now), shown, "{since}");
+            assert_eq!(age(since, now), expected, "{since}");
         }
     }
 }

@@ -8,28 +8,29 @@ use crate::report::{markdown, table};
 use studio_git::landing_history::Landing;
 
 /// Length of an abbreviated commit id.
-const NAME: usize = 12;
+const SHORT_COMMIT: usize = 12;
 
 /// Returns a line for each requirement, and the total cost of all sessions.
-pub(crate) fn summary(all: &[ServedRequirement<'_>]) -> String {
+pub(crate) fn summary(requirements: &[ServedRequirement<'_>]) -> String {
     let line = |it: &ServedRequirement<'_>| {
-        let commits: Vec<&str> = it.row.commits.iter().map(|commit| head(commit, NAME)).collect();
+        let commits: Vec<&str> =
+            it.row.commits.iter().map(|commit| head(commit, SHORT_COMMIT)).collect();
         [
             it.row.id.clone(),
             it.state().to_owned(),
-            it.coach_word(),
+            it.coach_status(),
             commits.join(" "),
             printable(&it.row.checks.join("; ")),
-            printable(&short(it)),
+            printable(&cost_text(it)),
             printable(head(&it.requirement.text, 200)),
         ]
     };
     let header = ["ID", "STATE", "COACH", "COMMITS", "CHECKS", "TOOK", "REQUIREMENT"];
-    let mut text = table::plain(header, all.iter().map(line).collect());
-    for it in all.iter().flat_map(ServedRequirement::disagreements) {
+    let mut text = table::plain(header, requirements.iter().map(line).collect());
+    for it in requirements.iter().flat_map(ServedRequirement::disagreements) {
         text.push_str(&format!("\nwarning: {}", printable(&it.text)));
     }
-    if let Some(total) = total(all) {
+    if let Some(total) = total(requirements) {
         text.push_str(&format!("\n{total}"));
     }
     text
@@ -38,18 +39,18 @@ pub(crate) fn summary(all: &[ServedRequirement<'_>]) -> String {
 /// Formats one requirement in full.
 pub(crate) fn page(it: &ServedRequirement<'_>) -> String {
     let mut lines = vec![format!("{}: {} ({})", it.row.id, it.requirement.text, it.state())];
-    if let Some((judged, _)) = it.coach() {
-        let evidence = one_line(&judged.evidence);
-        lines.push(format!("  coach: {}: {evidence}", it.coach_word()));
+    if let Some((verdict, _)) = it.coach() {
+        let evidence = one_line(&verdict.evidence);
+        lines.push(format!("  coach: {}: {evidence}", it.coach_status()));
     }
     lines.extend(it.disagreements().iter().map(|it| format!("  warning: {}", it.text)));
     for landing in &it.landings {
-        lines.push(format!("  {} {}", head(&landing.commit, NAME), landing.subject));
+        lines.push(format!("  {} {}", head(&landing.commit, SHORT_COMMIT), landing.subject));
         let Some(receipt) = &landing.receipt else {
             lines.push("    without a receipt: the commit was rewritten".to_owned());
             continue;
         };
-        let session = session(it, landing).map(|session| long(&session)).unwrap_or_default();
+        let session = session(it, landing).map(|session| details(&session)).unwrap_or_default();
         lines.push(format!("    session {}{session}", receipt.session));
         if receipt.judged_earlier {
             lines.push("    the coach judged an earlier state".to_owned());
@@ -62,23 +63,34 @@ pub(crate) fn page(it: &ServedRequirement<'_>) -> String {
 }
 
 /// Returns a report: a table, then a section for each requirement.
-pub(crate) fn report(all: &[ServedRequirement<'_>]) -> String {
+pub(crate) fn report(requirements: &[ServedRequirement<'_>]) -> String {
     let line = |it: &ServedRequirement<'_>| {
-        let commits: Vec<String> =
-            it.row.commits.iter().map(|commit| markdown::code(head(commit, NAME))).collect();
+        let commits: Vec<String> = it
+            .row
+            .commits
+            .iter()
+            .map(|commit| markdown::code(head(commit, SHORT_COMMIT)))
+            .collect();
         let checks = match it.row.checks.len() {
             0 => "none".to_owned(),
-            many => format!("{many} passed"),
+            n => format!("{n} passed"),
         };
-        let coach = it.coach_word();
+        let coach = it.coach_status();
         let id = markdown::text(&it.row.id);
-        [id, it.state().to_owned(), coach, commits.join(" "), checks, markdown::text(&short(it))]
+        [
+            id,
+            it.state().to_owned(),
+            coach,
+            commits.join(" "),
+            checks,
+            markdown::text(&cost_text(it)),
+        ]
     };
     let header = ["requirement", "state", "coach", "commits", "checks", "took"];
-    let rows: Vec<_> = all.iter().map(line).collect();
+    let rows: Vec<_> = requirements.iter().map(line).collect();
     let mut parts = vec![markdown::table(header, &rows)];
-    parts.extend(total(all).map(|total| markdown::text(&total)));
-    parts.extend(all.iter().map(section));
+    parts.extend(total(requirements).map(|total| markdown::text(&total)));
+    parts.extend(requirements.iter().map(section));
     parts.join("\n\n")
 }
 
@@ -91,28 +103,29 @@ fn section(it: &ServedRequirement<'_>) -> String {
         format!("- State: {}", it.state()),
     ];
     for landing in &it.landings {
-        let (commit, subject) = (markdown::code(head(&landing.commit, NAME)), &landing.subject);
-        let by = match (&landing.receipt, session(it, landing)) {
+        let (commit, subject) =
+            (markdown::code(head(&landing.commit, SHORT_COMMIT)), &landing.subject);
+        let source = match (&landing.receipt, session(it, landing)) {
             (Some(receipt), Some(session)) => {
                 let earlier =
                     if receipt.judged_earlier { ", judged in an earlier state" } else { "" };
-                let took = markdown::text(&long(&session));
-                format!("session {}{took}{earlier}", markdown::code(&receipt.session))
+                let cost_note = markdown::text(&details(&session));
+                format!("session {}{cost_note}{earlier}", markdown::code(&receipt.session))
             }
             _ => "without a receipt: the commit was rewritten".to_owned(),
         };
-        lines.push(format!("- Commit {commit} {}: {by}", markdown::text(subject)));
+        lines.push(format!("- Commit {commit} {}: {source}", markdown::text(subject)));
         for check in landing.receipt.iter().flat_map(|receipt| &receipt.checks) {
             let word = if check.ok { "passed" } else { "failed" };
             lines.push(format!("  - {word}: {}", markdown::code(&check.command)));
         }
     }
-    if let Some((judged, _)) = it.coach() {
-        let evidence = markdown::text(&one_line(&judged.evidence));
-        lines.push(format!("- Coach: {}. {evidence}", it.coach_word()));
+    if let Some((verdict, _)) = it.coach() {
+        let evidence = markdown::text(&one_line(&verdict.evidence));
+        lines.push(format!("- Coach: {}. {evidence}", it.coach_status()));
     }
-    let look = it.disagreements();
-    lines.extend(look.iter().map(|it| format!("- Warning: {}", markdown::text(&it.text))));
+    let disagreements = it.disagreements();
+    lines.extend(disagreements.iter().map(|it| format!("- Warning: {}", markdown::text(&it.text))));
     lines.join("\n")
 }
 
@@ -121,32 +134,32 @@ fn session(it: &ServedRequirement<'_>, landing: &Landing) -> Option<ServingSessi
 }
 
 /// Describes the cost of a session, to follow its name.
-fn long(session: &ServingSession) -> String {
+fn details(session: &ServingSession) -> String {
     let mut parts = Vec::new();
     parts.extend(session.rounds.map(|rounds| count(rounds as usize, "round")));
     parts.extend(session.turns.map(turns));
     parts.extend(session.usage.map(|it| usage(&it)));
-    parts.extend(shared(session));
+    parts.extend(shared_text(session));
     parts.iter().map(|part| format!(", {part}")).collect()
 }
 
-fn shared(session: &ServingSession) -> Option<String> {
+fn shared_text(session: &ServingSession) -> Option<String> {
     let others = &session.shared_with;
     (!others.is_empty()).then(|| format!("shared with {}", others.join(", ")))
 }
 
 /// Describes the cost of a requirement's sessions, for a table cell.
-fn short(it: &ServedRequirement<'_>) -> String {
+fn cost_text(it: &ServedRequirement<'_>) -> String {
     let sessions = it.sessions();
-    let took = WorkCost::of(&sessions);
+    let work_cost = WorkCost::of(&sessions);
     let mut parts = Vec::new();
-    parts.extend(took.turns.map(turns));
-    parts.extend(took.usage.map(|usage| match usage.cost_usd {
+    parts.extend(work_cost.turns.map(turns));
+    parts.extend(work_cost.usage.map(|usage| match usage.cost_usd {
         Some(cost) => format!("${cost:.2}"),
         None => {
             let sent = usage.input.saturating_add(usage.cache_read);
-            let all = sent.saturating_add(usage.cache_write).saturating_add(usage.output);
-            format!("{all} tokens")
+            let tokens = sent.saturating_add(usage.cache_write).saturating_add(usage.output);
+            format!("{tokens} tokens")
         }
     }));
     if parts.is_empty() {
@@ -165,21 +178,21 @@ fn short(it: &ServedRequirement<'_>) -> String {
 }
 
 /// Describes the total cost of all sessions, counting each once; `None` if none landed.
-fn total(all: &[ServedRequirement<'_>]) -> Option<String> {
-    let took = WorkCost::of(&sessions(all));
-    if took.sessions == 0 {
+fn total(requirements: &[ServedRequirement<'_>]) -> Option<String> {
+    let work_cost = WorkCost::of(&sessions(requirements));
+    if work_cost.sessions == 0 {
         return None;
     }
-    let mut parts = vec![count(took.sessions, "session")];
-    parts.extend(took.turns.map(turns));
-    parts.extend(took.usage.map(|it| usage(&it)));
+    let mut parts = vec![count(work_cost.sessions, "session")];
+    parts.extend(work_cost.turns.map(turns));
+    parts.extend(work_cost.usage.map(|it| usage(&it)));
     Some(format!("All: {}", parts.join(", ")))
 }
 
 /// Returns the sessions of all requirements; a session with several requirements occurs several
 /// times.
-pub(crate) fn sessions(all: &[ServedRequirement<'_>]) -> Vec<ServingSession> {
-    all.iter().flat_map(ServedRequirement::sessions).collect()
+pub(crate) fn sessions(requirements: &[ServedRequirement<'_>]) -> Vec<ServingSession> {
+    requirements.iter().flat_map(ServedRequirement::sessions).collect()
 }
 
 fn turns(n: u32) -> String {

@@ -9,9 +9,9 @@ use crate::report::{markdown, table};
 use studio_core::session::journal::CheckResult;
 
 /// Length of an abbreviated commit id.
-const NAME: usize = 12;
+const SHORT_COMMIT: usize = 12;
 /// Maximum number of bytes of a failed check's output that are shown.
-const TAIL: usize = 1_500;
+const MAX_TAIL_BYTES: usize = 1_500;
 
 /// A recorded check command on one tree.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct VerifiedLine {
     /// The `sh -c` line.
     pub command: String,
     /// The commit whose files it runs on.
-    pub on: String,
+    pub commit: String,
     /// Their tree.
     pub tree: String,
     /// The requirements whose landings recorded it.
@@ -27,9 +27,9 @@ pub(crate) struct VerifiedLine {
     /// The commits of these landings.
     pub commits: Vec<String>,
     /// Whether it passed in all of them.
-    pub then: bool,
+    pub passed_then: bool,
     /// The current result.
-    pub now: CurrentResult,
+    pub current: CurrentResult,
 }
 
 /// The current result of a command.
@@ -83,29 +83,29 @@ pub(crate) struct VerifyReport<'a> {
 
 impl VerifiedLine {
     /// Creates a command that has not run yet.
-    pub(crate) fn new(command: String, on: String, tree: String) -> VerifiedLine {
+    pub(crate) fn new(command: String, commit: String, tree: String) -> VerifiedLine {
         let (requirements, commits) = (Vec::new(), Vec::new());
         VerifiedLine {
             command,
-            on,
+            commit,
             tree,
             requirements,
             commits,
-            then: true,
-            now: CurrentResult::Refused,
+            passed_then: true,
+            current: CurrentResult::Refused,
         }
     }
 
     fn passes(&self) -> bool {
-        matches!(&self.now, CurrentResult::Ran(result) if result.ok)
+        matches!(&self.current, CurrentResult::Ran(result) if result.ok)
     }
 
     fn then_word(&self) -> &'static str {
-        if self.then { "passed" } else { "failed" }
+        if self.passed_then { "passed" } else { "failed" }
     }
 
     fn now_words(&self) -> String {
-        match &self.now {
+        match &self.current {
             CurrentResult::Ran(CheckResult { ok: true, ms, .. }) => format!("passed ({ms} ms)"),
             CurrentResult::Ran(CheckResult { exit, ms, .. }) => format!("failed ({exit}, {ms} ms)"),
             CurrentResult::Refused => "not run".to_owned(),
@@ -114,23 +114,23 @@ impl VerifiedLine {
     }
 
     /// Returns the output of a failed command, with a heading.
-    fn wrote(&self) -> Option<(String, &str)> {
-        let on = head(&self.on, NAME);
-        match &self.now {
+    fn failure_output(&self) -> Option<(String, &str)> {
+        let commit = head(&self.commit, SHORT_COMMIT);
+        match &self.current {
             CurrentResult::Ran(result) if !result.ok => {
-                let what = format!("{} failed with {} on {on}", self.command, result.exit);
-                Some((what, tail(result.tail.trim_end(), TAIL)))
+                let what = format!("{} failed with {} on {commit}", self.command, result.exit);
+                Some((what, tail(result.tail.trim_end(), MAX_TAIL_BYTES)))
             }
-            CurrentResult::SetUpFailed { line, exit, tail: wrote } => {
-                let what = format!("setup {line} failed with {exit} on {on}");
-                Some((what, tail(wrote.trim_end(), TAIL)))
+            CurrentResult::SetUpFailed { line, exit, tail: output } => {
+                let what = format!("setup {line} failed with {exit} on {commit}");
+                Some((what, tail(output.trim_end(), MAX_TAIL_BYTES)))
             }
             CurrentResult::Ran(_) | CurrentResult::Refused => None,
         }
     }
 
     fn json(&self) -> Value {
-        let (ran, ok, exit, ms, wrote) = match &self.now {
+        let (ran, ok, exit, ms, output) = match &self.current {
             CurrentResult::Ran(it) => {
                 (true, it.ok, Some(it.exit), Some(it.ms), Some(it.tail.as_str()))
             }
@@ -138,7 +138,7 @@ impl VerifiedLine {
                 (false, false, None, None, None)
             }
         };
-        let why = match &self.now {
+        let why = match &self.current {
             CurrentResult::Ran(_) => None,
             CurrentResult::Refused => Some("it is known only from a receipt".to_owned()),
             CurrentResult::SetUpFailed { line, exit, .. } => {
@@ -146,10 +146,10 @@ impl VerifiedLine {
             }
         };
         json!({
-            "command": self.command, "on": self.on, "tree": self.tree,
+            "command": self.command, "on": self.commit, "tree": self.tree,
             "requirements": self.requirements, "commits": self.commits,
-            "passed_then": self.then, "ran": ran, "ok": ok, "exit": exit, "ms": ms,
-            "tail": wrote, "why": why,
+            "passed_then": self.passed_then, "ran": ran, "ok": ok, "exit": exit, "ms": ms,
+            "tail": output, "why": why,
         })
     }
 }
@@ -158,28 +158,30 @@ impl VerifyReport<'_> {
     /// Returns whether every requirement is landed with a check, every command passes now, and
     /// every receipt belongs to its commit's tree.
     pub(crate) fn holds(&self) -> bool {
-        let shown = self.requirements.iter().all(|it| it.row.gap().is_none());
-        let honest = self.findings.iter().all(|it| it.kind != "other_tree");
-        shown && honest && self.lines.iter().all(VerifiedLine::passes)
+        let all_covered = self.requirements.iter().all(|it| it.row.gap().is_none());
+        let receipts_match = self.findings.iter().all(|it| it.kind != "other_tree");
+        all_covered && receipts_match && self.lines.iter().all(VerifiedLine::passes)
     }
 
     /// Returns the outcome in one sentence.
     pub(crate) fn outcome(&self) -> String {
         if self.holds() {
-            let on = if self.each { "where it landed".to_owned() } else { self.on() };
-            return format!("every requirement has landed, and every recorded check passes {on}");
+            let location = if self.each { "where it landed".to_owned() } else { self.on_target() };
+            return format!(
+                "every requirement has landed, and every recorded check passes {location}"
+            );
         }
-        let red = self.lines.iter().filter(|line| !line.passes()).count();
+        let failed = self.lines.iter().filter(|line| !line.passes()).count();
         let open = self.requirements.iter().filter(|it| it.row.gap().is_some()).count();
         let (all, lines) = (self.requirements.len(), self.lines.len());
         format!(
-            "{open} of {all} requirements have not landed with a passing check; {red} of {lines} \
+            "{open} of {all} requirements have not landed with a passing check; {failed} of {lines} \
              checks fail"
         )
     }
 
-    fn on(&self) -> String {
-        format!("on {}", head(&self.onto, NAME))
+    fn on_target(&self) -> String {
+        format!("on {}", head(&self.onto, SHORT_COMMIT))
     }
 
     /// Formats the report for a terminal.
@@ -190,18 +192,18 @@ impl VerifyReport<'_> {
                 line.command.clone(),
                 line.then_word().to_owned(),
                 line.now_words(),
-                head(&line.on, NAME).to_owned(),
+                head(&line.commit, SHORT_COMMIT).to_owned(),
             ]
             .map(|cell| printable(&cell))
         };
         let header = ["REQUIREMENT", "CHECK", "THEN", "NOW", "ON"];
         let mut lines = vec![table::plain(header, self.lines.iter().map(row).collect())];
         lines.extend(self.findings.iter().map(|it| format!("warning: {}", it.text)));
-        for (what, wrote) in self.wrote() {
+        for (what, output) in self.failure_output() {
             lines.push(format!("\n{what}:"));
-            let wrote = printable_output(wrote);
-            lines.extend(wrote.lines().map(|line| format!("  {line}")));
-            lines.extend(wrote.is_empty().then(|| "  (no output)".to_owned()));
+            let output = printable_output(output);
+            lines.extend(output.lines().map(|line| format!("  {line}")));
+            lines.extend(output.is_empty().then(|| "  (no output)".to_owned()));
         }
         printable(&lines.join("\n"))
     }
@@ -209,10 +211,16 @@ impl VerifyReport<'_> {
     /// Formats the report for a pull request.
     pub(crate) fn markdown(&self) -> String {
         let row = |line: &VerifiedLine| {
-            let on = markdown::code(head(&line.on, NAME));
-            let now = line.now_words();
+            let commit = markdown::code(head(&line.commit, SHORT_COMMIT));
+            let current = line.now_words();
             let requirements = markdown::text(&served(line));
-            [requirements, markdown::code(&line.command), line.then_word().to_owned(), now, on]
+            [
+                requirements,
+                markdown::code(&line.command),
+                line.then_word().to_owned(),
+                current,
+                commit,
+            ]
         };
         let rows: Vec<_> = self.lines.iter().map(row).collect();
         let header = ["requirement", "check", "then", "now", "on"];
@@ -221,17 +229,17 @@ impl VerifyReport<'_> {
             let all = self.findings.iter().map(|it| format!("- {}", markdown::text(&it.text)));
             parts.push(all.collect::<Vec<_>>().join("\n"));
         }
-        for (what, wrote) in self.wrote() {
+        for (what, output) in self.failure_output() {
             parts.push(markdown::text(&what));
-            parts.push(markdown::block(wrote));
+            parts.push(markdown::block(output));
         }
         parts.join("\n\n")
     }
 
     /// Returns the output of failed commands; a setup that failed for several is listed once.
-    fn wrote(&self) -> Vec<(String, &str)> {
+    fn failure_output(&self) -> Vec<(String, &str)> {
         let mut all: Vec<(String, &str)> =
-            self.lines.iter().filter_map(VerifiedLine::wrote).collect();
+            self.lines.iter().filter_map(VerifiedLine::failure_output).collect();
         all.dedup();
         all
     }

@@ -6,7 +6,7 @@ use super::{Task, TaskFileError};
 
 /// Returns all errors of a list of tasks, by line: an empty text, an invalid or duplicate name, an
 /// unknown dependency, a cycle.
-pub fn faults(tasks: &[Task]) -> Vec<TaskFileError> {
+pub fn validate(tasks: &[Task]) -> Vec<TaskFileError> {
     let mut faults = Vec::new();
     let mut lines: BTreeMap<&str, usize> = BTreeMap::new();
     for task in tasks {
@@ -35,49 +35,50 @@ pub fn faults(tasks: &[Task]) -> Vec<TaskFileError> {
             faults.push(TaskFileError::new(task.line, what));
         }
     }
-    faults.extend(circle(tasks));
+    faults.extend(find_cycle(tasks));
     faults.sort_by_key(|fault| fault.line);
     faults
 }
 
 /// Returns the error for a dependency cycle, at its first task.
-fn circle(tasks: &[Task]) -> Option<TaskFileError> {
-    let stuck: BTreeSet<usize> = {
-        let sorted: BTreeSet<usize> = order(tasks).into_iter().collect();
-        (0..tasks.len()).filter(|at| !sorted.contains(at)).collect()
+fn find_cycle(tasks: &[Task]) -> Option<TaskFileError> {
+    let unsorted: BTreeSet<usize> = {
+        let sorted: BTreeSet<usize> = topological_order(tasks).into_iter().collect();
+        (0..tasks.len()).filter(|index| !sorted.contains(index)).collect()
     };
     // Every stuck task depends on another stuck task; following these dependencies leads to a
     // cycle.
-    let mut at = *stuck.first()?;
+    let mut index = *unsorted.first()?;
     let mut path = Vec::new();
-    while !path.contains(&at) {
-        path.push(at);
-        at = *needs(tasks, at).iter().find(|need| stuck.contains(need))?;
+    while !path.contains(&index) {
+        path.push(index);
+        index = *dependencies(tasks, index).iter().find(|need| unsorted.contains(need))?;
     }
-    let start = path.iter().position(|it| *it == at)?;
-    let mut round = path.split_off(start);
-    let first = round.iter().enumerate().min_by_key(|(_, it)| **it).map_or(0, |(n, _)| n);
-    round.rotate_left(first);
-    let line = tasks[round[0]].line;
-    round.push(round[0]);
-    let names: Vec<&str> = round.iter().map(|it| tasks[*it].id.as_str()).collect();
+    let start = path.iter().position(|it| *it == index)?;
+    let mut cycle = path.split_off(start);
+    let first = cycle.iter().enumerate().min_by_key(|(_, it)| **it).map_or(0, |(n, _)| n);
+    cycle.rotate_left(first);
+    let line = tasks[cycle[0]].line;
+    cycle.push(cycle[0]);
+    let names: Vec<&str> = cycle.iter().map(|it| tasks[*it].id.as_str()).collect();
     Some(TaskFileError::new(line, format!("circular dependency: {}", names.join(" → "))))
 }
 
 /// Returns the indices of the tasks that this one names in `after`.
-fn needs(tasks: &[Task], at: usize) -> Vec<usize> {
-    let place = |id: &String| tasks.iter().position(|task| task.id == *id);
-    tasks[at].after.iter().filter_map(place).collect()
+fn dependencies(tasks: &[Task], index: usize) -> Vec<usize> {
+    let index_of = |id: &String| tasks.iter().position(|task| task.id == *id);
+    tasks[index].after.iter().filter_map(index_of).collect()
 }
 
 /// Returns the tasks in topological order, stable otherwise; tasks in a cycle or behind one are
 /// omitted.
-pub fn order(tasks: &[Task]) -> Vec<usize> {
-    let needs: Vec<Vec<usize>> = (0..tasks.len()).map(|at| needs(tasks, at)).collect();
+pub fn topological_order(tasks: &[Task]) -> Vec<usize> {
+    let dependencies: Vec<Vec<usize>> =
+        (0..tasks.len()).map(|index| dependencies(tasks, index)).collect();
     let mut sorted: Vec<usize> = Vec::with_capacity(tasks.len());
     let mut placed = vec![false; tasks.len()];
-    while let Some(next) =
-        (0..tasks.len()).find(|at| !placed[*at] && needs[*at].iter().all(|need| placed[*need]))
+    while let Some(next) = (0..tasks.len())
+        .find(|index| !placed[*index] && dependencies[*index].iter().all(|need| placed[*need]))
     {
         placed[next] = true;
         sorted.push(next);
@@ -86,7 +87,7 @@ pub fn order(tasks: &[Task]) -> Vec<usize> {
 }
 
 /// Returns whether a file can match patterns of both lists.
-pub fn paths_meet(one: &[String], other: &[String]) -> bool {
+pub fn paths_overlap(one: &[String], other: &[String]) -> bool {
     one.iter().any(|a| other.iter().any(|b| overlap(a, b)))
 }
 
@@ -94,7 +95,7 @@ pub fn paths_meet(one: &[String], other: &[String]) -> bool {
 /// directory and includes everything below it.
 fn overlap(a: &str, b: &str) -> bool {
     let (a, b) = (parts(a), parts(b));
-    meet(&a, &b, (may_be_directory(&a), may_be_directory(&b)))
+    patterns_overlap(&a, &b, (may_be_directory(&a), may_be_directory(&b)))
 }
 
 fn parts(pattern: &str) -> Vec<&str> {
@@ -105,33 +106,33 @@ fn may_be_directory(parts: &[&str]) -> bool {
     parts.last().is_none_or(|last| !last.trim_start_matches('.').contains('.'))
 }
 
-fn meet(a: &[&str], b: &[&str], directories: (bool, bool)) -> bool {
-    let nothing_more = |rest: &[&str]| rest.iter().all(|part| *part == "**");
+fn patterns_overlap(a: &[&str], b: &[&str], directories: (bool, bool)) -> bool {
+    let matches_nothing = |rest: &[&str]| rest.iter().all(|part| *part == "**");
     match (a, b) {
-        ([], rest) => directories.0 || nothing_more(rest),
-        (rest, []) => directories.1 || nothing_more(rest),
+        ([], rest) => directories.0 || matches_nothing(rest),
+        (rest, []) => directories.1 || matches_nothing(rest),
         (["**", more @ ..], [_, less @ ..]) => {
-            meet(more, b, directories) || meet(a, less, directories)
+            patterns_overlap(more, b, directories) || patterns_overlap(a, less, directories)
         }
         ([_, less @ ..], ["**", more @ ..]) => {
-            meet(a, more, directories) || meet(less, b, directories)
+            patterns_overlap(a, more, directories) || patterns_overlap(less, b, directories)
         }
         ([one, more_a @ ..], [other, more_b @ ..]) => {
-            names_meet(one, other) && meet(more_a, more_b, directories)
+            names_overlap(one, other) && patterns_overlap(more_a, more_b, directories)
         }
     }
 }
 
 /// Returns whether one name could match both patterns of a name. Braces, brackets and `?` count as
 /// `*`: a false positive only makes a task wait.
-fn names_meet(a: &str, b: &str) -> bool {
-    const WILD: [char; 6] = ['*', '?', '[', ']', '{', '}'];
-    if !a.contains(WILD) && !b.contains(WILD) {
+fn names_overlap(a: &str, b: &str) -> bool {
+    const WILDCARDS: [char; 6] = ['*', '?', '[', ']', '{', '}'];
+    if !a.contains(WILDCARDS) && !b.contains(WILDCARDS) {
         return a == b;
     }
     // Without a wildcard, head and tail are the whole name.
-    let head = |name: &str| name.split(WILD).next().unwrap_or_default().to_owned();
-    let tail = |name: &str| name.rsplit(WILD).next().unwrap_or_default().to_owned();
+    let head = |name: &str| name.split(WILDCARDS).next().unwrap_or_default().to_owned();
+    let tail = |name: &str| name.rsplit(WILDCARDS).next().unwrap_or_default().to_owned();
     let (heads, tails) = ((head(a), head(b)), (tail(a), tail(b)));
     (heads.0.starts_with(&heads.1) || heads.1.starts_with(&heads.0))
         && (tails.0.ends_with(&tails.1) || tails.1.ends_with(&tails.0))
@@ -145,12 +146,12 @@ mod tests {
 
     fn tasks(all: &[(&str, &[&str], &[&str])]) -> Vec<Task> {
         let owned = |list: &[&str]| list.iter().map(|it| (*it).to_owned()).collect();
-        let task = |(at, (id, after, paths)): (usize, &(&str, &[&str], &[&str]))| Task {
+        let task = |(index, (id, after, paths)): (usize, &(&str, &[&str], &[&str]))| Task {
             id: (*id).to_owned(),
             text: "x".to_owned(),
             after: owned(after),
             paths: owned(paths),
-            line: at + 1,
+            line: index + 1,
             ..Task::default()
         };
         all.iter().enumerate().map(task).collect()
@@ -159,8 +160,8 @@ mod tests {
     #[test]
     fn a_task_comes_after_its_dependencies() {
         let all = tasks(&[("c", &["b"], &[]), ("a", &[], &[]), ("b", &["a"], &[])]);
-        assert_eq!(order(&all), [1, 2, 0]);
-        assert!(faults(&all).is_empty());
+        assert_eq!(topological_order(&all), [1, 2, 0]);
+        assert!(validate(&all).is_empty());
     }
 
     #[test]
@@ -171,13 +172,13 @@ mod tests {
             ("c", &["d"], &[]),
             ("d", &["b"], &[]),
         ]);
-        let told = faults(&all);
-        assert_eq!(told.len(), 1);
+        let errors = validate(&all);
+        assert_eq!(errors.len(), 1);
         assert_eq!(
-            (told[0].line, told[0].what.as_str()),
+            (errors[0].line, errors[0].what.as_str()),
             (2, "circular dependency: b → c → d → b")
         );
-        assert!(faults(&tasks(&[("a", &["a"], &[])]))[0].what.ends_with("a → a"));
+        assert!(validate(&tasks(&[("a", &["a"], &[])]))[0].what.ends_with("a → a"));
     }
 
     #[test]
@@ -197,7 +198,7 @@ mod tests {
             ("a-[0-9].txt", "b-1.txt", false),
         ] {
             assert_eq!((overlap(a, b), overlap(b, a)), (meet, meet), "{a} {b}");
-            assert_eq!(paths_meet(&[a.to_owned()], &[b.to_owned()]), meet, "{a} {b}");
+            assert_eq!(paths_overlap(&[a.to_owned()], &[b.to_owned()]), meet, "{a} {b}");
         }
     }
 
@@ -210,11 +211,11 @@ mod tests {
                     let id = all[*to].id.clone();
                     all[*from].after.push(id);
                 }
-                let sorted = order(&all);
-                prop_assert_eq!(sorted.len() < all.len(), !faults(&all).is_empty());
+                let sorted = topological_order(&all);
+                prop_assert_eq!(sorted.len() < all.len(), !validate(&all).is_empty());
                 for (from, to) in &links {
-                    let place = |at: usize| sorted.iter().position(|it| *it == at);
-                    if let (Some(from), Some(to)) = (place(*from), place(*to)) {
+                    let position = |index: usize| sorted.iter().position(|it| *it == index);
+                    if let (Some(from), Some(to)) = (position(*from), position(*to)) {
                         prop_assert!(to < from);
                     }
                 }
@@ -225,8 +226,8 @@ mod tests {
             fn patterns_that_match_one_path_overlap(path in "[ab]{1,2}(/[ab]{1,2}){0,3}", cut_a in 0usize..4, cut_b in 0usize..4) {
                 let general = |cut: usize| {
                     let parts: Vec<&str> = path.split('/').collect();
-                    let kept: Vec<&str> = parts.iter().enumerate().map(|(at, part)| if at == cut { "*" } else { part }).collect();
-                    kept.join("/")
+                    let shortened: Vec<&str> = parts.iter().enumerate().map(|(index, part)| if index == cut { "*" } else { part }).collect();
+                    shortened.join("/")
                 };
                 prop_assert!(overlap(&general(cut_a), &general(cut_b)));
     prop_assert!(overlap("**", &path));

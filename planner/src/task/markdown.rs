@@ -1,6 +1,6 @@
 //! Tasks as a Markdown list: one item each, with its keys as indented `key: value` lines.
 
-use super::{Task, TaskFileError, finished};
+use super::{Task, TaskFileError, finish};
 
 /// Parses the outermost list items of a text. `[x]` marks an item as done. The indented lines `id:
 /// …`, `after: a, b`, `check: LINE` (repeatable), `paths: a/**, b`, `requirements: R1, R2`, `agent:
@@ -9,7 +9,7 @@ use super::{Task, TaskFileError, finished};
 pub fn from_markdown(text: &str) -> Result<Vec<Task>, Vec<TaskFileError>> {
     let mut tasks: Vec<Task> = Vec::new();
     let (mut open, mut fenced) = (false, false);
-    for (at, line) in text.lines().enumerate() {
+    for (index, line) in text.lines().enumerate() {
         let is_fence = line.trim_start().starts_with("```") || line.trim_start().starts_with("~~~");
         let is_indented = line.starts_with("  ") || line.starts_with('\t');
         if is_fence && !is_indented {
@@ -17,46 +17,46 @@ pub fn from_markdown(text: &str) -> Result<Vec<Task>, Vec<TaskFileError>> {
         } else if fenced {
             // A list inside a code block is an example.
         } else if let Some(item) = item(line) {
-            let (done, words) = ticked(item);
-            tasks.push(Task { text: words.to_owned(), done, line: at + 1, ..Task::default() });
+            let (done, text) = parse_checkbox(item);
+            tasks.push(Task { text: text.to_owned(), done, line: index + 1, ..Task::default() });
             open = true;
         } else if open && is_indented {
             if let Some(task) = tasks.last_mut() {
-                belongs(task, line.trim());
+                apply_key(task, line.trim());
             }
         } else if !line.trim().is_empty() {
             open = false;
         }
     }
     tasks.iter_mut().for_each(|task| task.text = task.text.trim().to_owned());
-    finished(tasks)
+    finish(tasks)
 }
 
 /// Adds an indented line to its task.
-fn belongs(task: &mut Task, line: &str) {
-    let Some((key, value)) = line.split_once(':') else { return says(task, line) };
+fn apply_key(task: &mut Task, line: &str) {
+    let Some((key, value)) = line.split_once(':') else { return append_text(task, line) };
     let value = value.trim();
     let list = || value.split(',').map(|it| it.trim().to_owned()).filter(|it| !it.is_empty());
     match key.trim() {
         "id" => value.clone_into(&mut task.id),
         "after" => task.after.extend(list()),
-        "check" | "checks" => task.checks.push(bare(value)),
-        "paths" => task.paths.extend(list().map(|path| bare(&path))),
+        "check" | "checks" => task.checks.push(strip_backticks(value)),
+        "paths" => task.paths.extend(list().map(|path| strip_backticks(&path))),
         "requirements" => task.requirements.extend(list()),
         "agent" => task.agent = Some(value.to_owned()),
         "persona" => task.persona = Some(value.to_owned()),
         "base" => task.base = Some(value.to_owned()),
-        _ => says(task, line),
+        _ => append_text(task, line),
     }
 }
 
-fn says(task: &mut Task, line: &str) {
+fn append_text(task: &mut Task, line: &str) {
     task.text.push('\n');
     task.text.push_str(line);
 }
 
 /// Returns a value without surrounding backticks.
-fn bare(value: &str) -> String {
+fn strip_backticks(value: &str) -> String {
     value.trim_matches('`').to_owned()
 }
 
@@ -71,11 +71,11 @@ fn item(line: &str) -> Option<&str> {
     Some(marked.or_else(numbered)?.trim())
 }
 
-fn ticked(item: &str) -> (bool, &str) {
-    let words = |mark| item.strip_prefix(mark).map(str::trim_start);
-    match words("[x]").or_else(|| words("[X]")) {
-        Some(words) => (true, words),
-        None => (false, words("[ ]").unwrap_or(item)),
+fn parse_checkbox(item: &str) -> (bool, &str) {
+    let after_mark = |mark| item.strip_prefix(mark).map(str::trim_start);
+    match after_mark("[x]").or_else(|| after_mark("[X]")) {
+        Some(after_mark) => (true, after_mark),
+        None => (false, after_mark("[ ]").unwrap_or(item)),
     }
 }
 
@@ -111,11 +111,11 @@ mod tests {
     fn errors_name_their_lines() {
         let text = "- a\n  after: b\n- b\n  id: b\n  after: t1\n-\n- c\n  after: nobody\n";
         let mistakes = from_markdown(text).unwrap_err();
-        let told: Vec<_> = mistakes.iter().map(|it| (it.line, it.what.as_str())).collect();
-        assert_eq!(told[0].0, 1, "{told:?}");
-        assert!(told[0].1.contains("t1 → b → t1"), "{told:?}");
-        assert_eq!(told[1].0, 7, "{told:?}");
-        assert!(told[1].1.contains("`nobody`"), "{told:?}");
+        let reported: Vec<_> = mistakes.iter().map(|it| (it.line, it.what.as_str())).collect();
+        assert_eq!(reported[0].0, 1, "{reported:?}");
+        assert!(reported[0].1.contains("t1 → b → t1"), "{reported:?}");
+        assert_eq!(reported[1].0, 7, "{reported:?}");
+        assert!(reported[1].1.contains("`nobody`"), "{reported:?}");
     }
 
     proptest::proptest! {

@@ -4,7 +4,7 @@ mod graph;
 mod markdown;
 mod toml;
 
-pub use graph::{faults, order, paths_meet};
+pub use graph::{paths_overlap, topological_order, validate};
 pub use markdown::from_markdown;
 pub use toml::{from_toml, to_toml};
 
@@ -51,12 +51,12 @@ impl TaskFileError {
 }
 
 /// Assigns default names to the tasks and checks the whole list.
-fn finished(mut tasks: Vec<Task>) -> Result<Vec<Task>, Vec<TaskFileError>> {
-    for (at, task) in tasks.iter_mut().enumerate() {
+fn finish(mut tasks: Vec<Task>) -> Result<Vec<Task>, Vec<TaskFileError>> {
+    for (index, task) in tasks.iter_mut().enumerate() {
         if task.id.is_empty() {
-            task.id = format!("t{}", at + 1);
+            task.id = format!("t{}", index + 1);
         }
     }
-    let faults = faults(&tasks);
+    let faults = validate(&tasks);
     if faults.is_empty() { Ok(tasks) } else { Err(faults) }
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Task, TaskFileError, finished};
+use super::{Task, TaskFileError, finish};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,10 +34,10 @@ struct TaskTable {
 
 /// Parses `[[task]]` tables; every error has its line.
 pub fn from_toml(text: &str) -> Result<Vec<Task>, Vec<TaskFileError>> {
-    let line = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
+    let line = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
     let file: File = toml::from_str(text).map_err(|error| {
-        let at = error.span().map_or(1, |span| line(span.start));
-        vec![TaskFileError::new(at, error.message().trim_end_matches('.'))]
+        let offset = error.span().map_or(1, |span| line(span.start));
+        vec![TaskFileError::new(offset, error.message().trim_end_matches('.'))]
     })?;
     let task = |row: Spanned<TaskTable>| {
         let line = line(row.span().start);
@@ -56,7 +56,7 @@ pub fn from_toml(text: &str) -> Result<Vec<Task>, Vec<TaskFileError>> {
             line,
         }
     };
-    finished(file.task.into_iter().map(task).collect())
+    finish(file.task.into_iter().map(task).collect())
 }
 
 /// Returns TOML that [`from_toml`] parses to the same tasks.
@@ -81,10 +81,10 @@ pub fn to_toml(tasks: &[Task]) -> String {
         for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
             key(name, list.clone().into());
         }
-        let words = [("agent", &task.agent), ("persona", &task.persona), ("base", &task.base)];
-        for (name, word) in words {
-            if let Some(word) = word {
-                key(name, word.as_str().into());
+        let options = [("agent", &task.agent), ("persona", &task.persona), ("base", &task.base)];
+        for (name, value) in options {
+            if let Some(value) = value {
+                key(name, value.as_str().into());
             }
         }
         if task.done {
@@ -152,7 +152,7 @@ mod tests {
         /// Parsing the output returns the same tasks.
         #[test]
         fn tasks_round_trip(tasks in proptest::collection::vec(task(), 0..5), links: u32) {
-            let mut tasks = finished(tasks).unwrap();
+            let mut tasks = finish(tasks).unwrap();
             for at in 1..tasks.len() {
                 if links >> at & 1 == 1 {
                     tasks[at].after = vec![tasks[at - 1].id.clone()];

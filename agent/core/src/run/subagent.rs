@@ -34,7 +34,7 @@ use tools::services::{LanguageServers, McpServers, SubagentRequest};
 
 /// The text appended to every task.
 const REPORT: &str = "\n\n[You do this for another agent. It reads only your last message: say there \
-what you found or did, with file names, and what is left. Nobody answers questions.]";
+what you found or did, with file names, and what is left. Questions are not answered.]";
 
 /// The resources that a session shares with its subagents.
 pub(crate) struct SharedResources {

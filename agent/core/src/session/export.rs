@@ -16,7 +16,7 @@ pub fn markdown(seen: &SessionSnapshot, entries: Vec<ConversationEntry>) -> Stri
         match entry {
             ConversationEntry::Request { message } => section(&mut text, "User", &message),
             ConversationEntry::Steered { message, .. } => {
-                section(&mut text, "User, meanwhile", &message)
+                section(&mut text, "User, during the turn", &message)
             }
             ConversationEntry::Prompt { message } => section(&mut text, "g3", &message),
             ConversationEntry::Reply { message, .. } => section(&mut text, "Assistant", &message),

@@ -14,14 +14,14 @@ use reqwest::header::{CONTENT_RANGE, RANGE};
 use reqwest::{Client, Response, StatusCode};
 use sha2::{Digest, Sha256};
 
-use super::{beside, is_watched};
+use super::{shows_progress, with_suffix};
 
 /// Timeout for connecting; short, because a person waits at the terminal.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout for a transfer that receives no data; the next one resumes it.
-const STILL: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often an interrupted transfer is resumed automatically.
-const RESUMES: u32 = 3;
+const MAX_RESUMES: u32 = 3;
 
 /// A file to download.
 pub(crate) struct Download<'a> {
@@ -36,31 +36,35 @@ pub(crate) struct Download<'a> {
 }
 
 /// Downloads a file, verifies it and installs it. Fails if another process downloads the same file.
-pub(crate) async fn fetch(wanted: &Download<'_>) -> Result<()> {
-    let half = beside(wanted.target, ".part");
-    let locked = Lock::try_take(&beside(wanted.target, ".lock"));
-    let Some(_lock) = locked.or_fail(|| cannot(wanted))? else {
+pub(crate) async fn fetch(download: &Download<'_>) -> Result<()> {
+    let partial = with_suffix(download.target, ".part");
+    let lock = Lock::try_take(&with_suffix(download.target, ".lock"));
+    let Some(_lock) = lock.or_fail(|| cannot(download))? else {
         return Err(Failure::refused("this model is already being downloaded")
             .hint("wait for the other `g3 model pull`"));
     };
-    let client = client(wanted.url).or_fail(|| cannot(wanted))?;
-    let bar = bar(wanted.bytes);
+    let client = client(download.url).or_fail(|| cannot(download))?;
+    let bar = bar(download.bytes);
     let mut resumes = 0;
-    while length(&half) < wanted.bytes {
-        let before = length(&half);
-        match transfer(&client, wanted, &half, &bar).await {
+    while length(&partial) < download.bytes {
+        let previous_length = length(&partial);
+        match transfer(&client, download, &partial, &bar).await {
             Ok(()) => break,
-            Err(TransferError::Off(_)) if length(&half) > before && resumes < RESUMES => {
+            Err(TransferError::Off(_))
+                if length(&partial) > previous_length && resumes < MAX_RESUMES =>
+            {
                 resumes += 1
             }
-            Err(TransferError::Off(why)) => return Err(broke_off(wanted, &half, &why)),
+            Err(TransferError::Off(why)) => {
+                return Err(interrupted_error(download, &partial, &why));
+            }
             Err(TransferError::Refused(failure)) => return Err(failure),
         }
     }
     bar.finish_and_clear();
-    check(wanted, &half)?;
-    fs::rename(&half, wanted.target).or_fail(|| cannot(wanted))?;
-    let _ = fs::remove_file(beside(wanted.target, ".lock"));
+    check(download, &partial)?;
+    fs::rename(&partial, download.target).or_fail(|| cannot(download))?;
+    let _ = fs::remove_file(with_suffix(download.target, ".lock"));
     Ok(())
 }
 
@@ -74,52 +78,53 @@ enum TransferError {
 
 async fn transfer(
     client: &Client,
-    wanted: &Download<'_>,
-    half: &Path,
+    download: &Download<'_>,
+    partial: &Path,
     bar: &ProgressBar,
 ) -> std::result::Result<(), TransferError> {
-    let off = |e: reqwest::Error| TransferError::Off(innermost(&e));
-    let refused = |e: io::Error| TransferError::Refused(Failure::failed(cannot(wanted)).because(e));
-    let have = length(half);
-    let mut request = client.get(wanted.url);
-    if have > 0 {
-        request = request.header(RANGE, format!("bytes={have}-"));
+    let interrupted = |e: reqwest::Error| TransferError::Off(root_cause(&e));
+    let failed =
+        |e: io::Error| TransferError::Refused(Failure::failed(cannot(download)).because(e));
+    let existing = length(partial);
+    let mut request = client.get(download.url);
+    if existing > 0 {
+        request = request.header(RANGE, format!("bytes={existing}-"));
     }
-    let answer = tokio::time::timeout(STILL, request.send()).await;
+    let sent = tokio::time::timeout(IDLE_TIMEOUT, request.send()).await;
     let response =
-        answer.map_err(|_| TransferError::Off("no answer in 30 s".into()))?.map_err(off)?;
-    let from = start(&response, have)
-        .map_err(|why| TransferError::Refused(download_error(wanted, &why)))?;
-    let open = OpenOptions::new().create(true).write(true).truncate(from == 0).open(half);
-    let mut file = open.map_err(refused)?;
-    io::Seek::seek(&mut file, io::SeekFrom::Start(from)).map_err(refused)?;
-    bar.set_position(from);
-    let mut at = from;
+        sent.map_err(|_| TransferError::Off("no answer in 30 s".into()))?.map_err(interrupted)?;
+    let offset = start(&response, existing)
+        .map_err(|why| TransferError::Refused(download_error(download, &why)))?;
+    let open = OpenOptions::new().create(true).write(true).truncate(offset == 0).open(partial);
+    let mut file = open.map_err(failed)?;
+    io::Seek::seek(&mut file, io::SeekFrom::Start(offset)).map_err(failed)?;
+    bar.set_position(offset);
+    let mut position = offset;
     let mut body = response.bytes_stream();
     loop {
-        let next = tokio::time::timeout(STILL, body.next()).await;
+        let next = tokio::time::timeout(IDLE_TIMEOUT, body.next()).await;
         let next = next.map_err(|_| TransferError::Off("no data for 30 s".into()))?;
-        let Some(chunk) = next.transpose().map_err(off)? else { break };
-        at += chunk.len() as u64;
-        if at > wanted.bytes {
-            let why = format!("it is longer than {} bytes", wanted.bytes);
-            let _ = fs::remove_file(half);
-            return Err(TransferError::Refused(download_error(wanted, &why)));
+        let Some(chunk) = next.transpose().map_err(interrupted)? else { break };
+        position += chunk.len() as u64;
+        if position > download.bytes {
+            let why = format!("it is longer than {} bytes", download.bytes);
+            let _ = fs::remove_file(partial);
+            return Err(TransferError::Refused(download_error(download, &why)));
         }
-        file.write_all(&chunk).map_err(refused)?;
-        bar.set_position(at);
+        file.write_all(&chunk).map_err(failed)?;
+        bar.set_position(position);
     }
-    if at < wanted.bytes {
+    if position < download.bytes {
         return Err(TransferError::Off(format!(
-            "the connection closed after {at} of {} bytes",
-            wanted.bytes
+            "the connection closed after {position} of {} bytes",
+            download.bytes
         )));
     }
-    file.sync_data().map_err(refused)
+    file.sync_data().map_err(failed)
 }
 
 /// Returns the offset in the file at which the body of a response begins.
-fn start(response: &Response, have: u64) -> std::result::Result<u64, String> {
+fn start(response: &Response, existing: u64) -> std::result::Result<u64, String> {
     match response.status() {
         StatusCode::OK => Ok(0),
         StatusCode::PARTIAL_CONTENT => {
@@ -127,7 +132,7 @@ fn start(response: &Response, have: u64) -> std::result::Result<u64, String> {
             let begin =
                 range.and_then(|it| it.strip_prefix("bytes ")?.split('-').next()?.parse().ok());
             match begin {
-                Some(begin) if begin <= have => Ok(begin),
+                Some(begin) if begin <= existing => Ok(begin),
                 Some(_) | None => {
                     Err(format!("the server sent another range than requested: {range:?}"))
                 }
@@ -139,14 +144,14 @@ fn start(response: &Response, have: u64) -> std::result::Result<u64, String> {
     }
 }
 
-fn check(wanted: &Download<'_>, half: &Path) -> Result<()> {
-    let found = sha256(half).or_fail(|| cannot(wanted))?;
-    if found == wanted.sha256 {
+fn check(download: &Download<'_>, partial: &Path) -> Result<()> {
+    let found = sha256(partial).or_fail(|| cannot(download))?;
+    if found == download.sha256 {
         return Ok(());
     }
-    let _ = fs::remove_file(half);
+    let _ = fs::remove_file(partial);
     Err(Failure::failed("the downloaded file is not the expected model and was deleted")
-        .because(format!("its SHA-256 is {found}, expected {}", wanted.sha256))
+        .because(format!("its SHA-256 is {found}, expected {}", download.sha256))
         .hint("g3 model pull    downloads it again"))
 }
 
@@ -167,9 +172,9 @@ pub(crate) fn sha256(path: &Path) -> io::Result<String> {
 
 fn client(url: &str) -> reqwest::Result<Client> {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let here = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
-    let mut client = Client::builder().connect_timeout(CONNECT);
-    if here.iter().any(|start| url.starts_with(start)) {
+    let local_prefixes = ["http://127.0.0.1", "http://localhost", "http://[::1]"];
+    let mut client = Client::builder().connect_timeout(CONNECT_TIMEOUT);
+    if local_prefixes.iter().any(|start| url.starts_with(start)) {
         client = client.no_proxy();
     }
     client.user_agent(concat!("g3/", env!("CARGO_PKG_VERSION"))).build()
@@ -177,7 +182,7 @@ fn client(url: &str) -> reqwest::Result<Client> {
 
 fn bar(bytes: u64) -> ProgressBar {
     let target =
-        if is_watched() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        if shows_progress() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let style = "{bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
     let style = ProgressStyle::with_template(style).expect("the template is a constant");
     ProgressBar::with_draw_target(Some(bytes), target).with_style(style)
@@ -187,29 +192,31 @@ fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |meta| meta.len())
 }
 
-fn cannot(wanted: &Download<'_>) -> String {
-    format!("cannot download {}", wanted.url)
+fn cannot(download: &Download<'_>) -> String {
+    format!("cannot download {}", download.url)
 }
 
-fn download_error(wanted: &Download<'_>, why: &str) -> Failure {
-    ways_out(Failure::failed(cannot(wanted)).because(why))
+fn download_error(download: &Download<'_>, why: &str) -> Failure {
+    with_alternatives(Failure::failed(cannot(download)).because(why))
 }
 
-fn broke_off(wanted: &Download<'_>, half: &Path, why: &str) -> Failure {
-    let failure = Failure::failed(cannot(wanted)).because(why);
-    match length(half) {
-        0 => ways_out(failure),
-        have => failure.hint(format!("g3 model pull    resumes at {} MB", have / 1_000_000)),
+fn interrupted_error(download: &Download<'_>, partial: &Path, why: &str) -> Failure {
+    let failure = Failure::failed(cannot(download)).because(why);
+    match length(partial) {
+        0 => with_alternatives(failure),
+        existing => {
+            failure.hint(format!("g3 model pull    resumes at {} MB", existing / 1_000_000))
+        }
     }
 }
 
-fn ways_out(failure: Failure) -> Failure {
+fn with_alternatives(failure: Failure) -> Failure {
     failure
         .hint("download the file on another machine, then: g3 model add FILE --name NAME")
         .hint("another URL of the same file: g3 model pull --from URL")
 }
 
-fn innermost(error: &dyn std::error::Error) -> String {
+fn root_cause(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
         last = source;

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{CallArgs, as_json, exit_code, given, loaded, print, workplace};
+use super::{CallArgs, as_json, exit_code, load_config, print, read_args, tool_context};
 use gate::AccessRequest;
 use gate::core_exact::{Evaluator, Judgement, Route};
 use gate::policy::{PolicyVerdict, SandboxUse};
@@ -52,8 +52,8 @@ struct CheckReport {
 
 /// Evaluates a call and returns the exit code.
 pub(crate) fn run(args: &CheckArgs, toolset: &'static dyn Toolset) -> Result<u8> {
-    let text = given(&args.call.args)?;
-    let (cwd, config) = loaded(args.call.cwd.as_deref())?;
+    let text = read_args(&args.call.args)?;
+    let (cwd, config) = load_config(args.call.cwd.as_deref())?;
     let policy = match args.policy {
         Some(Judge::Default) => CommandPolicy::Default,
         Some(Judge::CoreExact) => CommandPolicy::CoreExact,
@@ -68,30 +68,30 @@ pub(crate) fn run(args: &CheckArgs, toolset: &'static dyn Toolset) -> Result<u8>
     let report = match policy {
         CommandPolicy::CoreExact => {
             let evaluator = Evaluator::new(&config.gate)?;
-            by_words(evaluator.judge(&args.call.name, &call, args.force_host))
+            core_exact_report(evaluator.judge(&args.call.name, &call, args.force_host))
         }
         CommandPolicy::Default => {
             let mut config = config;
             config.gate.policy = CommandPolicy::Default;
-            let at = workplace((&cwd, None), &config, toolset)?;
-            match call::prepare(args.call.profile, &args.call.name, &call, &at) {
-                Ok(call) => by_gate(&call),
-                Err(wrong) => return bad_call(&wrong, args.json),
+            let context = tool_context((&cwd, None), &config, toolset)?;
+            match call::prepare(args.call.profile, &args.call.name, &call, &context) {
+                Ok(call) => gate_report(&call),
+                Err(output) => return bad_call(&output, args.json),
             }
         }
     };
-    print(&shown(&report, args.json)?)?;
+    print(&render(&report, args.json)?)?;
     Ok(0)
 }
 
 /// Prints why a call is invalid, in the format of `g3 tool exec`.
-fn bad_call(wrong: &ToolOutput, json: bool) -> Result<u8> {
-    let text = if json { as_json(wrong, Duration::ZERO).to_string() } else { wrong.text.clone() };
+fn bad_call(output: &ToolOutput, json: bool) -> Result<u8> {
+    let text = if json { as_json(output, Duration::ZERO).to_string() } else { output.text.clone() };
     print(&format!("{text}\n"))?;
-    Ok(exit_code(wrong))
+    Ok(exit_code(output))
 }
 
-fn by_words(judgement: Judgement) -> CheckReport {
+fn core_exact_report(judgement: Judgement) -> CheckReport {
     let Judgement { route, reason, voice_message, require_confirmation } = judgement;
     let route = match route {
         Route::Host => "host",
@@ -101,12 +101,12 @@ fn by_words(judgement: Judgement) -> CheckReport {
 }
 
 /// Reports the strictest verdict about the accesses of a call.
-fn by_gate(call: &Invocation<'_>) -> CheckReport {
+fn gate_report(call: &Invocation<'_>) -> CheckReport {
     let verdicts = call.scope().access.iter().map(|access| {
         let (root, session_dir) = (&call.at.root, &call.at.session_dir);
-        let visitor =
+        let request =
             AccessRequest { tool: &call.face.name, root, session_dir, access, preview: None };
-        call.at.gate.judge(&visitor)
+        call.at.gate.judge(&request)
     });
     let strictest = verdicts.max_by_key(|verdict| strictness(verdict.action));
     let Some(verdict) = strictest else {
@@ -143,14 +143,14 @@ fn strictness(action: GateAction) -> u8 {
     }
 }
 
-fn shown(report: &CheckReport, json: bool) -> Result<String> {
+fn render(report: &CheckReport, json: bool) -> Result<String> {
     use base::failure::OrFail;
     if json {
         let line = serde_json::to_string(report).or_fail(|| "cannot write the verdict as JSON")?;
         return Ok(line + "\n");
     }
-    let asks = if report.require_confirmation { "asks first" } else { "does not ask" };
-    let mut text = format!("{}: {} ({asks})\n", report.route, report.reason);
+    let confirmation = if report.require_confirmation { "asks first" } else { "does not ask" };
+    let mut text = format!("{}: {} ({confirmation})\n", report.route, report.reason);
     if !report.voice_message.is_empty() {
         text.push_str(&format!("{}\n", report.voice_message));
     }

@@ -31,38 +31,38 @@ pub(crate) struct UndoArgs {
 pub(crate) fn run(args: &UndoArgs) -> Result<()> {
     let state = state_dir(&directory(args.cwd.as_deref())?, args.session.as_deref())?;
     if args.list {
-        let kept = undo::list(&state).or_fail(|| "cannot read what tools wrote")?;
-        let rows = kept.iter().rev();
+        let backups = undo::list(&state).or_fail(|| "cannot read what tools wrote")?;
+        let rows = backups.iter().rev();
         return print(&match args.json {
             true => format!("{}\n", Value::Array(rows.map(row).collect())),
             false => rows.map(line).collect(),
         });
     }
-    let Some(taken) = restore::last(&state)? else {
+    let Some(undone) = restore::last(&state)? else {
         let what = "nothing to undo";
         return Err(Failure::failed(what)
             .because(format!("no records in {}", state.display()))
             .hint("name another session with --session, another directory with --cwd"));
     };
-    print(&if args.json { format!("{}\n", report(&taken)) } else { summary(&taken) })
+    print(&if args.json { format!("{}\n", report(&undone)) } else { summary(&undone) })
 }
 
-fn row(kept: &Backup) -> Value {
-    let record = &kept.record;
+fn row(backup: &Backup) -> Value {
+    let record = &backup.record;
     let file = |file: &undo::WrittenFile| json!({ "path": file.path, "change": change(file) });
     json!({
-        "id": kept.number,
+        "id": backup.number,
         "time": record.time,
         "tool": record.tool,
         "files": record.files.iter().map(file).collect::<Vec<_>>(),
     })
 }
 
-fn line(kept: &Backup) -> String {
-    let record = &kept.record;
+fn line(backup: &Backup) -> String {
+    let record = &backup.record;
     let file = |file: &undo::WrittenFile| format!("{} {}", change(file), file.path);
     let files: Vec<String> = record.files.iter().map(file).collect();
-    format!("{:4}  {}  {}: {}\n", kept.number, record.time, record.tool, files.join(", "))
+    format!("{:4}  {}  {}: {}\n", backup.number, record.time, record.tool, files.join(", "))
 }
 
 fn change(file: &undo::WrittenFile) -> &'static str {
@@ -73,37 +73,37 @@ fn change(file: &undo::WrittenFile) -> &'static str {
     }
 }
 
-fn word(became: RestoreOutcome) -> &'static str {
-    match became {
+fn outcome_text(outcome: RestoreOutcome) -> &'static str {
+    match outcome {
         RestoreOutcome::Restored => "restored",
         RestoreOutcome::Removed => "removed",
         RestoreOutcome::Unchanged => "unchanged",
     }
 }
 
-fn report(taken: &UndoneWrite) -> Value {
-    let file = |(path, became): &(PathBuf, RestoreOutcome)| json!({ "path": path.to_string_lossy(), "became": word(*became) });
+fn report(undone: &UndoneWrite) -> Value {
+    let file = |(path, outcome): &(PathBuf, RestoreOutcome)| json!({ "path": path.to_string_lossy(), "became": outcome_text(*outcome) });
     json!({
-        "id": taken.kept.number,
-        "time": taken.kept.record.time,
-        "tool": taken.kept.record.tool,
-        "was_made": taken.was_made(),
-        "files": taken.files.iter().map(file).collect::<Vec<_>>(),
+        "id": undone.kept.number,
+        "time": undone.kept.record.time,
+        "tool": undone.kept.record.tool,
+        "was_made": undone.was_made(),
+        "files": undone.files.iter().map(file).collect::<Vec<_>>(),
     })
 }
 
-fn summary(taken: &UndoneWrite) -> String {
-    let tool = &taken.kept.record.tool;
-    if !taken.was_made() {
+fn summary(undone: &UndoneWrite) -> String {
+    let tool = &undone.kept.record.tool;
+    if !undone.was_made() {
         let names: Vec<String> =
-            taken.files.iter().map(|(path, _)| path.display().to_string()).collect();
+            undone.files.iter().map(|(path, _)| path.display().to_string()).collect();
         return format!(
             "nothing written by `{tool}` is left; its record was closed: {}\n",
             names.join(", ")
         );
     }
-    let line = |(path, became): &(PathBuf, RestoreOutcome)| {
-        format!("{}  {}\n", word(*became), path.display())
+    let line = |(path, outcome): &(PathBuf, RestoreOutcome)| {
+        format!("{}  {}\n", outcome_text(*outcome), path.display())
     };
-    format!("undid `{tool}`\n{}", taken.files.iter().map(line).collect::<String>())
+    format!("undid `{tool}`\n{}", undone.files.iter().map(line).collect::<String>())
 }

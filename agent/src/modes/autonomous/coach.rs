@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use planner::requirement::Requirement;
-use planner::verdict::{Verdict, VerdictBasis, faults};
+use planner::verdict::{Verdict, VerdictBasis, validate};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -57,8 +57,8 @@ impl VerdictTool {
     /// Parses a verdict. The error lists everything that is wrong with it.
     fn read(&self, args: &Value) -> Result<Verdict, String> {
         let verdict = Verdict::deserialize(args).map_err(|why| why.to_string())?;
-        let by = VerdictBasis { requirements: &self.requirements, red: &self.red };
-        match faults(&verdict, &by) {
+        let by = VerdictBasis { requirements: &self.requirements, failed_checks: &self.red };
+        match validate(&verdict, &by) {
             wrong if wrong.is_empty() => Ok(verdict),
             wrong => Err(wrong.join("; ")),
         }

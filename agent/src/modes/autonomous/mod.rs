@@ -227,7 +227,7 @@ impl Run<'_> {
         let judged = last.and_then(|round| round.judged.as_ref()).map(|(judged, _)| judged);
         let why = match judged {
             Some(Ok(verdict)) => {
-                let open = planner::verdict::open(verdict);
+                let open = planner::verdict::unmet(verdict);
                 let lines: Vec<String> = open
                     .map(|it| prompts::status_line(&it.id, it.status, &it.evidence))
                     .chain(last.into_iter().flat_map(|round| round.red()).map(|it| it + " failed"))

@@ -88,8 +88,9 @@ impl PromptedPair {
 fn user_message(text: &str, began_with: &str) -> Option<String> {
     let again = document::current(text)
         .is_some_and(|section| section.trim() == requirements::section(began_with).trim());
-    let words = if again { document::without(text, document::CURRENT) } else { text.to_owned() };
-    let known = document::without(began_with, document::CURRENT);
+    let words =
+        if again { document::remove_section(text, document::CURRENT) } else { text.to_owned() };
+    let known = document::remove_section(began_with, document::CURRENT);
     let known = Some(known.trim()).filter(|known| again && !known.is_empty());
     let words = known.and_then(|known| words.trim().strip_prefix(known)).unwrap_or(&words).trim();
     (!words.is_empty() && words != GO_ON).then(|| words.to_owned())

@@ -51,8 +51,8 @@ counts as a verdict.";
 pub(crate) fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&Round>) -> String {
     let mut text = match before {
         None => format!(
-            "Fulfil these requirements. Somebody else will review your work against them, in at \
-             most {most} rounds; what counts is what is in the files, not what you say about it.\n"
+            "Meet these requirements. A coach will review your work against them, in at most {most} \
+             rounds; what counts is what is in the files, not what you say about it.\n"
         ),
         Some(round) if round.is_approved() => format!(
             "Round {n} of {most}: your work was approved, and the user wants you to go on. Go \
@@ -67,7 +67,7 @@ pub(crate) fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&R
         text.push_str(&review_of(round));
     }
     let shown = match document::current(&contract.text) {
-        Some(_) => document::without(&contract.text, document::ORIGINAL),
+        Some(_) => document::remove_section(&contract.text, document::ORIGINAL),
         None => contract.text.clone(),
     };
     text.push_str(&requirements(contract, &shown));
@@ -105,7 +105,7 @@ fn review_of(round: &Round) -> String {
     match round.judged.as_ref().map(|(judged, _)| judged) {
         Some(Ok(verdict)) => {
             text.push_str(&format!("\nThe review says:\n{}\n", verdict.feedback.trim()));
-            for judged in verdict::open(verdict) {
+            for judged in verdict::unmet(verdict) {
                 let (id, status) = (&judged.id, judged.status.word());
                 let _ = writeln!(text, "- {id} is {status}: {}", judged.evidence.trim());
             }

@@ -93,7 +93,7 @@ impl Run {
             read.and_then(|words| planner::commit::read(&base::text::printable_output(&words)));
         let message = read.unwrap_or_else(|why| {
             self.warn(format!("used a plain commit message: {why}"));
-            planner::commit::plain(&prompts::plain(&wanted))
+            planner::commit::from_task(&prompts::plain(&wanted))
         });
         self.place.state.message = Some(message.clone());
         self.place.save()?;

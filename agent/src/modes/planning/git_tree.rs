@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::git::{self, Git, checked};
 use base::process::OutputLimits;
-use planner::staging::left_out;
+use planner::staging::exclusion_reason;
 
 use agent_core::session::checkpoint::Checkpoints;
 
@@ -108,7 +108,7 @@ impl UserTree {
         for (path, before, after) in checkpoints.changed(since, &now)? {
             let ours = path.starts_with(&[&whole[..], b"/"].concat());
             let name = shown(&path);
-            if let Some(why) = left_out(&name).filter(|_| !ours) {
+            if let Some(why) = exclusion_reason(&name).filter(|_| !ours) {
                 pick.left.push((name, why));
                 continue;
             }

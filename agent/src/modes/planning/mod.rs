@@ -101,7 +101,7 @@ pub(crate) async fn run(
             PlanningStage::Archive => run.archive()?,
             PlanningStage::Commit => run.commit().await?,
         };
-        match planning_stage::after(stage, answer) {
+        match planning_stage::next_stage(stage, answer) {
             Some(PlanningStage::Write)
                 if stage == PlanningStage::Commit && run.answers == AnswerSource::Yes =>
             {
@@ -191,7 +191,7 @@ impl Run {
             if let Some(text) = self.place.read(NEW)?.filter(|text| !text.trim().is_empty())
                 && (pressed || planning_stage::stage(self.place.found()?) == PlanningStage::Refine)
             {
-                self.place.write(NEW, &document::marked(&text))?;
+                self.place.write(NEW, &document::mark_original(&text))?;
                 return Ok(StageAnswer::Yes);
             }
             if self.answers == AnswerSource::Yes {
@@ -219,7 +219,7 @@ impl Run {
     /// Lets a model refine the feature request.
     async fn refine(&mut self) -> Result<StageAnswer> {
         let Some(text) = self.place.read(NEW)? else { return Ok(StageAnswer::No) };
-        let text = document::marked(&text);
+        let text = document::mark_original(&text);
         self.place.record(HistoryEvent::Refining)?;
         let wish = [document::original(&text), document::current(&text)];
         let wish = wish.into_iter().flatten().collect::<Vec<_>>().join("\n");
@@ -238,7 +238,7 @@ impl Run {
         match refined? {
             ModelText::Text(wanted) => {
                 let text = document::with_current(&text, &wanted);
-                let (text, _) = document::numbered(&text).map_err(|_| unusable())?;
+                let (text, _) = document::add_ids(&text).map_err(|_| unusable())?;
                 self.place.write(NEW, &text)?;
                 base::files::step("g3.planning.refined");
                 Ok(StageAnswer::Yes)

@@ -7,7 +7,7 @@ use planner::task::Task;
 pub(crate) const ARCHITECT: &str = "\
 You refine the requirements of a piece of work before anybody begins it. You are given what the \
 user wrote, a report about the codebase, and the history of earlier work. You can read and search \
-files; you cannot change any, and nobody implements anything yet.
+files; you cannot change any, and nothing is implemented yet.
 
 How to refine
 - Read the code that the wish touches. Say what is there already, and what stands in the way.
@@ -35,7 +35,7 @@ pub(crate) fn refine(wish: &str, report: &str, history: &str) -> String {
 pub(crate) const SPLITTER: &str = "\
 You split approved requirements into tasks that several agents work on at the same time, each in a \
 copy of the repository of its own, on a branch of its own. You can read and search files; you \
-cannot change any, and nobody implements anything yet.
+cannot change any, and nothing is implemented yet.
 
 How to split
 - As few tasks as make sense: requirements that change the same lines belong into one task.

@@ -9,7 +9,7 @@ use provider::ToolDefinition;
 
 /// Returns the tool and the task for refining.
 pub(crate) fn refine(wish: &str, message: String) -> (TextTool, ModelTask) {
-    let wished = requirement::items_of(wish);
+    let wished = requirement::count_items(wish);
     let text = json!({
         "type": "string",
         "description": "All requirements as a Markdown list, one item each: `- R1: …`."
@@ -32,7 +32,7 @@ fn read(args: &Value, wished: usize) -> Result<String, String> {
     if text.contains("{{CURRENT REQUIREMENTS") || text.contains("{{ORIGINAL USER") {
         return Err("omit the marks in double braces: only the list".to_owned());
     }
-    let items = requirement::items_of(text);
+    let items = requirement::count_items(text);
     if items == 0 && !text.is_empty() {
         return Err("`text` is not a list: one requirement per item, `- R1: …`".to_owned());
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use planner::requirement::Requirement;
-use planner::requirement_coverage::strangers;
+use planner::requirement_coverage::unknown_references;
 use planner::task::{self, Task};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -73,9 +73,9 @@ fn read(args: &Value, all: &[Requirement], there: &[Task]) -> Result<String, Str
     let new: Vec<Task> = rows.into_iter().map(task).collect();
     let mut tasks = there.to_vec();
     tasks.extend(new.iter().cloned());
-    let mut wrong: Vec<String> = task::faults(&tasks).into_iter().map(|it| it.what).collect();
+    let mut wrong: Vec<String> = task::validate(&tasks).into_iter().map(|it| it.what).collect();
     wrong.extend(
-        strangers(all, &tasks)
+        unknown_references(all, &tasks)
             .iter()
             .map(|(task, id)| format!("task `{}` names unknown requirement {id}", task.id)),
     );

@@ -143,7 +143,7 @@ impl LanguageServer {
     /// Returns program and arguments, if the program is installed.
     pub(crate) fn command(&self) -> Option<Vec<String>> {
         let home = base::user_dirs::home_dir().unwrap_or_default();
-        let program = base::config::studio::expanded(Path::new(&self.command), &home);
+        let program = base::config::studio::expand_tilde(Path::new(&self.command), &home);
         let found = match program.is_absolute() {
             true => program.is_file().then_some(program)?,
             // A relative entry of PATH would depend on the project.

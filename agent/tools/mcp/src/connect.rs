@@ -86,7 +86,7 @@ fn start(
     paths: &ServerPaths,
 ) -> Result<(ServerProcess, ChildStdin, ChildStdout), String> {
     let home = base::user_dirs::home_dir().unwrap_or_default();
-    let cwd = server.cwd.as_deref().map(|cwd| base::config::studio::expanded(cwd, &home));
+    let cwd = server.cwd.as_deref().map(|cwd| base::config::studio::expand_tilde(cwd, &home));
     let cwd = cwd.map_or_else(|| paths.cwd.clone(), |cwd| paths.cwd.join(cwd));
     let log = paths.logs.as_deref().map(|logs| (logs, part));
     // A g3 that serves its tools sandboxes their commands itself, and needs its configuration.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::config::agent as config;
-use base::config::studio::expanded;
+use base::config::studio::expand_tilde;
 use base::process::{AsyncRunning, Command};
 use base::sandbox::git_dirs::{self, GitDirs};
 use base::sandbox::{self, ClosedScope, Confinement, SandboxRules, caches, home};
@@ -122,7 +122,7 @@ impl CommandSandbox {
     /// Like [`CommandSandbox::hold`], for a program that runs without a permission question. Returns
     /// `None` if the kernel cannot enforce the restrictions.
     pub fn hold_where_possible(&self) -> io::Result<Option<Containment>> {
-        match sandbox::holds_files() {
+        match sandbox::check_landlock() {
             Ok(()) => self.hold(),
             Err(_) => Ok(None),
         }
@@ -157,8 +157,8 @@ impl CommandSandbox {
         rules.fixed = git.fixed.clone();
         rules.write.extend(self.own.clone());
         let own = &self.sandbox;
-        rules.read.extend(own.read.iter().map(|path| expanded(path, &home)));
-        rules.write.extend(own.write.iter().map(|path| expanded(path, &home)));
+        rules.read.extend(own.read.iter().map(|path| expand_tilde(path, &home)));
+        rules.write.extend(own.write.iter().map(|path| expand_tilde(path, &home)));
         rules
     }
 }
@@ -176,7 +176,7 @@ pub fn confining(sandbox: &config::SandboxConfig) -> CommandConfinement {
         // If the rules cannot be read, nothing is accessible.
         Err(_) => CommandConfinement::Studio(Vec::new()),
         Ok(None) if !sandbox.enabled => CommandConfinement::Off,
-        Ok(None) => sandbox::holds_files()
+        Ok(None) => sandbox::check_landlock()
             .map_or_else(CommandConfinement::Unable, |()| CommandConfinement::Box),
     }
 }
@@ -234,7 +234,7 @@ fn read(file: &Path) -> io::Result<SandboxRules> {
 /// Starts a command, sandboxed if restrictions are given. It is killed when g3 dies.
 pub fn spawn(job: Command, hold: Option<Containment>) -> io::Result<AsyncRunning> {
     // Inside studio's sandbox, the sandbox itself kills everything.
-    let job = if in_studio() { job } else { job.ends_with_us() };
+    let job = if in_studio() { job } else { job.kill_group_on_parent_death() };
     spawn_lasting(job, hold)
 }
 

@@ -17,15 +17,15 @@ use studio_git::repo::Repository;
 use studio_git::safe_open::SafeDir;
 
 /// Maximum size of a lock file that is read, in bytes.
-const LOCK_FILE: u64 = 32 << 20;
+const MAX_LOCK_FILE_BYTES: u64 = 32 << 20;
 /// Maximum amount that is copied; the rest is downloaded again.
-const BOUNDS: Bounds = Bounds { files: 100_000, bytes: 4 << 30 };
+const COPY_LIMITS: CopyBudget = CopyBudget { files: 100_000, bytes: 4 << 30 };
 /// Parts of a cache that are quickly rebuilt from its downloads, or that only its own build needs.
 const NOT_COPIED: &[&str] = &["cargo/registry/src", "cargo/git/checkouts"];
 
 /// Marker files: the cache is prepared, and the agent has its copy.
-const BEGUN: &str = "begun";
-const HANDED_OVER: &str = "handed-over";
+const PREPARED_MARKER: &str = "begun";
+const COPIED_MARKER: &str = "handed-over";
 
 /// The build caches of a session.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct BuildCaches {
 
 /// The remaining amount to copy.
 #[derive(Clone, Copy, Debug)]
-struct Bounds {
+struct CopyBudget {
     files: u64,
     bytes: u64,
 }
@@ -62,32 +62,33 @@ impl BuildCaches {
     }
 
     /// Prepares the setup's cache for a new worktree.
-    pub(crate) fn begin(&self, worktree: &Path, home: &Path) -> Result<()> {
-        renew(&self.setup(), home)?;
+    pub(crate) fn prepare(&self, worktree: &Path, home: &Path) -> Result<()> {
+        recreate(&self.setup(), home)?;
         seed(&self.setup(), worktree, home)?;
-        base::files::replace(&self.dir.join(BEGUN), b"").or_fail(|| "cannot fill the build caches")
+        base::files::replace(&self.dir.join(PREPARED_MARKER), b"")
+            .or_fail(|| "cannot fill the build caches")
     }
 
-    /// Returns whether [`BuildCaches::begin`] must be called: `studio gc` removes unused caches,
+    /// Returns whether [`BuildCaches::prepare`] must be called: `studio gc` removes unused caches,
     /// and sessions of earlier versions have none.
     pub(crate) fn are_missing(&self) -> bool {
-        !self.dir.join(BEGUN).exists()
+        !self.dir.join(PREPARED_MARKER).exists()
     }
 
     /// Copies the setup's downloads to the agent's cache, once.
-    pub(crate) fn hand_over(&self) -> Result<()> {
-        let done = self.dir.join(HANDED_OVER);
-        if done.exists() {
+    pub(crate) fn copy_to_agent(&self) -> Result<()> {
+        let marker = self.dir.join(COPIED_MARKER);
+        if marker.exists() {
             return Ok(());
         }
         copy(&self.setup(), &self.agent())?;
-        base::files::replace(&done, b"").or_fail(|| "cannot fill the build caches")
+        base::files::replace(&marker, b"").or_fail(|| "cannot fill the build caches")
     }
 
     /// Prepares a new cache for checks: with the setup's downloads, without anything of the agent
     /// or of earlier checks.
     pub(crate) fn renew_checks(&self, home: &Path) -> Result<()> {
-        renew(&self.checks(), home)?;
+        recreate(&self.checks(), home)?;
         copy(&self.setup(), &self.checks())
     }
 
@@ -100,7 +101,7 @@ impl BuildCaches {
 }
 
 /// Creates an empty cache directory with the tools' subdirectories.
-pub(crate) fn renew(cache: &Path, home: &Path) -> Result<()> {
+pub(crate) fn recreate(cache: &Path, home: &Path) -> Result<()> {
     if cache.symlink_metadata().is_ok() {
         gc::remove(cache);
     }
@@ -111,10 +112,11 @@ pub(crate) fn renew(cache: &Path, home: &Path) -> Result<()> {
 /// Links the downloads that a worktree's lock file names and the user's caches contain. No sandbox
 /// may write to them; missing ones are downloaded beside the links.
 pub(crate) fn seed(cache: &Path, worktree: &Path, home: &Path) -> Result<()> {
-    let users = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let users = users.unwrap_or_else(|| home.join(".cargo"));
-    let locked = SafeDir::open(worktree).and_then(|top| top.read("Cargo.lock", LOCK_FILE));
-    let Ok(Some(locked)) = locked else { return Ok(()) };
+    let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let users = cargo_home.unwrap_or_else(|| home.join(".cargo"));
+    let lock_file =
+        SafeDir::open(worktree).and_then(|dir| dir.read("Cargo.lock", MAX_LOCK_FILE_BYTES));
+    let Ok(Some(locked)) = lock_file else { return Ok(()) };
     let crates = crates_of(&String::from_utf8_lossy(&locked));
     let linked = seed_cargo(&users.join("registry"), &cache.join("cargo/registry"), &crates);
     linked.or_fail(|| "cannot fill the build caches")
@@ -158,8 +160,8 @@ fn seed_cargo(from: &Path, to: &Path, crates: &BTreeSet<Crate>) -> io::Result<()
     for registry in names_in(&from.join("index")) {
         let config = format!("index/{registry}/config.json");
         link(&from.join(&config), &to.join(&config))?;
-        let known: BTreeSet<&str> = crates.iter().map(|package| package.name.as_str()).collect();
-        for name in known {
+        let names: BTreeSet<&str> = crates.iter().map(|package| package.name.as_str()).collect();
+        for name in names {
             let file = format!("index/{registry}/.cache/{}", index_path(name));
             link(&from.join(&file), &to.join(&file))?;
         }
@@ -196,13 +198,13 @@ fn names_in(dir: &Path) -> Vec<String> {
 
 /// Copies one file within the bounds; a missing file is skipped. Shares the data on file systems
 /// that support it.
-fn copy_file(from: &Path, to: &Path, left: &mut Bounds) -> io::Result<()> {
-    let Ok(found) = from.symlink_metadata() else { return Ok(()) };
-    if !found.is_file() || left.files == 0 || left.bytes < found.len() {
+fn copy_file(from: &Path, to: &Path, remaining: &mut CopyBudget) -> io::Result<()> {
+    let Ok(metadata) = from.symlink_metadata() else { return Ok(()) };
+    if !metadata.is_file() || remaining.files == 0 || remaining.bytes < metadata.len() {
         return Ok(());
     }
-    left.files -= 1;
-    left.bytes -= found.len();
+    remaining.files -= 1;
+    remaining.bytes -= metadata.len();
     if let Some(parent) = to.parent() {
         fs::create_dir_all(parent)?;
     }
@@ -212,22 +214,22 @@ fn copy_file(from: &Path, to: &Path, left: &mut Bounds) -> io::Result<()> {
 /// Copies a whole cache. Neither side can change during the copy: sandboxes write neither to
 /// `setup` nor to a cache that is not theirs yet.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    let mut left = BOUNDS;
-    copy_tree(from, to, from, &mut left).or_fail(|| "cannot fill the build caches")
+    let mut remaining = COPY_LIMITS;
+    copy_tree(from, to, from, &mut remaining).or_fail(|| "cannot fill the build caches")
 }
 
-fn copy_tree(from: &Path, to: &Path, top: &Path, left: &mut Bounds) -> io::Result<()> {
+fn copy_tree(from: &Path, to: &Path, root: &Path, remaining: &mut CopyBudget) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let (kind, source, target) = (entry.file_type()?, entry.path(), to.join(entry.file_name()));
-        let is_left_out = NOT_COPIED.iter().any(|name| source == top.join(name));
-        if kind.is_dir() && !is_left_out {
-            copy_tree(&source, &target, top, left)?;
+        let is_excluded = NOT_COPIED.iter().any(|name| source == root.join(name));
+        if kind.is_dir() && !is_excluded {
+            copy_tree(&source, &target, root, remaining)?;
         } else if kind.is_symlink() && target.symlink_metadata().is_err() {
             std::os::unix::fs::symlink(fs::read_link(&source)?, &target)?;
         } else if kind.is_file() {
-            copy_file(&source, &target, left)?;
+            copy_file(&source, &target, remaining)?;
         }
     }
     Ok(())
@@ -264,9 +266,9 @@ mod tests {
         let crates = crates_of(lock);
         assert_eq!(crates.len(), 1);
         seed_cargo(&from, &to, &crates).unwrap();
-        let there = |path: &str| to.join(path).exists();
-        assert!(there("cache/r-1/serde-1.0.0.crate") && there("index/r-1/.cache/se/rd/serde"));
-        assert!(there("index/r-1/config.json"));
-        assert!(!there("cache/r-1/serde-2.0.0.crate") && !there("index/r-1/.cache/3/s/syn"));
+        let exists = |path: &str| to.join(path).exists();
+        assert!(exists("cache/r-1/serde-1.0.0.crate") && exists("index/r-1/.cache/se/rd/serde"));
+        assert!(exists("index/r-1/config.json"));
+        assert!(!exists("cache/r-1/serde-2.0.0.crate") && !exists("index/r-1/.cache/3/s/syn"));
     }
 }

@@ -13,18 +13,22 @@ const NEEDED: &[&str] =
     &["/usr/bin", "/usr/lib", "/usr/local/bin", "/bin", "/lib", "/etc", "/dev", "/proc", "/sys"];
 
 /// Returns the trees that are closed to the processes of a session or of a check.
-pub(crate) fn closed(repository: &Repository, place: &SessionRepo, home: &Path) -> Vec<PathBuf> {
+pub(crate) fn hidden_trees(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    home: &Path,
+) -> Vec<PathBuf> {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
-    let can_close = |tree: &Path| {
+    let can_hide = |tree: &Path| {
         !home.starts_with(tree) && !NEEDED.iter().any(|needed| Path::new(needed).starts_with(tree))
     };
     let mut trees = vec![repository.common_dir.clone()];
     trees.extend(repository.main_checkout.clone());
-    trees.extend(worktrees_around(repository, &place.worktree));
-    let admins = worktree::admin_dirs(repository).unwrap_or_default();
-    trees.extend(admins.iter().map(|admin| worktree::named_by(admin)));
+    trees.extend(worktrees_directory(repository, &session_repo.worktree));
+    let admin_dirs = worktree::admin_dirs(repository).unwrap_or_default();
+    trees.extend(admin_dirs.iter().map(|admin| worktree::worktree_of(admin)));
     trees.extend(check_worktree::all(repository));
-    trees.retain(|tree| can_close(tree));
+    trees.retain(|tree| can_hide(tree));
     trees.sort();
     trees.dedup();
     trees
@@ -32,11 +36,12 @@ pub(crate) fn closed(repository: &Repository, place: &SessionRepo, home: &Path) 
 
 /// Returns the directory of this repository's worktrees that contains one of them; in a directory
 /// with other contents, only the trash.
-fn worktrees_around(repository: &Repository, worktree: &Path) -> Option<PathBuf> {
+fn worktrees_directory(repository: &Repository, worktree: &Path) -> Option<PathBuf> {
     let mut directories = worktree.ancestors().skip(1).take(2);
-    let own = directories.find(|directory| names::is_for_worktrees(repository, directory));
-    match own {
-        Some(own) => Some(own.to_owned()),
+    let worktrees_dir =
+        directories.find(|directory| names::is_for_worktrees(repository, directory));
+    match worktrees_dir {
+        Some(directory) => Some(directory.to_owned()),
         None => Some(names::trash_of(repository, worktree.parent()?)),
     }
 }

@@ -28,7 +28,7 @@ use studio_git::session_repo::{self, SessionRepo};
 /// The descriptor number of an agent's connection to the model host.
 const HOST_FD: i32 = 6;
 /// Maximum number of bytes of each stream of a check that are kept.
-const TAIL: usize = 4096;
+const TAIL_BYTES: usize = 4096;
 
 /// Starts the processes of a session in its sandbox.
 #[derive(Clone)]
@@ -68,7 +68,7 @@ pub struct CommandOutput {
     /// The end of both streams, combined.
     pub tail: String,
     /// The duration.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 /// The purpose of the processes in a session's sandbox.
@@ -94,7 +94,7 @@ impl SandboxedRunner {
     ) -> Result<SandboxedRunner> {
         let temporary = repository.session_dir(&record.id).join("tmp");
         let sandbox = SandboxConfig {
-            enabled: config.sandbox.enabled && record.manner.sandboxed,
+            enabled: config.sandbox.enabled && record.run_mode.sandboxed,
             ..config.sandbox.clone()
         };
         let caches = BuildCaches::of(repository, &record.id);
@@ -105,39 +105,46 @@ impl SandboxedRunner {
             Purpose::Checks => (caches.checks(), None),
         };
         let directories = Directories { temporary: &temporary, cache: &cache };
-        SandboxedRunner::at(repository, &record.place, directories, &sandbox, row)
+        SandboxedRunner::with_directories(
+            repository,
+            &record.session_repo,
+            directories,
+            &sandbox,
+            row,
+        )
     }
 
     /// Creates a runner for any worktree of studio.
-    pub(crate) fn at(
+    pub(crate) fn with_directories(
         repository: &Repository,
-        place: &SessionRepo,
+        session_repo: &SessionRepo,
         directories: Directories<'_>,
         sandbox: &SandboxConfig,
         row: Option<&AgentRow>,
     ) -> Result<SandboxedRunner> {
         let home = home();
-        let closed = hidden_trees::closed(repository, place, &home);
-        let fixed = session_repo::fixed(&place.worktree, &place.git_dir);
-        let places = SessionPaths {
+        let hidden_trees = hidden_trees::hidden_trees(repository, session_repo, &home);
+        let protected =
+            session_repo::protected_paths(&session_repo.worktree, &session_repo.git_dir);
+        let paths = SessionPaths {
             home: &home,
-            worktree: &place.worktree,
-            private_git: &place.git_dir,
+            worktree: &session_repo.worktree,
+            private_git: &session_repo.git_dir,
             repository_git: &repository.common_dir,
             temp: directories.temporary,
             cache: directories.cache,
-            closed: &closed,
-            fixed: &fixed,
+            hidden: &hidden_trees,
+            protected: &protected,
         };
         let spec =
-            SandboxSpec::for_session(&places, row, sandbox).or_fail(|| "cannot plan the box")?;
+            SandboxSpec::for_session(&paths, row, sandbox).or_fail(|| "cannot plan the box")?;
         Ok(SandboxedRunner { spec, host: None, tasks: TaskTracker::new(), guards: Arc::default() })
     }
 
     /// Adds a connection to the model host, which runs outside all sandboxes.
     #[must_use]
     pub(crate) fn with_host(mut self, socket: OwnedFd) -> SandboxedRunner {
-        let name = base::model_host::find::HANDED_DOWN.to_owned();
+        let name = base::model_host::find::FD_VARIABLE.to_owned();
         self.spec.environment.push((name, HOST_FD.to_string()));
         self.spec.descriptors.push(HOST_FD);
         self.host = Some(Arc::new(socket));
@@ -163,8 +170,8 @@ impl SandboxedRunner {
     pub(crate) fn start(&self, argv: &[String]) -> Result<Process> {
         let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));
         let (program, args) = argv.split_first().ok_or("no program is given").or_fail(cannot)?;
-        let SandboxJob { mut job, lifeline, report } =
-            sandbox::job(&self.spec, program, args).or_fail(cannot)?;
+        let SandboxJob { command: mut job, lifeline, report } =
+            sandbox::prepare_job(&self.spec, program, args).or_fail(cannot)?;
         if let Some(host) = &self.host {
             job = job.descriptor(host.try_clone().or_fail(cannot)?, HOST_FD);
         }
@@ -192,7 +199,7 @@ impl SandboxedRunner {
     }
 
     /// Waits until all programs of this runner have ended.
-    pub async fn emptied(&self) {
+    pub async fn wait_all(&self) {
         self.tasks.close();
         self.tasks.wait().await;
     }
@@ -202,17 +209,17 @@ impl SandboxedRunner {
     pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Result<i32> {
         let (program, args) =
             argv.split_first().ok_or_else(|| std::io::Error::other("no program is given"))?;
-        sandbox::attended(&self.spec, lock.share()?, program, args)
+        sandbox::run_attended(&self.spec, lock.share()?, program, args)
     }
 
     /// Runs one `sh -c` line with a timeout. The line is ended if the future is dropped.
-    pub(crate) async fn run_shell(&self, line: &str, most: Duration) -> Result<CommandOutput> {
+    pub(crate) async fn run_shell(&self, line: &str, timeout: Duration) -> Result<CommandOutput> {
         let argv = ["sh".to_owned(), "-c".to_owned(), line.to_owned()];
         let process = self.start(&argv)?;
-        let (wanted, unwanted) = oneshot::channel();
-        let ended = self.wait_tracked(to_its_end(process, most, unwanted)).await;
-        drop(wanted);
-        ended.or_fail(|| "cannot wait for it")?
+        let (cancel_tx, cancel_rx) = oneshot::channel();
+        let output = self.wait_tracked(wait_with_timeout(process, timeout, cancel_rx)).await;
+        drop(cancel_tx);
+        output.or_fail(|| "cannot wait for it")?
     }
 }
 
@@ -222,43 +229,43 @@ pub(crate) fn home() -> PathBuf {
 }
 
 /// Waits for a line; ends it on timeout, or when its caller is gone.
-async fn to_its_end(
+async fn wait_with_timeout(
     mut process: Process,
-    most: Duration,
-    unwanted: oneshot::Receiver<()>,
+    timeout: Duration,
+    cancel_rx: oneshot::Receiver<()>,
 ) -> Result<CommandOutput> {
-    let begin = Instant::now();
+    let start = Instant::now();
     drop(process.running.child.stdin.take());
-    let out = tokio::spawn(tail_of(process.running.child.stdout.take()));
-    let err = tokio::spawn(tail_of(process.running.child.stderr.take()));
+    let stdout = tokio::spawn(tail_of(process.running.child.stdout.take()));
+    let stderr = tokio::spawn(tail_of(process.running.child.stderr.take()));
     let exit = tokio::select! {
         status = process.running.child.wait() => {
             base::process::exit_code(status.or_fail(|| "cannot wait for it")?)
         }
-        () = tokio::time::sleep(most) => {
+        () = tokio::time::sleep(timeout) => {
             let _ = process.running.end(GRACE).await;
             124
         }
-        _ = unwanted => {
+        _ = cancel_rx => {
             let _ = process.running.end(GRACE).await;
             143
         }
     };
-    let took = begin.elapsed();
+    let duration = start.elapsed();
     drop(process);
-    let tail = format!("{}{}", out.await.unwrap_or_default(), err.await.unwrap_or_default());
-    Ok(CommandOutput { exit, tail, took })
+    let tail = format!("{}{}", stdout.await.unwrap_or_default(), stderr.await.unwrap_or_default());
+    Ok(CommandOutput { exit, tail, duration })
 }
 
 async fn tail_of(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> String {
     let Some(mut stream) = stream else { return String::new() };
-    let mut kept: Vec<u8> = Vec::new();
+    let mut bytes: Vec<u8> = Vec::new();
     let mut buffer = vec![0; 16 << 10];
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
-        kept.extend_from_slice(&buffer[..n]);
-        if kept.len() > 8 * TAIL {
-            kept.drain(..kept.len() - TAIL);
+        bytes.extend_from_slice(&buffer[..n]);
+        if bytes.len() > 8 * TAIL_BYTES {
+            bytes.drain(..bytes.len() - TAIL_BYTES);
         }
     }
-    base::text::tail(&String::from_utf8_lossy(&kept), TAIL).to_owned()
+    base::text::tail(&String::from_utf8_lossy(&bytes), TAIL_BYTES).to_owned()
 }

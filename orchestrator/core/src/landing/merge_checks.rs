@@ -20,7 +20,7 @@ use studio_git::names::{BranchName, WorktreeTemplate};
 use studio_git::{check_worktree, landing_history, worktreeinclude};
 
 /// Default timeout of one check, in seconds.
-const SECONDS: u64 = 3600;
+const DEFAULT_CHECK_SECONDS: u64 = 3600;
 
 /// Must change when passed results of earlier versions become invalid.
 const KEY_VERSION: &str = "2: outside of the main checkout";
@@ -34,23 +34,25 @@ pub(crate) fn check_merged(
     let mut checks = record.checks.clone();
     let configured = project.config.studio.checks.list();
     checks.extend(configured.into_iter().filter(|check| !record.checks.contains(check)));
-    let known: Vec<Option<CheckResult>> =
-        checks.iter().map(|check| remembered(&key(project, &candidate.tree, check))).collect();
-    if known.iter().all(Option::is_some) {
-        return Ok(known.into_iter().flatten().collect());
+    let cached: Vec<Option<CheckResult>> = checks
+        .iter()
+        .map(|check| read_cached(&cache_file(project, &candidate.tree, check)))
+        .collect();
+    if cached.iter().all(Option::is_some) {
+        return Ok(cached.into_iter().flatten().collect());
     }
     let (id, target) = (&record.id, &candidate.target);
-    let state = TreeState { commit: &candidate.merged, tree: &candidate.tree };
+    let state = TreeState { commit: &candidate.merged_commit, tree: &candidate.tree };
     let results = {
         let lines = checks.iter().map(|line| format!("`{line}`")).collect::<Vec<_>>().join(", ");
         let _step = project.console.step(id, &format!("checking {lines} on the merged tree"));
         match run(project, &record.templates, state, &checks)? {
             ChecksRun::Checks(results) => results,
-            ChecksRun::SetUpFailed { line, ended, hint } => {
-                let what = format!("setup `{line}` fails on the merged tree");
-                return Err(Failure::failed(format!("{what} with exit code {}", ended.exit))
+            ChecksRun::SetUpFailed { line, output, hint } => {
+                let message = format!("setup `{line}` fails on the merged tree");
+                return Err(Failure::failed(format!("{message} with exit code {}", output.exit))
                     .because(with_hint(
-                        printable_output(tail(ended.tail.trim_end(), 1500)),
+                        printable_output(tail(output.tail.trim_end(), 1500)),
                         hint.as_deref(),
                     ))
                     .hint(format!("studio send {id} 'merge {target} and make the setup pass'")));
@@ -59,33 +61,38 @@ pub(crate) fn check_merged(
     };
     match results.iter().find(|result| !result.ok) {
         None => Ok(results),
-        Some(bad) => {
+        Some(failed) => {
             let _step =
-                project.console.step(id, &format!("checking `{}` on `{target}`", bad.command));
-            let fails_too =
-                fails_on(project, &record.templates, &candidate.target_tip, &bad.command)?;
-            Err(red(id, target, bad, fails_too))
+                project.console.step(id, &format!("checking `{}` on `{target}`", failed.command));
+            let fails_on_target =
+                fails_on(project, &record.templates, &candidate.target_tip, &failed.command)?;
+            Err(check_failure(id, target, failed, fails_on_target))
         }
     }
 }
 
 /// Returns the failure of a landing whose check fails on the merged tree, and possibly on the
 /// target as well.
-fn red(id: &Id, target: &BranchName, bad: &CheckResult, fails_on_target: bool) -> Failure {
-    let said = printable_output(tail(bad.tail.trim_end(), 1500));
-    let said = with_hint(said, bad.hint.as_deref());
+fn check_failure(
+    id: &Id,
+    target: &BranchName,
+    failed: &CheckResult,
+    fails_on_target: bool,
+) -> Failure {
+    let output = printable_output(tail(failed.tail.trim_end(), 1500));
+    let output = with_hint(output, failed.hint.as_deref());
     let failure = Failure::failed(format!(
         "check `{}` fails on the merged tree with exit code {}",
-        bad.command, bad.exit
+        failed.command, failed.exit
     ));
-    let (because, failure) = match fails_on_target {
-        true => (format!("this check also fails on `{target}`\n{said}"), failure),
+    let (cause, failure) = match fails_on_target {
+        true => (format!("this check also fails on `{target}`\n{output}"), failure),
         false => {
-            let turn = format!("studio send {id} 'merge {target} and make it pass'");
-            (said, failure.hint(turn))
+            let command = format!("studio send {id} 'merge {target} and make it pass'");
+            (output, failure.hint(command))
         }
     };
-    let failure = match because.trim() {
+    let failure = match cause.trim() {
         "" => failure.because("no output"),
         because => failure.because(because),
     };
@@ -96,23 +103,23 @@ fn red(id: &Id, target: &BranchName, bad: &CheckResult, fails_on_target: bool) -
 
 /// Returns the output of a command, and a likely cause of its failure that the output does not
 /// name.
-fn with_hint(said: String, hint: Option<&str>) -> String {
+fn with_hint(output: String, hint: Option<&str>) -> String {
     match hint {
-        Some(hint) => format!("{said}\n{hint}"),
-        None => said,
+        Some(hint) => format!("{output}\n{hint}"),
+        None => output,
     }
 }
 
 /// Returns whether a check fails on a commit of the target as well, so that the session did not
 /// cause it. Cached by tree. A check that cannot be run there counts as not failing.
 fn fails_on(project: &Project, templates: &Templates, commit: &str, check: &str) -> Result<bool> {
-    let (commit, tree) = landing_history::commit(&project.repository, commit)?;
-    let green = key(project, &tree, check);
-    let red = green.with_extension("red");
-    if remembered(&green).is_some() {
+    let (commit, tree) = landing_history::resolve(&project.repository, commit)?;
+    let passed_file = cache_file(project, &tree, check);
+    let failed_file = passed_file.with_extension("red");
+    if read_cached(&passed_file).is_some() {
         return Ok(false);
     }
-    if remembered(&red).is_some() {
+    if read_cached(&failed_file).is_some() {
         return Ok(true);
     }
     let state = TreeState { commit: &commit, tree: &tree };
@@ -120,7 +127,7 @@ fn fails_on(project: &Project, templates: &Templates, commit: &str, check: &str)
         ChecksRun::SetUpFailed { .. } => Ok(false),
         ChecksRun::Checks(results) => {
             let failed = results.iter().find(|result| !result.ok);
-            failed.iter().for_each(|result| remember(&red, result));
+            failed.iter().for_each(|result| write_cached(&failed_file, result));
             Ok(failed.is_some())
         }
     }
@@ -140,7 +147,7 @@ pub fn fails_on_base(
 
 /// Returns the timeout of one check, in seconds.
 pub fn check_seconds(project: &Project) -> u64 {
-    project.config.studio.limits.check_seconds.unwrap_or(SECONDS)
+    project.config.studio.limits.check_seconds.unwrap_or(DEFAULT_CHECK_SECONDS)
 }
 
 /// The state of the files to check.
@@ -162,7 +169,7 @@ pub enum ChecksRun {
         /// The line.
         line: String,
         /// Its result.
-        ended: CommandOutput,
+        output: CommandOutput,
         /// A likely cause.
         hint: Option<String>,
     },
@@ -179,43 +186,50 @@ pub fn run(
     let (repository, settings) = (&project.repository, &project.config.studio);
     // The current location of worktrees, even for sessions that were created with another one.
     let worktrees = WorktreeTemplate::parse(&settings.worktree)?;
-    let kept = check_worktree::kept_paths(&settings.check_caches.list())?;
+    let kept_paths = check_worktree::parse_kept_paths(&settings.check_caches.list())?;
     let branches = templates.branches()?;
-    let prepared = check_worktree::prepare(repository, &worktrees, &branches, &kept, state.commit)?;
+    let prepared =
+        check_worktree::prepare(repository, &worktrees, &branches, &kept_paths, state.commit)?;
     let home = home();
-    build_caches::renew(&prepared.caches, &home)?;
-    build_caches::seed(&prepared.caches, &prepared.place.worktree, &home)?;
+    build_caches::recreate(&prepared.caches, &home)?;
+    build_caches::seed(&prepared.caches, &prepared.session_repo.worktree, &home)?;
     let directories = Directories { temporary: &prepared.temporary, cache: &prepared.caches };
     let sandbox = &project.config.sandbox;
-    let room = SandboxedRunner::at(repository, &prepared.place, directories, sandbox, None)?;
+    let runner = SandboxedRunner::with_directories(
+        repository,
+        &prepared.session_repo,
+        directories,
+        sandbox,
+        None,
+    )?;
     let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    let most = Duration::from_secs(check_seconds(project));
+    let timeout = Duration::from_secs(check_seconds(project));
     let setup = project.config.studio.setup.list();
-    let work = async {
-        match set_up(&room, &setup, most).await? {
-            Some((line, ended)) => {
-                let hint = path_dependencies::hint(&prepared.place.worktree);
-                let hint = hint.or_else(|| worktreeinclude::notice(&prepared.withheld));
-                Ok(ChecksRun::SetUpFailed { line, ended, hint })
+    let checks_run = async {
+        match set_up(&runner, &setup, timeout).await? {
+            Some((line, output)) => {
+                let hint = path_dependencies::missing_hint(&prepared.session_repo.worktree);
+                let hint = hint.or_else(|| worktreeinclude::notice(&prepared.not_copied));
+                Ok(ChecksRun::SetUpFailed { line, output, hint })
             }
-            None => Ok(ChecksRun::Checks(check::run(&room, checks, most).await)),
+            None => Ok(ChecksRun::Checks(check::run(&runner, checks, timeout).await)),
         }
     };
-    let ran = runtime.block_on(async {
-        let ran = project.interrupt.or(work).await;
-        if ran.is_err() {
+    let outcome = runtime.block_on(async {
+        let outcome = project.interrupt.or(checks_run).await;
+        if outcome.is_err() {
             // Interrupted processes have ended before the worktree is reused.
-            room.emptied().await;
+            runner.wait_all().await;
         }
-        ran
+        outcome
     })??;
-    let ChecksRun::Checks(mut results) = ran else { return Ok(ran) };
+    let ChecksRun::Checks(mut results) = outcome else { return Ok(outcome) };
     for result in results.iter_mut().filter(|result| !result.ok && result.hint.is_none()) {
-        result.hint = worktreeinclude::notice(&prepared.withheld);
+        result.hint = worktreeinclude::notice(&prepared.not_copied);
     }
     for result in results.iter().filter(|result| result.ok) {
-        remember(&key(project, state.tree, &result.command), result);
+        write_cached(&cache_file(project, state.tree, &result.command), result);
     }
     Ok(ChecksRun::Checks(results))
 }
@@ -223,21 +237,21 @@ pub fn run(
 /// Runs the setup lines in the worktree and returns the first that failed. They run every time,
 /// because the work may have changed what it needs.
 async fn set_up(
-    room: &SandboxedRunner,
+    runner: &SandboxedRunner,
     setup: &[String],
-    most: Duration,
+    timeout: Duration,
 ) -> Result<Option<(String, CommandOutput)>> {
     for line in setup {
-        let ended = room.run_shell(line, most).await?;
-        if ended.exit != 0 {
-            return Ok(Some((line.clone(), ended)));
+        let output = runner.run_shell(line, timeout).await?;
+        if output.exit != 0 {
+            return Ok(Some((line.clone(), output)));
         }
     }
     Ok(None)
 }
 
 /// Returns the cache file of a passed check: by tree, command, setup, toolchain and environment.
-fn key(project: &Project, tree: &str, command: &str) -> PathBuf {
+fn cache_file(project: &Project, tree: &str, command: &str) -> PathBuf {
     let mut hash = Sha256::new();
     hash.update(KEY_VERSION);
     let setup = project.config.studio.setup.list().join("\n");
@@ -246,13 +260,18 @@ fn key(project: &Project, tree: &str, command: &str) -> PathBuf {
         hash.update([0]);
     }
     let settings = &project.config.studio;
-    let around = (&project.config.sandbox, &settings.check_caches, &settings.worktree);
-    hash.update(serde_json::to_vec(&around).unwrap_or_default());
+    let environment = (&project.config.sandbox, &settings.check_caches, &settings.worktree);
+    hash.update(serde_json::to_vec(&environment).unwrap_or_default());
     let program = command.split_whitespace().next().unwrap_or_default();
-    if let Some(found) = base::process::find_program(program)
-        && let Ok(meta) = std::fs::metadata(&found)
+    if let Some(path) = base::process::find_program(program)
+        && let Ok(metadata) = std::fs::metadata(&path)
     {
-        hash.update(format!("{}:{}:{:?}", found.display(), meta.len(), meta.modified().ok()));
+        hash.update(format!(
+            "{}:{}:{:?}",
+            path.display(),
+            metadata.len(),
+            metadata.modified().ok()
+        ));
     }
     for name in ["PATH", "RUSTUP_TOOLCHAIN", "CARGO_HOME", "NODE_ENV", "VIRTUAL_ENV", "LANG"] {
         hash.update(std::env::var(name).unwrap_or_default());
@@ -263,11 +282,11 @@ fn key(project: &Project, tree: &str, command: &str) -> PathBuf {
     project.store.root().join("cache/checks").join(name)
 }
 
-fn remembered(file: &Path) -> Option<CheckResult> {
+fn read_cached(file: &Path) -> Option<CheckResult> {
     serde_json::from_slice(&std::fs::read(file).ok()?).ok()
 }
 
-fn remember(file: &Path, result: &CheckResult) {
+fn write_cached(file: &Path, result: &CheckResult) {
     let Some(parent) = file.parent() else { return };
     // If the result cannot be stored, the check runs again next time.
     let _ = std::fs::create_dir_all(parent).and_then(|()| base::files::replace_json(file, result));

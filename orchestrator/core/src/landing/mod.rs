@@ -31,7 +31,7 @@ use studio_git::snapshot::{self, Snapshot};
 /// Maximum number of lines with secrets in a message.
 const SECRETS_SHOWN: usize = 20;
 /// How often the target may move during a landing.
-const TRIES: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 /// The note for work that lands without checks.
 const UNCHECKED: &str = "no checks were run (--no-checks); recorded in the receipt";
 
@@ -120,43 +120,50 @@ pub fn land(
     // A session that was empty when its agent ended may have been changed by hand.
     let view = &project.refresh(&view.record.id)?;
     refuse_state(view, options)?;
-    let shut = || project.store.without_shell(&view.record.id);
-    let _shut = (!options.dry_run).then(shut).transpose()?;
-    let turn = (!options.dry_run).then(|| take_turn(project)).transpose()?;
-    let mut run = LandingRun { project, view, options, turn, edited: None, secrets_allowed: false };
+    let lock_shell = || project.store.lock_shell(&view.record.id);
+    let _shell_lock = (!options.dry_run).then(lock_shell).transpose()?;
+    let landing_lock = (!options.dry_run).then(|| take_landing_lock(project)).transpose()?;
+    let mut run = LandingRun {
+        project,
+        view,
+        options,
+        landing_lock,
+        edited_message: None,
+        secrets_allowed: false,
+    };
     let record = &view.record;
     let limits =
         snapshot::SnapshotLimits { include: options.include.clone(), ..Default::default() };
-    let (home, snapshot) = collect::fetch(&project.repository, record, &limits)?;
-    snapshot::refuse_left_out(&snapshot, &record.place.worktree)?;
-    let changed = changed_since_shown(project, record, &snapshot, options)?;
+    let (collected, snapshot) = collect::fetch(&project.repository, record, &limits)?;
+    snapshot::refuse_omissions(&snapshot, &record.session_repo.worktree)?;
+    let change_note = changed_since_shown(project, record, &snapshot, options)?;
     let target = target(view, options)?;
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         project.interrupt.check()?;
         let candidate = candidate(project, view, &snapshot, &target, options.strategy)?;
         if let Some(mut landed) = run.attempt(candidate)? {
-            landed.notes.splice(0..0, home.notes.into_iter().chain(changed));
+            landed.notes.splice(0..0, collected.notes.into_iter().chain(change_note));
             return Ok(landed);
         }
     }
-    let what = format!("`{target}` kept changing; gave up after {TRIES} attempts");
-    let failure = Failure::refused(what);
+    let message = format!("`{target}` kept changing; gave up after {MAX_ATTEMPTS} attempts");
+    let failure = Failure::refused(message);
     Err(failure.hint(format!("studio accept {}", record.id)).into())
 }
 
 /// Takes the landing lock: merged work is checked against the current tip, so parallel landings
 /// would invalidate each other.
-fn take_turn(project: &Project) -> Result<Lock> {
+fn take_landing_lock(project: &Project) -> Result<Lock> {
     let path = project.repository.studio_dir()?.join("landing.lock");
     let fail = || format!("cannot lock {}", path.display());
-    if let Some(turn) = Lock::try_take(&path).or_fail(fail)? {
-        return Ok(turn);
+    if let Some(lock) = Lock::try_take(&path).or_fail(fail)? {
+        return Ok(lock);
     }
     project.console.note("waiting for another `studio accept` in this repository to finish");
     loop {
         project.interrupt.check()?;
-        if let Some(turn) = Lock::try_take(&path).or_fail(fail)? {
-            return Ok(turn);
+        if let Some(lock) = Lock::try_take(&path).or_fail(fail)? {
+            return Ok(lock);
         }
         pause();
     }
@@ -168,9 +175,9 @@ struct LandingRun<'a> {
     view: &'a SessionView,
     options: &'a LandingOptions,
     /// The landing lock; `None` for a dry run.
-    turn: Option<Lock>,
+    landing_lock: Option<Lock>,
     /// The message that the user edited in an earlier attempt.
-    edited: Option<WrittenMessage>,
+    edited_message: Option<WrittenMessage>,
     /// Whether the user confirmed landing a possible secret.
     secrets_allowed: bool,
 }
@@ -183,14 +190,16 @@ fn changed_since_shown(
     snapshot: &Snapshot,
     options: &LandingOptions,
 ) -> Result<Option<String>> {
-    let Some(shown) = last_shown::last(&project.repository, &record.id) else { return Ok(None) };
-    if shown == landing_history::commit(&project.repository, &snapshot.work)?.1 {
+    let Some(shown_tree) = last_shown::read(&project.repository, &record.id) else {
+        return Ok(None);
+    };
+    if shown_tree == landing_history::resolve(&project.repository, &snapshot.work)?.1 {
         return Ok(None);
     }
     let id = &record.id;
     let note = format!("the work of `{id}` changed since `studio diff` showed it");
-    let asks = !(options.yes || options.dry_run);
-    match asks.then(|| project.console.confirm(&format!("{note}: land it anyway?"))).flatten() {
+    let may_ask = !(options.yes || options.dry_run);
+    match may_ask.then(|| project.console.confirm(&format!("{note}: land it anyway?"))).flatten() {
         Some(false) => Err(Failure::refused(format!("session `{id}` was not landed"))
             .because(note)
             .hint(format!("studio diff {id}"))),
@@ -203,10 +212,10 @@ fn changed_since_shown(
 fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
     let id = &view.record.id;
     let force = options.force;
-    let is_red = view.facts.story.red_check().is_some();
-    let refuse = |why: String, next: String| {
-        let what = format!("session `{id}` is {}", view.state.name());
-        Err(Failure::refused(what).because(why).hint(next))
+    let has_failed_check = view.facts.summary.failed_check().is_some();
+    let refuse = |why: String, hint: String| {
+        let message = format!("session `{id}` is {}", view.state.name());
+        Err(Failure::refused(message).because(why).hint(hint))
     };
     let why = view.why().unwrap_or_default();
     match &view.state {
@@ -214,17 +223,17 @@ fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
         SessionState::Stopped | SessionState::Failed { .. } | SessionState::Crashed if force => {
             Ok(())
         }
-        SessionState::Failed { .. } if is_red && options.no_checks => Ok(()),
+        SessionState::Failed { .. } if has_failed_check && options.no_checks => Ok(()),
         SessionState::Empty if force || !options.include.is_empty() => Ok(()),
         // Landing runs the checks again, so `--force` would fail at the same check.
-        SessionState::Failed { .. } if is_red => {
+        SessionState::Failed { .. } if has_failed_check => {
             refuse(why, format!("studio check {id}")).map_err(|it| {
                 it.hint(format!("studio send {id} 'make the check pass'"))
                     .hint(format!("studio edit {id} --check 'another command'"))
                     .hint(format!("studio accept {id} --no-checks    lands it without checks"))
             })
         }
-        SessionState::Stopped if view.facts.story.unchecked.is_some() => {
+        SessionState::Stopped if view.facts.summary.unchecked.is_some() => {
             refuse(why, format!("studio check {id}")).map_err(|failure| {
                 failure.hint(format!("or land it as it is: studio accept --force {id}"))
             })
@@ -235,11 +244,11 @@ fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
             })
         }
         SessionState::Empty => {
-            let left_out = view.work().and_then(|work| work.left_out.first());
+            let left_out = view.work().and_then(|work| work.omitted.first());
             let include = left_out.map(|file| format!("studio accept {id} --include '{file}'"));
             refuse(why, include.unwrap_or_else(|| format!("studio send {id} 'what to do'")))
         }
-        SessionState::Accepted | SessionState::Discarded => Err(Project::is_over(view)),
+        SessionState::Accepted | SessionState::Discarded => Err(Project::already_ended(view)),
         SessionState::Landing => refuse(why, "studio doctor".into()),
         SessionState::Queued
         | SessionState::Starting
@@ -270,20 +279,20 @@ fn candidate(
     target: &BranchName,
     strategy: MergeStrategy,
 ) -> std::result::Result<Candidate, Rejection> {
-    let place = &view.record.place;
+    let session_repo = &view.record.session_repo;
     let now = project.clock.now();
-    match merge::prepare(&project.repository, place, snapshot, target, strategy, now)? {
+    match merge::prepare(&project.repository, session_repo, snapshot, target, strategy, now)? {
         PreparedMerge::Ready(candidate) => Ok(*candidate),
         PreparedMerge::Nothing => {
-            let id = &place.id;
-            let nothing = Failure::refused(format!("session `{id}` has nothing to land"));
-            let worktree = place.worktree.display();
-            Err(match undone_in_worktree(project, view, snapshot)? {
-                true => nothing
+            let id = &session_repo.id;
+            let failure = Failure::refused(format!("session `{id}` has nothing to land"));
+            let worktree = session_repo.worktree.display();
+            Err(match is_reverted_in_worktree(project, view, snapshot)? {
+                true => failure
                     .because("its worktree no longer has the changes of its commits")
                     .hint(format!("git -C '{worktree}' status"))
                     .hint(format!("git -C '{worktree}' checkout -- .    restores them")),
-                false => nothing.because(format!("`{target}` already has all of it")),
+                false => failure.because(format!("`{target}` already has all of it")),
             }
             .hint(format!("studio discard {id}"))
             .into())
@@ -293,9 +302,13 @@ fn candidate(
 }
 
 /// Returns whether the session committed changes that its current worktree reverts.
-fn undone_in_worktree(project: &Project, view: &SessionView, snapshot: &Snapshot) -> Result<bool> {
+fn is_reverted_in_worktree(
+    project: &Project,
+    view: &SessionView,
+    snapshot: &Snapshot,
+) -> Result<bool> {
     let tree =
-        |commit: &str| landing_history::commit(&project.repository, commit).map(|(_, tree)| tree);
+        |commit: &str| landing_history::resolve(&project.repository, commit).map(|(_, tree)| tree);
     let (base, head) = (tree(&view.record.base.commit)?, tree(&snapshot.head)?);
     Ok(head != base && tree(&snapshot.work)? == base)
 }
@@ -308,8 +321,10 @@ fn conflict(
 ) -> Rejection {
     let files: Vec<String> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
     let id = &view.record.id;
-    let hunks: Vec<String> =
-        conflicts.iter().map(|c| format!("{}\n{}", c.path, c.hunks.trim_end())).collect();
+    let hunks: Vec<String> = conflicts
+        .iter()
+        .map(|conflict| format!("{}\n{}", conflict.path, conflict.hunks.trim_end()))
+        .collect();
     let hunks = base::text::printable(&hunks.join("\n"));
     let failure = Failure::conflict(format!("conflict with `{target}` in {}", files.join(", ")))
         .because(hunks.as_str())
@@ -335,7 +350,7 @@ impl LandingRun<'_> {
         let (project, record) = (self.project, &self.view.record);
         let repository = &project.repository;
         land::preflight(repository, &candidate)?;
-        let secrets = secrets::added(repository, &candidate)?;
+        let secrets = secrets::find_added(repository, &candidate)?;
         self.refuse_secrets(&secrets)?;
         let checks = match self.options.no_checks {
             true => Vec::new(),
@@ -357,28 +372,32 @@ impl LandingRun<'_> {
         if self.options.dry_run {
             return Ok(Some(landed));
         }
-        let written = self.written(&candidate)?;
-        landed.message_by = written.by;
-        landed.notes.extend(written.note);
+        let written_message = self.commit_message(&candidate)?;
+        landed.message_by = written_message.author;
+        landed.notes.extend(written_message.note);
         let time = project.clock.now();
         landed.notes.extend(secrets.iter().map(FoundSecret::sentence));
         let receipt = receipt(self.view, &candidate, &landed, self.options, &secrets);
         project.interrupt.check()?;
-        let (place, message) = (&record.place, &written.message);
-        let committed =
-            merge::commit(repository, place, &candidate, message, Some(&receipt), time)?;
-        let (before, commit) = (candidate.target_tip.clone(), committed.commit.clone());
-        let order = land::LandRequest {
-            place: place.clone(),
+        let (session_repo, message) = (&record.session_repo, &written_message.message);
+        let landing_commit =
+            merge::commit(repository, session_repo, &candidate, message, Some(&receipt), time)?;
+        let (previous_tip, commit) = (candidate.target_tip.clone(), landing_commit.commit.clone());
+        let request = land::LandRequest {
+            session_repo: session_repo.clone(),
             candidate,
-            committed,
+            landing_commit,
             receipt: Some(receipt),
             time: project.clock.stamp(),
         };
-        match land::accept(repository, &order)? {
+        match land::accept(repository, &request)? {
             LandResult::TargetMoved => Ok(None),
             LandResult::Landed { operation, .. } => {
-                landed.notes.extend(compat::unfiltered(&project.repository, &before, &commit));
+                landed.notes.extend(compat::unfiltered_note(
+                    &project.repository,
+                    &previous_tip,
+                    &commit,
+                ));
                 landed.operation = Some(operation);
                 landed.commit = Some(commit);
                 Ok(Some(landed))
@@ -398,55 +417,59 @@ impl LandingRun<'_> {
         if secrets.len() > lines.len() {
             lines.push(format!("and {} more", secrets.len() - lines.len()));
         }
-        let asks = !options.dry_run;
+        let may_ask = !options.dry_run;
         let question = format!("{}\nland it anyway?", lines.join("\n"));
-        if asks && self.project.console.confirm(&question) == Some(true) {
+        if may_ask && self.project.console.confirm(&question) == Some(true) {
             self.secrets_allowed = true;
             return Ok(());
         }
         Err(Failure::refused("the work adds a possible secret")
             .because(lines.join("\n"))
-            .hint(format!("take it out in {}", self.view.record.place.worktree.display()))
+            .hint(format!("take it out in {}", self.view.record.session_repo.worktree.display()))
             .hint(format!("or land it anyway: studio accept {id} --allow-secrets")))
     }
 
     /// Returns the commit message: the user's, the model's or a plain one.
-    fn written(&mut self, candidate: &Candidate) -> Result<WrittenMessage> {
+    fn commit_message(&mut self, candidate: &Candidate) -> Result<WrittenMessage> {
         let record = &self.view.record;
         if let Some(text) = &self.options.message {
-            return Ok(commit_message::by_user(record, text));
+            return Ok(commit_message::from_user(record, text));
         }
-        if let Some(edited) = &self.edited {
+        if let Some(edited) = &self.edited_message {
             return Ok(edited.clone());
         }
-        let written = {
-            let what = "writing the commit message";
-            let _step = self.project.console.step(&record.id, what);
-            by_model(self.project, record, candidate)?
+        let written_message = {
+            let activity = "writing the commit message";
+            let _step = self.project.console.step(&record.id, activity);
+            message_by_model(self.project, record, candidate)?
         };
         if !self.options.edit {
-            return Ok(written);
+            return Ok(written_message);
         }
         // Editing takes time: other sessions may land during it.
-        self.turn = None;
+        self.landing_lock = None;
         let edited = {
             let repository = &self.project.repository;
             let directory = repository.main_checkout.as_ref().unwrap_or(&repository.common_dir);
-            self.project.console.edit(directory, &self.project.interrupt, &written.message.text)?
+            self.project.console.edit(
+                directory,
+                &self.project.interrupt,
+                &written_message.message.text,
+            )?
         };
-        self.turn = Some(take_turn(self.project)?);
-        Ok(self.edited.insert(commit_message::by_user(record, &edited)).clone())
+        self.landing_lock = Some(take_landing_lock(self.project)?);
+        Ok(self.edited_message.insert(commit_message::from_user(record, &edited)).clone())
     }
 }
 
 /// Returns the model's message, or a plain one.
-fn by_model(
+fn message_by_model(
     project: &Project,
     record: &SessionRecord,
     candidate: &Candidate,
 ) -> Result<WrittenMessage> {
-    let patch = diff::patch(&project.repository, &candidate.target_tip, &candidate.merged)?;
-    let stats = diff::stats(&project.repository, &candidate.target_tip, &candidate.merged)?;
+    let patch = diff::patch(&project.repository, &candidate.target_tip, &candidate.merged_commit)?;
+    let stats = diff::stats(&project.repository, &candidate.target_tip, &candidate.merged_commit)?;
     let stat = format!(
         "{}\n{} files, +{} -{}",
         stats.paths.join("\n"),
@@ -485,13 +508,13 @@ fn receipt(
         "strategy": candidate.strategy,
         "message_by": landed.message_by,
         "checks": checks_json(&landed.checks),
-        "usage": view.facts.story.usage,
-        "requirements": record.part.requirements,
+        "usage": view.facts.summary.usage,
+        "requirements": record.plan_ref.requirements,
     });
     if !secrets.is_empty() {
         receipt["secrets_allowed"] = json!(secrets);
     }
-    let coach = coach_json::noted(&view.facts.story, &candidate.work, &landed.checks);
+    let coach = coach_json::receipt_fields(&view.facts.summary, &candidate.work, &landed.checks);
     if let (Value::Object(receipt), Value::Object(coach)) = (&mut receipt, coach) {
         receipt.extend(coach);
         if options.no_checks {

@@ -34,14 +34,14 @@ use crate::launch::{
 };
 
 /// Timeout of `initialize` and of opening a conversation.
-const START: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long an agent that writes other output may take to speak the protocol: some start with a
 /// banner.
-const BANNER: Duration = Duration::from_secs(5);
+const BANNER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long an agent may take to exit after its input was closed: one that is renewing its login
 /// would lose it otherwise.
-const LEAVE: Duration = Duration::from_secs(4);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Starts agents of the agents table that speak ACP.
 pub(crate) struct AcpLauncher;
@@ -51,17 +51,17 @@ impl Launcher for AcpLauncher {
         Box::pin(async move {
             let command = params.row.command.clone();
             let process = params
-                .room
+                .runner
                 .start(&command)
                 .map_err(|failure| cannot_start(&command, failure.into_cause()))?;
-            let (orders, rx) = unbounded_channel();
-            let (tx, news) = unbounded_channel();
+            let (commands, rx) = unbounded_channel();
+            let (tx, events) = unbounded_channel();
             let (ready, started) = oneshot::channel();
-            let room = params.room.clone();
-            room.wait_tracked(serve(params, process, Channels { rx, tx, ready: Some(ready) }));
-            match tokio::time::timeout(START, started).await {
+            let runner = params.runner.clone();
+            runner.wait_tracked(serve(params, process, Channels { rx, tx, ready: Some(ready) }));
+            match tokio::time::timeout(START_TIMEOUT, started).await {
                 Ok(Ok(Ok(Opened { conversation_id, loaded }))) => {
-                    Ok(RunningAgent { conversation_id, loaded, orders, news })
+                    Ok(RunningAgent { conversation_id, loaded, commands, events })
                 }
                 Ok(Ok(Err(why))) => Err(cannot_start(&command, why)),
                 Ok(Err(_)) => Err(cannot_start(&command, "it exited before it answered a request")),
@@ -101,7 +101,7 @@ type OpenPermission = (Responder<RequestPermissionResponse>, Vec<PermissionOptio
 struct Shared {
     tx: UnboundedSender<AgentEvent>,
     state: Mutex<ConnectionState>,
-    asks: Mutex<Asks>,
+    requests: Mutex<PermissionRequests>,
     /// Whether the agent is known to be g3: its own events are used, and the protocol's updates,
     /// which duplicate them, are ignored.
     is_g3: bool,
@@ -110,10 +110,10 @@ struct Shared {
 }
 
 /// The agent's permission requests.
-struct Asks {
+struct PermissionRequests {
     /// The last number; a session never reuses numbers.
-    last: u32,
-    open: BTreeMap<u32, OpenPermission>,
+    last_number: u32,
+    pending: BTreeMap<u32, OpenPermission>,
 }
 
 /// What has been received so far.
@@ -121,10 +121,10 @@ struct ConnectionState {
     message: MessageBuffer,
     updates: SessionUpdates,
     /// The first line that is not JSON.
-    strange: Option<String>,
+    invalid_line: Option<String>,
     /// Whether history of a loaded conversation is being replayed, which is not reported again.
-    replay: bool,
-    failed: Option<String>,
+    replaying: bool,
+    turn_error: Option<String>,
     last_error: Option<String>,
 }
 
@@ -133,65 +133,77 @@ async fn serve(params: LaunchParams, mut process: Process, mut channels: Channel
     let state = ConnectionState {
         message,
         updates: SessionUpdates::default(),
-        strange: None,
-        replay: false,
-        failed: None,
+        invalid_line: None,
+        replaying: false,
+        turn_error: None,
         last_error: None,
     };
     let shared = Arc::new(Shared {
         tx: channels.tx.clone(),
         state: Mutex::new(state),
-        asks: Mutex::new(Asks { last: params.asked, open: BTreeMap::new() }),
+        requests: Mutex::new(PermissionRequests {
+            last_number: params.last_request,
+            pending: BTreeMap::new(),
+        }),
         is_g3: params.row.sends_events(),
-        sandboxed: params.room.is_confined(),
+        sandboxed: params.runner.is_confined(),
     });
     let stderr = process.running.child.stderr.take();
     let log = wire::SharedLog::open(&params.log, params.log_bytes);
     let stderr = tokio::spawn(wire::log_stream(stderr, log.clone()));
-    let (strange, mut first) = oneshot::channel();
-    let sorter = wire::Sorter::new(strange, log);
-    let spoke = sorter.spoke.clone();
+    let (invalid_line_tx, mut invalid_line_rx) = oneshot::channel();
+    let sorter = wire::Sorter::new(invalid_line_tx, log);
+    let received_json = sorter.received_json.clone();
     let end = tokio::select! {
-        end = converse(&params, &mut process, &shared, &mut channels, sorter) => end,
-        () = speaks_no_acp(&mut first, &spoke, &shared) => ExitReason::Strange,
+        end = run_connection(&params, &mut process, &shared, &mut channels, sorter) => end,
+        () = wait_invalid_output(&mut invalid_line_rx, &received_json, &shared) => ExitReason::NotAcp,
     };
-    let patience = if matches!(end, ExitReason::Told) { LEAVE } else { GRACE };
-    let ended = tokio::time::timeout(patience, process.running.child.wait()).await;
-    let status = ended.ok().and_then(std::result::Result::ok);
+    let timeout = if matches!(end, ExitReason::Requested) { EXIT_TIMEOUT } else { GRACE };
+    let exited = tokio::time::timeout(timeout, process.running.child.wait()).await;
+    let status = exited.ok().and_then(std::result::Result::ok);
     if status.is_none() {
         let _ = process.running.end(GRACE).await;
     }
     let Process { running, lifeline, report } = process;
     drop((running, lifeline));
-    let said = tokio::time::timeout(GRACE, stderr).await;
-    let said = said.ok().and_then(std::result::Result::ok).unwrap_or_default();
+    let stderr_text = tokio::time::timeout(GRACE, stderr).await;
+    let stderr_text = stderr_text.ok().and_then(std::result::Result::ok).unwrap_or_default();
     shared.flush();
     if let Some(ready) = channels.ready.take() {
-        let line = shared.lock().strange.take().or_else(|| first.try_recv().ok());
-        let _ = ready.send(Err(end.before_it_opened(
+        let invalid_line =
+            shared.lock().invalid_line.take().or_else(|| invalid_line_rx.try_recv().ok());
+        let _ = ready.send(Err(end.start_error(
             status,
             report.read(),
-            &said,
-            line,
+            &stderr_text,
+            invalid_line,
             shared.sandboxed,
         )));
     } else {
-        let _ = channels.tx.send(AgentEvent::Gone(end.why(status, &said, shared.sandboxed)));
+        let _ = channels.tx.send(AgentEvent::Exited(end.exit_message(
+            status,
+            &stderr_text,
+            shared.sandboxed,
+        )));
     }
 }
 
 /// Returns when a line was not JSON and no JSON followed for some time.
-async fn speaks_no_acp(first: &mut oneshot::Receiver<String>, spoke: &AtomicBool, shared: &Shared) {
-    let Ok(line) = first.await else { return std::future::pending().await };
-    shared.lock().strange = Some(line);
-    tokio::time::sleep(BANNER).await;
-    if spoke.load(Ordering::Relaxed) {
+async fn wait_invalid_output(
+    invalid_line: &mut oneshot::Receiver<String>,
+    received_json: &AtomicBool,
+    shared: &Shared,
+) {
+    let Ok(line) = invalid_line.await else { return std::future::pending().await };
+    shared.lock().invalid_line = Some(line);
+    tokio::time::sleep(BANNER_TIMEOUT).await;
+    if received_json.load(Ordering::Relaxed) {
         std::future::pending().await
     }
 }
 
 /// Runs the connection until the agent exits or the command channel closes.
-async fn converse(
+async fn run_connection(
     params: &LaunchParams,
     process: &mut Process,
     shared: &Arc<Shared>,
@@ -203,34 +215,34 @@ async fn converse(
         return ExitReason::Closed;
     };
     let transport = Lines::new(wire::lines_out(stdin), wire::lines_in(stdout, sorter));
-    let (updates, events, requests) = (shared.clone(), shared.clone(), shared.clone());
-    let ended = Client
+    let (on_update, on_event, on_request) = (shared.clone(), shared.clone(), shared.clone());
+    let result = Client
         .v1()
         .on_receive_notification(
             async move |update: SessionNotification, _cx| {
-                updates.update(update);
+                on_update.on_update(update);
                 Ok(())
             },
             agent_client_protocol::on_receive_notification!(),
         )
         .on_receive_notification(
             async move |event: G3Event, _cx| {
-                events.own_event(event.event);
+                on_event.on_g3_event(event.event);
                 Ok(())
             },
             agent_client_protocol::on_receive_notification!(),
         )
         .on_receive_request(
             async move |request: RequestPermissionRequest, responder, _cx| {
-                requests.asked(request, responder);
+                on_request.on_permission_request(request, responder);
                 Ok(())
             },
             agent_client_protocol::on_receive_request!(),
         )
         .connect_with(transport, async move |cx: Cx| {
             let (session, loaded) = tokio::select! {
-                opened = open(&cx, params, shared) => opened?,
-                () = given_up(&mut channels.rx) => return Ok(ExitReason::Told),
+                result = open(&cx, params, shared) => result?,
+                () = wait_abandoned(&mut channels.rx) => return Ok(ExitReason::Requested),
             };
             if let Some(ready) = channels.ready.take() {
                 let _ =
@@ -239,11 +251,11 @@ async fn converse(
             command_loop(&cx, &session, shared, &mut channels.rx).await
         })
         .await;
-    ended.unwrap_or_else(|error| ExitReason::of(&error))
+    result.unwrap_or_else(|error| ExitReason::of(&error))
 }
 
 /// Returns when the caller no longer waits for the agent.
-async fn given_up(rx: &mut UnboundedReceiver<AgentCommand>) {
+async fn wait_abandoned(rx: &mut UnboundedReceiver<AgentCommand>) {
     while !matches!(rx.recv().await, Some(AgentCommand::End) | None) {}
 }
 
@@ -253,25 +265,25 @@ async fn open(
     params: &LaunchParams,
     shared: &Shared,
 ) -> std::result::Result<(SessionId, bool), agent_client_protocol::Error> {
-    let hello = InitializeRequest::new(ProtocolVersion::V1);
-    let hello = cx.send_request(hello).block_task().await?;
+    let request = InitializeRequest::new(ProtocolVersion::V1);
+    let response = cx.send_request(request).block_task().await?;
     if let Some(conversation_id) =
-        params.conversation_id.clone().filter(|_| hello.agent_capabilities.load_session)
+        params.conversation_id.clone().filter(|_| response.agent_capabilities.load_session)
     {
-        shared.replay(true);
-        let load = LoadSessionRequest::new(
+        shared.set_replaying(true);
+        let request = LoadSessionRequest::new(
             SessionId::new(conversation_id.clone()),
             params.worktree.clone(),
         );
-        let loaded = cx.send_request(load).block_task().await;
-        shared.replay(false);
+        let loaded = cx.send_request(request).block_task().await;
+        shared.set_replaying(false);
         if loaded.is_ok() {
             return Ok((SessionId::new(conversation_id), true));
         }
     }
-    let new = NewSessionRequest::new(params.worktree.clone());
-    let opened = cx.send_request(new).block_task().await?;
-    Ok((opened.session_id, false))
+    let request = NewSessionRequest::new(params.worktree.clone());
+    let response = cx.send_request(request).block_task().await?;
+    Ok((response.session_id, false))
 }
 
 /// Sends commands as protocol messages until the channel closes.
@@ -293,11 +305,12 @@ async fn command_loop(
                     session.clone(),
                     vec![ContentBlock::Text(TextContent::new(text))],
                 );
-                let answer = cx.send_request(prompt);
+                let response = cx.send_request(prompt);
                 let shared = shared.clone();
                 cx.spawn(async move {
-                    let stop = answer.block_task().await.map(|response| response.stop_reason);
-                    shared.turn_ended(stop);
+                    let stop_reason =
+                        response.block_task().await.map(|response| response.stop_reason);
+                    shared.on_turn_end(stop_reason);
                     Ok(())
                 })?;
             }
@@ -305,7 +318,7 @@ async fn command_loop(
             Some(AgentCommand::Cancel) => {
                 cx.send_notification(CancelNotification::new(session.clone()))?
             }
-            Some(AgentCommand::End) | None => return Ok(ExitReason::Told),
+            Some(AgentCommand::End) | None => return Ok(ExitReason::Requested),
         }
     }
 }
@@ -315,13 +328,13 @@ impl Shared {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn replay(&self, on: bool) {
+    fn set_replaying(&self, replaying: bool) {
         let mut state = self.lock();
-        state.replay = on;
-        let _ = state.message.message();
+        state.replaying = replaying;
+        let _ = state.message.take_message();
     }
 
-    fn tell(&self, events: Vec<Value>) {
+    fn send_events(&self, events: Vec<Value>) {
         for event in events {
             let _ = self.tx.send(AgentEvent::Event(event));
         }
@@ -330,104 +343,108 @@ impl Shared {
     fn flush(&self) {
         let mut state = self.lock();
         let state = &mut *state;
-        let mut all = state.updates.rest(&mut state.message);
-        all.extend(state.message.message());
-        self.tell(all);
+        let mut events = state.updates.drain_pending(&mut state.message);
+        events.extend(state.message.take_message());
+        self.send_events(events);
     }
 
-    fn update(&self, update: SessionNotification) {
+    fn on_update(&self, update: SessionNotification) {
         let mut state = self.lock();
-        if self.is_g3 || state.replay {
+        if self.is_g3 || state.replaying {
             return;
         }
         let state = &mut *state;
-        self.tell(state.updates.hear(update.update, &mut state.message));
+        self.send_events(state.updates.on_update(update.update, &mut state.message));
     }
 
-    fn own_event(&self, event: Value) {
+    fn on_g3_event(&self, event: Value) {
         let mut state = self.lock();
-        if !self.is_g3 || state.replay {
+        if !self.is_g3 || state.replaying {
             return;
         }
         match serde_json::from_value::<EventKind>(event.clone()) {
             Ok(EventKind::Error { text, .. }) => state.last_error = Some(text),
             Ok(EventKind::End { status, .. }) => {
                 let error = state.last_error.take();
-                state.failed = exit_reason::of_g3(status, error);
+                state.turn_error = exit_reason::g3_error(status, error);
             }
             Ok(EventKind::Usage { usage }) if !is_plausible(&usage) => {
                 let text = "ignored an implausible usage that the agent reported".to_owned();
-                let events =
-                    state.message.event(EventKind::Notice { level: NoticeLevel::Warning, text });
-                return self.tell(events);
+                let events = state
+                    .message
+                    .push_event(EventKind::Notice { level: NoticeLevel::Warning, text });
+                return self.send_events(events);
             }
             Ok(_) | Err(_) => {}
         }
-        let events = state.message.foreign(event);
-        self.tell(events);
+        let events = state.message.push_foreign(event);
+        self.send_events(events);
     }
 
-    fn asked(
+    fn on_permission_request(
         &self,
         mut request: RequestPermissionRequest,
         responder: Responder<RequestPermissionResponse>,
     ) {
-        let call = &mut request.tool_call;
-        if call.fields.raw_input.is_none() {
-            call.fields.raw_input = self.lock().updates.args_of(&call.tool_call_id.to_string());
+        let tool_call = &mut request.tool_call;
+        if tool_call.fields.raw_input.is_none() {
+            tool_call.fields.raw_input =
+                self.lock().updates.args_of(&tool_call.tool_call_id.to_string());
         }
         self.flush();
-        let mut asks = self.asks();
-        asks.last = asks.last.saturating_add(1);
-        let n = asks.last;
-        let described = permission::describe(n, &request.tool_call, self.is_g3);
-        asks.open.insert(n, (responder, request.options));
-        let _ = self.tx.send(AgentEvent::Asked(described));
+        let mut requests = self.lock_requests();
+        requests.last_number = requests.last_number.saturating_add(1);
+        let number = requests.last_number;
+        let description = permission::describe(number, &request.tool_call, self.is_g3);
+        requests.pending.insert(number, (responder, request.options));
+        let _ = self.tx.send(AgentEvent::PermissionRequested(description));
     }
 
-    fn asks(&self) -> std::sync::MutexGuard<'_, Asks> {
-        self.asks.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock_requests(&self) -> std::sync::MutexGuard<'_, PermissionRequests> {
+        self.requests.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn answer(
         &self,
-        n: u32,
+        number: u32,
         decision: &Decision,
     ) -> std::result::Result<(), agent_client_protocol::Error> {
-        let mut asks = self.asks();
-        match asks.open.remove(&n) {
+        let mut requests = self.lock_requests();
+        match requests.pending.remove(&number) {
             Some((responder, options)) => {
                 responder.respond(permission::response(&options, decision))
             }
             // Its turn ended before the answer arrived.
-            None if n <= asks.last => Ok(()),
+            None if number <= requests.last_number => Ok(()),
             None => Err(agent_client_protocol::Error::internal_error()
-                .data(format!("no such permission request: {n}"))),
+                .data(format!("no such permission request: {number}"))),
         }
     }
 
     /// Cancels the open requests of a turn that has ended.
-    fn forget_asks(&self) {
-        let open = std::mem::take(&mut self.asks().open);
-        for (responder, _) in open.into_values() {
+    fn cancel_requests(&self) {
+        let pending = std::mem::take(&mut self.lock_requests().pending);
+        for (responder, _) in pending.into_values() {
             let cancelled = RequestPermissionOutcome::Cancelled;
             let _ = responder.respond(RequestPermissionResponse::new(cancelled));
         }
     }
 
-    fn turn_ended(&self, stop: std::result::Result<StopReason, agent_client_protocol::Error>) {
+    fn on_turn_end(
+        &self,
+        stop_reason: std::result::Result<StopReason, agent_client_protocol::Error>,
+    ) {
         self.flush();
-        self.forget_asks();
-        let failed = self.lock().failed.take();
-        let why = match stop {
-            Ok(reason) => exit_reason::why_stopped(reason, failed),
+        self.cancel_requests();
+        let turn_error = self.lock().turn_error.take();
+        let error = match stop_reason {
+            Ok(reason) => exit_reason::stop_error(reason, turn_error),
             // Its process ended: `serve`, which waits for it, reports how.
             Err(e) if agent_client_protocol::is_incoming_transport_closed(&e) => return,
-            Err(e) => Some(
-                failed
-                    .unwrap_or_else(|| exit_reason::explained(wire::sentence(&e), self.sandboxed)),
-            ),
+            Err(e) => Some(turn_error.unwrap_or_else(|| {
+                exit_reason::with_sandbox_hint(wire::sentence(&e), self.sandboxed)
+            })),
         };
-        let _ = self.tx.send(AgentEvent::TurnEnded(why));
+        let _ = self.tx.send(AgentEvent::TurnEnded(error));
     }
 }

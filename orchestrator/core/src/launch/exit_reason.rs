@@ -13,13 +13,13 @@ use crate::sandbox::StartFailure;
 #[derive(Debug)]
 pub(crate) enum ExitReason {
     /// It was asked to end.
-    Told,
+    Requested,
     /// The agent closed its output.
     Closed,
     /// A protocol error, as a sentence.
     Failed(String),
     /// Its output is not JSON.
-    Strange,
+    NotAcp,
 }
 
 impl ExitReason {
@@ -32,107 +32,116 @@ impl ExitReason {
     }
 
     /// Explains why the agent did not start.
-    pub(crate) fn before_it_opened(
+    pub(crate) fn start_error(
         self,
         status: Option<ExitStatus>,
         failure: Option<StartFailure>,
-        said: &str,
+        stderr_tail: &str,
         line: Option<String>,
         sandboxed: bool,
     ) -> String {
         if let Some(failure) = failure {
-            return not_started(&failure);
+            return start_failure(&failure);
         }
-        let no_acp = |line: String| {
+        let not_acp = |line: String| {
             let line = base::text::printable(base::text::head(line.trim(), 200));
             format!("it does not speak ACP: it printed `{line}`")
         };
         match (self, status, line) {
-            (ExitReason::Strange, _, line) => no_acp(line.unwrap_or_default()),
+            (ExitReason::NotAcp, _, line) => not_acp(line.unwrap_or_default()),
             (ExitReason::Failed(why), _, _) => why,
-            (ExitReason::Told, _, _) => "it was stopped".to_owned(),
-            (ExitReason::Closed, Some(status), Some(line)) if status.success() => no_acp(line),
+            (ExitReason::Requested, _, _) => "it was stopped".to_owned(),
+            (ExitReason::Closed, Some(status), Some(line)) if status.success() => not_acp(line),
             (ExitReason::Closed, Some(status), _) => {
-                ended_with(status, said, sandboxed).replacen("the agent", "it", 1)
+                exit_error(status, stderr_tail, sandboxed).replacen("the agent", "it", 1)
             }
             (ExitReason::Closed, None, _) => "it closed its output before it answered".to_owned(),
         }
     }
 
     /// Explains why the agent is gone.
-    pub(crate) fn why(self, status: Option<ExitStatus>, said: &str, sandboxed: bool) -> String {
+    pub(crate) fn exit_message(
+        self,
+        status: Option<ExitStatus>,
+        stderr_tail: &str,
+        sandboxed: bool,
+    ) -> String {
         match (self, status) {
-            (_, Some(status)) if !status.success() => ended_with(status, said, sandboxed),
+            (_, Some(status)) if !status.success() => exit_error(status, stderr_tail, sandboxed),
             (ExitReason::Failed(why), _) => format!("the connection to the agent failed: {why}"),
-            (ExitReason::Told | ExitReason::Strange, _) => "the agent was stopped".to_owned(),
+            (ExitReason::Requested | ExitReason::NotAcp, _) => "the agent was stopped".to_owned(),
             (ExitReason::Closed, Some(_)) => "the agent exited".to_owned(),
             (ExitReason::Closed, None) => "the agent closed its output".to_owned(),
         }
     }
 }
 
-/// Describes the exit of a process; `said` is the end of its stderr.
-pub(crate) fn ended_with(status: ExitStatus, said: &str, sandboxed: bool) -> String {
+/// Describes the exit of a process; `stderr_tail` is the end of its stderr.
+pub(crate) fn exit_error(status: ExitStatus, stderr_tail: &str, sandboxed: bool) -> String {
     let code = base::process::exit_code(status);
-    match said.is_empty() {
+    match stderr_tail.is_empty() {
         true => format!("the agent exited with code {code}"),
-        false => explained(format!("the agent exited with code {code}: {said}"), sandboxed),
+        false => with_sandbox_hint(
+            format!("the agent exited with code {code}: {stderr_tail}"),
+            sandboxed,
+        ),
     }
 }
 
 /// The texts of a permission error: libuv, Rust and Python, the shell, Go.
-const DENIED: [&str; 5] =
+const DENIAL_TEXTS: [&str; 5] =
     ["EACCES", "errno: -13", "Errno 13", "Permission denied", "permission denied"];
 
 /// Returns whether a line reports a permission error.
 pub(crate) fn reports_denial(line: &str) -> bool {
-    DENIED.iter().any(|word| line.contains(word))
+    DENIAL_TEXTS.iter().any(|text| line.contains(text))
 }
 
 /// Returns an agent's error, with the configuration line that helps if the sandbox may have denied
 /// it a file.
-pub(crate) fn explained(complaint: String, sandboxed: bool) -> String {
-    if !sandboxed || !reports_denial(&complaint) {
-        return complaint;
+pub(crate) fn with_sandbox_hint(error: String, sandboxed: bool) -> String {
+    if !sandboxed || !reports_denial(&error) {
+        return error;
     }
-    let directory = denied_directory(&complaint).unwrap_or_else(|| "DIRECTORY".to_owned());
+    let directory = denied_directory(&error).unwrap_or_else(|| "DIRECTORY".to_owned());
     format!(
-        "{complaint}; if the sandbox denied it, `write = [\"{directory}\"]` (or `read`) in the agent's \
+        "{error}; if the sandbox denied it, `write = [\"{directory}\"]` (or `read`) in the agent's \
          entry in ~/.config/g3/config.toml allows it"
     )
 }
 
 /// Returns the directory of an error: that of the file which it names, or the one to be created.
 /// `None` if that would be the whole home directory or the root.
-fn denied_directory(complaint: &str) -> Option<String> {
-    let mark = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '(' | ')' | ',');
-    let mut words = complaint.split(mark).filter(|word| !word.is_empty());
-    let mut before = "";
+fn denied_directory(error: &str) -> Option<String> {
+    let is_separator =
+        |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`' | '(' | ')' | ',');
+    let mut words = error.split(is_separator).filter(|word| !word.is_empty());
+    let mut previous_word = "";
     let path = words.find(|word| {
-        let found = word.len() > 1 && word.starts_with('/');
-        if !found {
-            before = *word;
+        let is_path = word.len() > 1 && word.starts_with('/');
+        if !is_path {
+            previous_word = *word;
         }
-        found
+        is_path
     })?;
     let path = Path::new(path.trim_end_matches([':', ';', '.']));
     let home = base::user_dirs::home_dir().unwrap_or_default();
-    let directory = match before {
+    let directory = match previous_word {
         "mkdir" => path,
         _ => path.parent().filter(|parent| *parent != home).unwrap_or(path),
     };
-    let is_all = |tree: &Path| directory == tree;
-    if is_all(&home) || is_all(Path::new("/")) {
+    let is_whole = |tree: &Path| directory == tree;
+    if is_whole(&home) || is_whole(Path::new("/")) {
         return None;
     }
     Some(match directory.strip_prefix(&home) {
-        Ok(below) => format!("~/{}", below.display()),
+        Ok(relative) => format!("~/{}", relative.display()),
         Err(_) => directory.display().to_string(),
     })
 }
 
 /// Explains why the program of an agent did not start.
-pub(crate) fn not_started(failure: &StartFailure) -> String {
+pub(crate) fn start_failure(failure: &StartFailure) -> String {
     match failure {
         StartFailure::NotFound(error) => {
             format!("no such program, or its interpreter is missing: {error}")
@@ -143,36 +152,37 @@ pub(crate) fn not_started(failure: &StartFailure) -> String {
     }
 }
 
-/// Returns the error for the stop reason of a turn over ACP, if it is one; `said` is the agent's
+/// Returns the error for the stop reason of a turn over ACP, if it is one; `agent_error` is the agent's
 /// own error.
-pub(crate) fn why_stopped(reason: StopReason, said: Option<String>) -> Option<String> {
-    let or = |words: &str| Some(said.clone().unwrap_or_else(|| words.to_owned()));
+pub(crate) fn stop_error(reason: StopReason, agent_error: Option<String>) -> Option<String> {
+    let agent_error_or =
+        |fallback: &str| Some(agent_error.clone().unwrap_or_else(|| fallback.to_owned()));
     match reason {
-        StopReason::EndTurn => said,
+        StopReason::EndTurn => agent_error,
         StopReason::Cancelled => Some("the turn was cancelled".to_owned()),
-        StopReason::Refusal => or("the agent refused to continue"),
-        StopReason::MaxTokens => or("the agent reached its limit of tokens"),
-        StopReason::MaxTurnRequests => or("the agent reached its limit of requests"),
+        StopReason::Refusal => agent_error_or("the agent refused to continue"),
+        StopReason::MaxTokens => agent_error_or("the agent reached its limit of tokens"),
+        StopReason::MaxTurnRequests => agent_error_or("the agent reached its limit of requests"),
         other => {
             let name = serde_json::to_value(other).ok();
             let name = name.as_ref().and_then(serde_json::Value::as_str).unwrap_or("unknown");
-            or(&format!("the agent ended its turn with `{name}`"))
+            agent_error_or(&format!("the agent ended its turn with `{name}`"))
         }
     }
 }
 
 /// Returns the error for the result of a g3 run, if it is one, in g3's own words if possible.
-pub(crate) fn of_g3(status: RunStatus, error: Option<String>) -> Option<String> {
-    let or = |words: &str| {
+pub(crate) fn g3_error(status: RunStatus, error: Option<String>) -> Option<String> {
+    let error_or = |fallback: &str| {
         let error = error.clone().filter(|error| !error.trim().is_empty());
-        let lines = error.unwrap_or_else(|| words.to_owned());
+        let lines = error.unwrap_or_else(|| fallback.to_owned());
         Some(lines.lines().collect::<Vec<_>>().join("; "))
     };
     match status {
         RunStatus::Done => None,
-        RunStatus::Failed => or("the agent failed"),
-        RunStatus::Limit => or("the agent reached its own limit"),
-        RunStatus::NotApproved => or("the work was not approved"),
+        RunStatus::Failed => error_or("the agent failed"),
+        RunStatus::Limit => error_or("the agent reached its own limit"),
+        RunStatus::NotApproved => error_or("the work was not approved"),
         RunStatus::Cancelled => Some("the turn was cancelled".to_owned()),
     }
 }
@@ -183,18 +193,27 @@ mod tests {
 
     #[test]
     fn a_denied_file_is_reported_with_the_line_that_opens_it() {
-        let said = "EACCES: permission denied, open '/opt/agent/state/log'".to_owned();
-        let told = explained(said.clone(), true);
-        assert!(told.contains("`write = [\"/opt/agent/state\"]`"), "{told}");
-        assert_eq!(explained(said.clone(), false), said, "without a box it is something else");
-        assert_eq!(explained("no such model".into(), true), "no such model");
-        assert!(explained("FileSystem error, errno: -13".into(), true).contains("DIRECTORY"));
+        let error = "EACCES: permission denied, open '/opt/agent/state/log'".to_owned();
+        let explained = with_sandbox_hint(error.clone(), true);
+        assert!(explained.contains("`write = [\"/opt/agent/state\"]`"), "{explained}");
+        assert_eq!(
+            with_sandbox_hint(error.clone(), false),
+            error,
+            "without a box it is something else"
+        );
+        assert_eq!(with_sandbox_hint("no such model".into(), true), "no such model");
+        assert!(
+            with_sandbox_hint("FileSystem error, errno: -13".into(), true).contains("DIRECTORY")
+        );
         let home = std::env::var("HOME").unwrap();
-        for said in [
+        for error in [
             format!("EACCES: permission denied, mkdir '{home}/.agent'"),
             format!("EACCES: permission denied, open '{home}/.agent'"),
         ] {
-            assert!(explained(said.clone(), true).contains("`write = [\"~/.agent\"]`"), "{said}");
+            assert!(
+                with_sandbox_hint(error.clone(), true).contains("`write = [\"~/.agent\"]`"),
+                "{error}"
+            );
         }
     }
 }

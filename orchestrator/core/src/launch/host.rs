@@ -11,13 +11,13 @@ use base::model_host::relay;
 /// Returns a socket to the model host, if the configured provider is a local model. The first
 /// request starts the host.
 pub(crate) fn socket(config: &Config) -> Option<Result<OwnedFd>> {
-    let wanted = wanted(config)?;
-    let open = |wanted| relay::open(wanted).or_fail(|| "cannot reach the model host");
-    Some(wanted.and_then(open))
+    let query = model_host(config)?;
+    let connect = |query| relay::open(query).or_fail(|| "cannot reach the model host");
+    Some(query.and_then(connect))
 }
 
 /// Returns the model host to use, if the provider that g3 will select is a local one.
-fn wanted(config: &Config) -> Option<Result<HostQuery>> {
+fn model_host(config: &Config) -> Option<Result<HostQuery>> {
     let providers = &config.providers;
     let reference = providers.chosen();
     let is_local = reference.split('.').next() == Some("embedded");

@@ -11,32 +11,38 @@ pub(crate) struct OutputLog {
     path: PathBuf,
     file: File,
     length: u64,
-    half: u64,
-    total: u64,
+    file_limit: u64,
+    total_bytes: u64,
 }
 
 impl OutputLog {
     /// Opens a log with a limit in bytes.
-    pub(crate) fn open(path: &Path, bound: u64) -> io::Result<OutputLog> {
+    pub(crate) fn open(path: &Path, max_bytes: u64) -> io::Result<OutputLog> {
         let file = open(path)?;
         let length = file.metadata()?.len();
-        Ok(OutputLog { path: path.to_owned(), file, length, half: (bound / 2).max(1), total: 0 })
+        Ok(OutputLog {
+            path: path.to_owned(),
+            file,
+            length,
+            file_limit: (max_bytes / 2).max(1),
+            total_bytes: 0,
+        })
     }
 
     /// Appends to the log and rotates it if necessary. Returns the number of bytes written since
     /// the start.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<u64> {
-        if self.length + bytes.len() as u64 > self.half && self.length > 0 {
-            let mut old = self.path.clone().into_os_string();
-            old.push(".1");
-            std::fs::rename(&self.path, old)?;
+        if self.length + bytes.len() as u64 > self.file_limit && self.length > 0 {
+            let mut rotated = self.path.clone().into_os_string();
+            rotated.push(".1");
+            std::fs::rename(&self.path, rotated)?;
             self.file = open(&self.path)?;
             self.length = 0;
         }
         self.file.write_all(bytes)?;
         self.length += bytes.len() as u64;
-        self.total += bytes.len() as u64;
-        Ok(self.total)
+        self.total_bytes += bytes.len() as u64;
+        Ok(self.total_bytes)
     }
 }
 
@@ -45,27 +51,27 @@ impl OutputLog {
 pub struct RawTail {
     path: PathBuf,
     file: Option<File>,
-    skip: u64,
+    start: u64,
     /// The incomplete last character.
-    half: Vec<u8>,
+    incomplete: Vec<u8>,
 }
 
 impl RawTail {
     /// Creates a reader that starts at the first byte.
     pub fn from_start(path: PathBuf) -> RawTail {
-        RawTail { path, file: None, skip: 0, half: Vec::new() }
+        RawTail { path, file: None, start: 0, incomplete: Vec::new() }
     }
 
     /// Continues at this byte of the log; at its end if the log is shorter.
-    pub fn skip_to(&mut self, at: u64) {
+    pub fn skip_to(&mut self, offset: u64) {
         self.file = None;
-        self.skip = at;
-        self.half.clear();
+        self.start = offset;
+        self.incomplete.clear();
     }
 
     /// Returns the text since the last call.
-    pub fn more(&mut self) -> io::Result<String> {
-        let mut bytes = std::mem::take(&mut self.half);
+    pub fn read_more(&mut self) -> io::Result<String> {
+        let mut bytes = std::mem::take(&mut self.incomplete);
         if let Some(file) = &mut self.file {
             file.read_to_end(&mut bytes)?;
         }
@@ -75,15 +81,15 @@ impl RawTail {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
                 Err(e) => return Err(e),
             };
-            let at = std::mem::take(&mut self.skip).min(file.metadata()?.len());
-            file.seek(io::SeekFrom::Start(at))?;
+            let offset = std::mem::take(&mut self.start).min(file.metadata()?.len());
+            file.seek(io::SeekFrom::Start(offset))?;
             file.read_to_end(&mut bytes)?;
             self.file = Some(file);
         }
         if let Err(error) = std::str::from_utf8(&bytes)
             && error.error_len().is_none()
         {
-            self.half = bytes.split_off(error.valid_up_to());
+            self.incomplete = bytes.split_off(error.valid_up_to());
         }
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
@@ -92,7 +98,7 @@ impl RawTail {
     fn is_current(&self) -> io::Result<bool> {
         let Some(file) = &self.file else { return Ok(false) };
         match std::fs::metadata(&self.path) {
-            Ok(now) => Ok(now.ino() == file.metadata()?.ino()),
+            Ok(metadata) => Ok(metadata.ino() == file.metadata()?.ino()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
             Err(e) => Err(e),
         }
@@ -112,19 +118,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("agent.log");
         let mut tail = RawTail::from_start(path.clone());
-        assert_eq!(tail.more().unwrap(), "");
+        assert_eq!(tail.read_more().unwrap(), "");
         let mut log = OutputLog::open(&path, 40).unwrap();
         log.write("first é".as_bytes()).unwrap();
         log.write(&"é".as_bytes()[..1]).unwrap();
-        assert_eq!(tail.more().unwrap(), "first é");
+        assert_eq!(tail.read_more().unwrap(), "first é");
         log.write(&"é".as_bytes()[1..]).unwrap();
         log.write(b"before").unwrap();
         log.write(b"after the rotation").unwrap();
         assert!(dir.path().join("agent.log.1").exists());
-        assert_eq!(tail.more().unwrap(), "ébeforeafter the rotation");
-        assert_eq!(tail.more().unwrap(), "");
+        assert_eq!(tail.read_more().unwrap(), "ébeforeafter the rotation");
+        assert_eq!(tail.read_more().unwrap(), "");
         tail.skip_to(6);
-        assert_eq!(tail.more().unwrap(), "the rotation");
+        assert_eq!(tail.read_more().unwrap(), "the rotation");
     }
 
     #[test]
@@ -135,8 +141,8 @@ mod tests {
         for n in 0..100 {
             log.write(format!("line {n:04}\n").repeat(5).as_bytes()).unwrap();
         }
-        let now = std::fs::read_to_string(&path).unwrap();
-        let before = std::fs::read_to_string(dir.path().join("agent.log.1")).unwrap();
-        assert!(now.ends_with("line 0099\n") && now.len() + before.len() <= 1000);
+        let current = std::fs::read_to_string(&path).unwrap();
+        let rotated = std::fs::read_to_string(dir.path().join("agent.log.1")).unwrap();
+        assert!(current.ends_with("line 0099\n") && current.len() + rotated.len() <= 1000);
     }
 }

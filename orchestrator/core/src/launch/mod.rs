@@ -25,7 +25,7 @@ use crate::exec::runner::SandboxedRunner;
 
 /// A way to start an agent: over ACP, or any command.
 pub(crate) trait Launcher {
-    /// Starts the agent. Its events are received from [`RunningAgent::news`].
+    /// Starts the agent. Its events are received from [`RunningAgent::events`].
     fn launch(&self, params: LaunchParams) -> BoxFuture<'static, Result<RunningAgent>>;
 }
 
@@ -45,21 +45,21 @@ pub(crate) struct LaunchParams {
     /// Maximum number of bytes of raw output that are kept.
     pub log_bytes: u64,
     /// Starts its programs.
-    pub room: SandboxedRunner,
+    pub runner: SandboxedRunner,
     /// The number of the session's last permission request; further ones continue from it.
-    pub asked: u32,
+    pub last_request: u32,
 }
 
-/// A running agent. On drop it is ended; [`SandboxedRunner::emptied`] waits for that.
+/// A running agent. On drop it is ended; [`SandboxedRunner::wait_all`] waits for that.
 pub(crate) struct RunningAgent {
     /// The id of its conversation, if it can be loaded again.
     pub conversation_id: Option<String>,
     /// Whether it has loaded the conversation so far.
     pub loaded: bool,
     /// The channel for commands.
-    pub orders: UnboundedSender<AgentCommand>,
+    pub commands: UnboundedSender<AgentCommand>,
     /// The channel of events.
-    pub news: UnboundedReceiver<AgentEvent>,
+    pub events: UnboundedReceiver<AgentEvent>,
 }
 
 /// A command for an agent.
@@ -86,11 +86,11 @@ pub(crate) enum AgentEvent {
     /// An event in g3's wire form.
     Event(Value),
     /// A permission request.
-    Asked(PermissionRequest),
+    PermissionRequested(PermissionRequest),
     /// Its turn ended; the text is the error, if any.
     TurnEnded(Option<String>),
     /// Its process ended, for this reason.
-    Gone(String),
+    Exited(String),
 }
 
 /// The decision on a permission request.
@@ -108,9 +108,9 @@ pub(crate) struct Decision {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PermissionRequest {
     /// Its number, unique in the session.
-    pub n: u32,
+    pub number: u32,
     /// The full description: the title and everything else that the agent sent.
-    pub what: String,
+    pub description: String,
     /// The kind: the same for all requests that `always` covers.
     pub rule: String,
     /// The files that it wants to write, as far as it declares them; absolute paths.

@@ -15,7 +15,7 @@ const META: &str = "g3";
 
 /// Describes a request. An agent may hide its intent behind a harmless title, so the tool's input
 /// is included.
-pub(crate) fn describe(n: u32, call: &ToolCallUpdate, is_g3: bool) -> PermissionRequest {
+pub(crate) fn describe(number: u32, call: &ToolCallUpdate, is_g3: bool) -> PermissionRequest {
     let fields = &call.fields;
     let title = fields.title.clone().or_else(|| fields.name.clone());
     let title = title.unwrap_or_else(|| "use a tool".to_owned());
@@ -34,25 +34,25 @@ pub(crate) fn describe(n: u32, call: &ToolCallUpdate, is_g3: bool) -> Permission
         | _ => false,
     };
     if let Some(input) = fields.raw_input.as_ref().filter(|_| !changes_files) {
-        lines.extend(handed_over(input).into_iter().filter(|line| !title.contains(line.as_str())));
+        lines.extend(input_lines(input).into_iter().filter(|line| !title.contains(line.as_str())));
     }
     for path in locations.iter().map(|path| path.display().to_string()) {
         if !title.contains(&path) {
             lines.push(format!("file: {path}"));
         }
     }
-    let what = lines.join("\n");
-    let told = call.meta.as_ref().filter(|_| is_g3).map(|meta| &meta[META]["rule"]);
-    let rule = told.and_then(Value::as_str).filter(|rule| !rule.is_empty());
-    let rule = rule.map_or_else(|| what.clone(), str::to_owned);
+    let description = lines.join("\n");
+    let declared = call.meta.as_ref().filter(|_| is_g3).map(|meta| &meta[META]["rule"]);
+    let rule = declared.and_then(Value::as_str).filter(|rule| !rule.is_empty());
+    let rule = rule.map_or_else(|| description.clone(), str::to_owned);
     let writes = if changes_files { locations } else { Vec::new() };
     let writes = writes.into_iter().filter(|path| path.is_absolute()).collect();
-    PermissionRequest { n, what, rule, writes }
+    PermissionRequest { number, description, rule, writes }
 }
 
 /// Returns the input of a tool, one line each: the command and its directory by name, the rest as
 /// JSON.
-fn handed_over(input: &Value) -> Vec<String> {
+fn input_lines(input: &Value) -> Vec<String> {
     let Some(fields) = input.as_object() else {
         return if input.is_null() { Vec::new() } else { vec![input.to_string()] };
     };
@@ -72,12 +72,12 @@ pub(crate) fn response(
     decision: &Decision,
 ) -> RequestPermissionResponse {
     use PermissionOptionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
-    let wanted = match (decision.allow, decision.always) {
+    let kinds = match (decision.allow, decision.always) {
         (true, true) => [AllowAlways, AllowOnce],
         (true, false) => [AllowOnce, AllowAlways],
         (false, _) => [RejectOnce, RejectAlways],
     };
-    let option = wanted.iter().find_map(|kind| options.iter().find(|it| it.kind == *kind));
+    let option = kinds.iter().find_map(|kind| options.iter().find(|it| it.kind == *kind));
     let outcome = option.map_or(RequestPermissionOutcome::Cancelled, |option| {
         let selected = SelectedPermissionOutcome::new(option.option_id.clone());
         RequestPermissionOutcome::Selected(selected)
@@ -85,8 +85,8 @@ pub(crate) fn response(
     let response = RequestPermissionResponse::new(outcome);
     match &decision.why {
         Some(why) => {
-            let told = serde_json::json!({ "denied": why });
-            response.meta(serde_json::Map::from_iter([(META.to_owned(), told)]))
+            let reason = serde_json::json!({ "denied": why });
+            response.meta(serde_json::Map::from_iter([(META.to_owned(), reason)]))
         }
         None => response,
     }
@@ -98,7 +98,7 @@ mod tests {
     use agent_client_protocol::v1::schema::{ToolCallLocation, ToolCallUpdateFields};
     use serde_json::json;
 
-    fn asks(fields: ToolCallUpdateFields) -> PermissionRequest {
+    fn describe_fields(fields: ToolCallUpdateFields) -> PermissionRequest {
         describe(3, &ToolCallUpdate::new("c", fields), false)
     }
 
@@ -106,9 +106,9 @@ mod tests {
     fn a_request_is_shown_with_the_whole_input_of_the_tool() {
         let input = json!({"command": "rm -rf ~", "cwd": "/w", "description": "Tidy up"});
         let fields = ToolCallUpdateFields::new().title("Tidy up").raw_input(input);
-        let asked = asks(fields.kind(ToolKind::Execute));
-        assert_eq!(asked.what, "Tidy up\nrm -rf ~\nin /w\ndescription: Tidy up");
-        assert_eq!((asked.n, &asked.rule), (3, &asked.what));
+        let request = describe_fields(fields.kind(ToolKind::Execute));
+        assert_eq!(request.description, "Tidy up\nrm -rf ~\nin /w\ndescription: Tidy up");
+        assert_eq!((request.number, &request.rule), (3, &request.description));
     }
 
     #[test]
@@ -118,9 +118,9 @@ mod tests {
             .kind(ToolKind::Edit)
             .raw_input(json!({"text": "long"}))
             .locations(vec![ToolCallLocation::new("/opt/x"), ToolCallLocation::new("y")]);
-        let asked = asks(fields);
-        assert_eq!(asked.what, "Edit\nfile: /opt/x\nfile: y");
-        assert_eq!(asked.writes, [PathBuf::from("/opt/x")]);
+        let request = describe_fields(fields);
+        assert_eq!(request.description, "Edit\nfile: /opt/x\nfile: y");
+        assert_eq!(request.writes, [PathBuf::from("/opt/x")]);
     }
 
     #[test]
@@ -135,22 +135,22 @@ mod tests {
     #[test]
     fn the_best_matching_option_is_chosen() {
         let option = |id: &str, kind| PermissionOption::new(id.to_owned(), id.to_owned(), kind);
-        let all = [
+        let options = [
             option("always", PermissionOptionKind::AllowAlways),
             option("once", PermissionOptionKind::AllowOnce),
             option("no", PermissionOptionKind::RejectOnce),
         ];
-        let chosen = |options: &[PermissionOption], allow, always| {
+        let choose = |options: &[PermissionOption], allow, always| {
             let decision = Decision { allow, always, why: None };
             match response(options, &decision).outcome {
                 RequestPermissionOutcome::Selected(it) => it.option_id.to_string(),
                 _ => "none".to_owned(),
             }
         };
-        assert_eq!(chosen(&all, true, false), "once");
-        assert_eq!(chosen(&all, true, true), "always");
-        assert_eq!(chosen(&all, false, false), "no");
-        assert_eq!(chosen(&all[1..], true, true), "once");
-        assert_eq!(chosen(&all[..2], false, false), "none");
+        assert_eq!(choose(&options, true, false), "once");
+        assert_eq!(choose(&options, true, true), "always");
+        assert_eq!(choose(&options, false, false), "no");
+        assert_eq!(choose(&options[1..], true, true), "once");
+        assert_eq!(choose(&options[..2], false, false), "none");
     }
 }

@@ -6,7 +6,7 @@ use base::config::studio::{AgentProtocol, AgentRow};
 use base::failure::{Failure, Result};
 
 /// Environment variables with the API keys and URLs of hosted providers.
-const KEYS: &[&str] = &[
+const KEY_VARIABLES: &[&str] = &[
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
     "GEMINI_API_KEY",
@@ -27,16 +27,16 @@ pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
     if name == "g3" {
         return Ok(g3());
     }
-    let mut known: Vec<&str> = table.keys().map(String::as_str).collect();
-    known.push("g3");
-    let more = suggested(name).unwrap_or("command = [\"PROGRAM\", \"ARGUMENT\"]");
+    let mut names: Vec<&str> = table.keys().map(String::as_str).collect();
+    names.push("g3");
+    let example = suggested_entry(name).unwrap_or("command = [\"PROGRAM\", \"ARGUMENT\"]");
     Err(Failure::usage(format!("no such agent: `{name}`"))
-        .because(format!("known agents: {}", known.join(", ")))
-        .hint(format!("add this to ~/.config/g3/config.toml:\n[studio.agents.{name}]\n{more}")))
+        .because(format!("known agents: {}", names.join(", ")))
+        .hint(format!("add this to ~/.config/g3/config.toml:\n[studio.agents.{name}]\n{example}")))
 }
 
 /// Returns the configuration lines for a well-known agent, as in docs/agents.md.
-fn suggested(name: &str) -> Option<&'static str> {
+fn suggested_entry(name: &str) -> Option<&'static str> {
     Some(match name {
         "claude" => {
             "command = [\"claude-agent-acp\"]\nwrite = [\"~/.claude\", \"~/.claude.json\"]\n\
@@ -64,7 +64,11 @@ fn suggested(name: &str) -> Option<&'static str> {
 
 /// Adds a persona to an agent's command: `--agent NAME` at its end, as g3 expects it. Fails for
 /// other agents, which have no personas.
-pub(crate) fn playing(mut row: AgentRow, agent: &str, persona: Option<&str>) -> Result<AgentRow> {
+pub(crate) fn with_persona(
+    mut row: AgentRow,
+    agent: &str,
+    persona: Option<&str>,
+) -> Result<AgentRow> {
     let Some(persona) = persona else { return Ok(row) };
     if agent != "g3" {
         return Err(Failure::usage(format!("agent `{agent}` has no persona `{persona}`"))
@@ -90,7 +94,7 @@ pub fn g3_program() -> String {
 /// Returns the built-in entry for g3: it may read its configuration and its model files, gets the
 /// providers' API keys, and renews logins in place.
 fn g3() -> AgentRow {
-    let settings = std::env::vars_os()
+    let variables = std::env::vars_os()
         .filter_map(|(name, _)| name.into_string().ok())
         .filter(|name| name.starts_with("G3_"));
     AgentRow {
@@ -98,12 +102,12 @@ fn g3() -> AgentRow {
         command: vec![g3_program(), "acp".to_owned()],
         read: vec!["~/.config/g3".into(), "~/.g3".into()],
         write: vec!["~/.g3/oauth".into()],
-        env: KEYS
+        env: KEY_VARIABLES
             .iter()
             .copied()
             .chain(base_url::variables())
             .map(str::to_owned)
-            .chain(settings)
+            .chain(variables)
             .collect(),
         events: Some(true),
     }

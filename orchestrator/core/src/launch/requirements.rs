@@ -3,7 +3,7 @@
 use base::config::Config;
 use base::config::studio::{AgentProtocol, AgentRow};
 use base::failure::{Failure, Result};
-use planner::document::{CURRENT, unmarked};
+use planner::document::{CURRENT, escape_marks};
 
 use crate::launch::registry;
 use crate::session::record::PlanRef;
@@ -36,15 +36,15 @@ pub fn agent_for(
     config: &Config,
     agent: &str,
     options: AgentOptions<'_>,
-    part: &PlanRef,
+    plan_ref: &PlanRef,
     checks: &[String],
 ) -> Result<AgentRow> {
     let row = registry::row(config, agent)?;
-    let row = match part.contract {
-        Some(_) => in_rounds(row, agent, options.persona, checks)?,
+    let row = match plan_ref.contract {
+        Some(_) => with_rounds(row, agent, options.persona, checks)?,
         None => row,
     };
-    let mut row = registry::playing(row, agent, options.persona)?;
+    let mut row = registry::with_persona(row, agent, options.persona)?;
     for (flag, value) in [("--model", options.model), ("--profile", options.profile)] {
         let Some(value) = value else { continue };
         if agent != "g3" {
@@ -59,29 +59,29 @@ pub fn agent_for(
 
 /// Returns whether an agent can work on requirements in rounds; others only get them in the prompt.
 pub fn has_rounds(config: &Config, agent: &str, persona: Option<&str>) -> bool {
-    registry::row(config, agent).is_ok_and(|row| in_rounds(row, agent, persona, &[]).is_ok())
+    registry::row(config, agent).is_ok_and(|row| with_rounds(row, agent, persona, &[]).is_ok())
 }
 
-fn in_rounds(
+fn with_rounds(
     mut row: AgentRow,
     agent: &str,
     persona: Option<&str>,
     checks: &[String],
 ) -> Result<AgentRow> {
-    let refused = |what: String, why: &str| Err(Failure::usage(what).because(why));
+    let refuse = |message: String, why: &str| Err(Failure::usage(message).because(why));
     if agent != "g3" {
-        let what = format!("agent `{agent}` cannot be used with --requirements");
-        return refused(what, "player and coach are modes of g3")
+        let message = format!("agent `{agent}` cannot be used with --requirements");
+        return refuse(message, "player and coach are modes of g3")
             .map_err(|failure| failure.hint("--agent g3"));
     }
     if row.protocol != AgentProtocol::Acp {
-        let what = "agent `g3` cannot be used with --requirements".to_owned();
-        return refused(what, "its entry in [studio.agents] has the protocol `command`")
+        let message = "agent `g3` cannot be used with --requirements".to_owned();
+        return refuse(message, "its entry in [studio.agents] has the protocol `command`")
             .map_err(|failure| failure.hint("[studio.agents.g3] protocol = \"acp\""));
     }
     if let Some(persona) = persona {
-        let what = format!("persona `{persona}` cannot be used with --requirements");
-        return refused(what, "player and coach are personas of their own")
+        let message = format!("persona `{persona}` cannot be used with --requirements");
+        return refuse(message, "player and coach are personas of their own")
             .map_err(|failure| failure.hint("omit --persona"));
     }
     row.command.push("--autonomous".to_owned());
@@ -93,12 +93,12 @@ fn in_rounds(
 
 /// Returns a prompt of a session, followed by its requirements: the first run starts from them, and
 /// an agent that lost its conversation, or was killed before it started, finds them again.
-pub(crate) fn prompt(part: &PlanRef, words: String) -> String {
-    match &part.contract {
+pub(crate) fn prompt(plan_ref: &PlanRef, text: String) -> String {
+    match &plan_ref.contract {
         Some(contract) => {
-            format!("{}\n\n{CURRENT}\n\n{}\n", unmarked(words.trim_end()), contract.trim())
+            format!("{}\n\n{CURRENT}\n\n{}\n", escape_marks(text.trim_end()), contract.trim())
         }
-        None => words,
+        None => text,
     }
 }
 
@@ -108,14 +108,14 @@ mod tests {
 
     use super::*;
 
-    fn part() -> PlanRef {
+    fn plan_ref() -> PlanRef {
         PlanRef { contract: Some("- R1: a\n".to_owned()), ..PlanRef::default() }
     }
 
-    fn command(agent: &str, persona: Option<&str>, part: &PlanRef) -> Result<Vec<String>> {
+    fn command(agent: &str, persona: Option<&str>, plan_ref: &PlanRef) -> Result<Vec<String>> {
         let checks = ["make test".to_owned(), "true".to_owned()];
         let options = AgentOptions { persona, ..AgentOptions::default() };
-        agent_for(&Config::default(), agent, options, part, &checks)
+        agent_for(&Config::default(), agent, options, plan_ref, &checks)
             .map(|row| row.command[1..].to_vec())
     }
 
@@ -133,23 +133,26 @@ mod tests {
 
     #[test]
     fn requirements_are_implemented_in_rounds_with_the_checks() {
-        let with = command("g3", None, &part()).unwrap();
-        assert_eq!(with, ["acp", "--autonomous", "--check", "make test", "--check", "true"]);
+        let with_contract = command("g3", None, &plan_ref()).unwrap();
+        assert_eq!(
+            with_contract,
+            ["acp", "--autonomous", "--check", "make test", "--check", "true"]
+        );
         assert_eq!(command("g3", None, &PlanRef::default()).unwrap(), ["acp"]);
         let persona = command("g3", Some("scout"), &PlanRef::default()).unwrap();
         assert_eq!(persona, ["acp", "--agent", "scout"]);
-        assert!(command("g3", Some("scout"), &part()).is_err());
-        let has = |persona| has_rounds(&Config::default(), "g3", persona);
-        assert!(has(None) && !has(Some("scout")));
+        assert!(command("g3", Some("scout"), &plan_ref()).is_err());
+        let rounds_with = |persona| has_rounds(&Config::default(), "g3", persona);
+        assert!(rounds_with(None) && !rounds_with(Some("scout")));
         assert!(!has_rounds(&Config::default(), "nobody", None));
     }
 
     #[test]
     fn every_prompt_ends_with_the_requirements_only() {
-        let words = format!("do it\n{CURRENT}\n- not this\n\n");
-        let told = prompt(&part(), words.clone());
-        assert_eq!(current(&told).map(str::trim), Some("- R1: a"), "{told}");
-        assert!(told.starts_with("do it\n"), "{told}");
-        assert_eq!(prompt(&PlanRef::default(), words.clone()), words);
+        let text = format!("do it\n{CURRENT}\n- not this\n\n");
+        let prompted = prompt(&plan_ref(), text.clone());
+        assert_eq!(current(&prompted).map(str::trim), Some("- R1: a"), "{prompted}");
+        assert!(prompted.starts_with("do it\n"), "{prompted}");
+        assert_eq!(prompt(&PlanRef::default(), text.clone()), text);
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::launch::message_buffer::MessageBuffer;
 
 /// Maximum number of bytes of a tool result in an event.
-const MOST: usize = 4096;
+const MAX_RESULT_BYTES: usize = 4096;
 
 /// Converts the updates of one agent.
 #[derive(Debug, Default)]
@@ -19,19 +19,19 @@ pub(crate) struct SessionUpdates {
     /// The cost of the conversation so far, in US dollars.
     cost: f64,
     /// Calls that were announced without their arguments.
-    announced: BTreeMap<String, Call>,
+    pending: BTreeMap<String, PendingCall>,
 }
 
 /// A call that has not been reported yet.
 #[derive(Debug, Default)]
-struct Call {
+struct PendingCall {
     name: String,
     args: Value,
 }
 
 impl SessionUpdates {
     /// Returns the events for an update.
-    pub(crate) fn hear(
+    pub(crate) fn on_update(
         &mut self,
         update: SessionUpdate,
         message: &mut MessageBuffer,
@@ -39,24 +39,24 @@ impl SessionUpdates {
         match update {
             SessionUpdate::AgentMessageChunk(chunk) => {
                 if let ContentBlock::Text(text) = chunk.content {
-                    message.text(&text.text);
+                    message.push_text(&text.text);
                 }
                 Vec::new()
             }
             SessionUpdate::ToolCall(call) => {
                 let id = call.tool_call_id.to_string();
-                let named = Call {
+                let call_start = PendingCall {
                     name: call.name.unwrap_or(call.title),
                     args: call.raw_input.unwrap_or(Value::Null),
                 };
                 // Some agents send the arguments only when the call starts.
                 if call.status == ToolCallStatus::Pending {
-                    self.announced.insert(id, named);
+                    self.pending.insert(id, call_start);
                     return Vec::new();
                 }
-                named.begins(id, message)
+                call_start.start_events(id, message)
             }
-            SessionUpdate::ToolCallUpdate(update) => self.call(update, message),
+            SessionUpdate::ToolCallUpdate(update) => self.on_call_update(update, message),
             SessionUpdate::Plan(plan) => {
                 let items = plan.entries.into_iter().enumerate();
                 let items = items.map(|(n, entry)| TodoItem {
@@ -65,20 +65,20 @@ impl SessionUpdates {
                     status: wire_name(&entry.status),
                     priority: wire_name(&entry.priority),
                 });
-                message.event(EventKind::Todo { items: items.collect() })
+                message.push_event(EventKind::Todo { items: items.collect() })
             }
             SessionUpdate::UsageUpdate(usage) => {
-                let mut all =
-                    message.event(EventKind::Context { used: usage.used, limit: usage.size });
-                if let Some(now) = usage.cost.filter(|now| now.amount > self.cost) {
-                    let more = Some(now.amount - self.cost);
-                    let usage = Usage { cost_usd: more, ..Usage::default() };
+                let mut events =
+                    message.push_event(EventKind::Context { used: usage.used, limit: usage.size });
+                if let Some(cost) = usage.cost.filter(|cost| cost.amount > self.cost) {
+                    let cost_usd = Some(cost.amount - self.cost);
+                    let usage = Usage { cost_usd, ..Usage::default() };
                     if is_plausible(&usage) {
-                        self.cost = now.amount;
-                        all.extend(message.event(EventKind::Usage { usage }));
+                        self.cost = cost.amount;
+                        events.extend(message.push_event(EventKind::Usage { usage }));
                     }
                 }
-                all
+                events
             }
             // Thoughts, echoes of the user's text, modes, and unknown kinds of updates.
             _ => Vec::new(),
@@ -87,37 +87,41 @@ impl SessionUpdates {
 
     /// Returns the arguments of a call that was announced and has not started.
     pub(crate) fn args_of(&self, id: &str) -> Option<Value> {
-        self.announced.get(id).map(|call| call.args.clone()).filter(|args| !args.is_null())
+        self.pending.get(id).map(|call| call.args.clone()).filter(|args| !args.is_null())
     }
 
     /// Reports the calls that were announced and never started, at the end of their turn.
-    pub(crate) fn rest(&mut self, message: &mut MessageBuffer) -> Vec<Value> {
-        let rest = std::mem::take(&mut self.announced);
-        rest.into_iter().flat_map(|(id, call)| call.begins(id, message)).collect()
+    pub(crate) fn drain_pending(&mut self, message: &mut MessageBuffer) -> Vec<Value> {
+        let pending = std::mem::take(&mut self.pending);
+        pending.into_iter().flat_map(|(id, call)| call.start_events(id, message)).collect()
     }
 
-    fn call(&mut self, update: ToolCallUpdate, message: &mut MessageBuffer) -> Vec<Value> {
+    fn on_call_update(
+        &mut self,
+        update: ToolCallUpdate,
+        message: &mut MessageBuffer,
+    ) -> Vec<Value> {
         let id = update.tool_call_id.to_string();
         let fields = update.fields;
-        let mut all = Vec::new();
-        if let Some(mut call) = self.announced.remove(&id) {
+        let mut events = Vec::new();
+        if let Some(mut call) = self.pending.remove(&id) {
             call.name = fields.name.clone().unwrap_or(call.name);
             call.args = fields.raw_input.unwrap_or(call.args);
             match fields.status {
                 None | Some(ToolCallStatus::Pending) => {
-                    self.announced.insert(id, call);
-                    return all;
+                    self.pending.insert(id, call);
+                    return events;
                 }
-                Some(_) => all = call.begins(id.clone(), message),
+                Some(_) => events = call.start_events(id.clone(), message),
             }
         }
         let ok = match fields.status {
             Some(ToolCallStatus::Completed) => true,
             Some(ToolCallStatus::Failed) => false,
-            Some(_) | None => return all,
+            Some(_) | None => return events,
         };
-        let texts = fields.content.unwrap_or_default();
-        let texts = texts.into_iter().filter_map(|content| match content {
+        let content = fields.content.unwrap_or_default();
+        let texts = content.into_iter().filter_map(|content| match content {
             ToolCallContent::Content(block) => match block.content {
                 ContentBlock::Text(text) => Some(text.text),
                 _ => None,
@@ -125,34 +129,34 @@ impl SessionUpdates {
             _ => None,
         });
         let text: String = texts.collect::<Vec<_>>().join("\n");
-        all.extend(message.event(EventKind::ToolEnd {
+        events.extend(message.push_event(EventKind::ToolEnd {
             id,
             name: fields.name.or(fields.title).unwrap_or_default(),
             ok,
-            text: base::text::head(&text, MOST).to_owned(),
+            text: base::text::head(&text, MAX_RESULT_BYTES).to_owned(),
             ms: 0,
             diff: None,
         }));
-        all
+        events
     }
 }
 
-impl Call {
-    fn begins(self, id: String, message: &mut MessageBuffer) -> Vec<Value> {
-        message.event(EventKind::ToolStart { id, name: self.name, args: self.args })
+impl PendingCall {
+    fn start_events(self, id: String, message: &mut MessageBuffer) -> Vec<Value> {
+        message.push_event(EventKind::ToolStart { id, name: self.name, args: self.args })
     }
 }
 
 /// Maximum number of tokens of one kind in a single reply.
-const MOST_TOKENS: u64 = 1_000_000_000;
+const MAX_TOKENS: u64 = 1_000_000_000;
 /// Maximum cost of a single reply, in US dollars.
-const MOST_USD: f64 = 10_000.0;
+const MAX_USD: f64 = 10_000.0;
 
 /// Returns whether these numbers are plausible for a single reply: neither too large nor negative.
 pub(crate) fn is_plausible(usage: &Usage) -> bool {
     let counts = [usage.input, usage.output, usage.cache_read, usage.cache_write];
-    counts.iter().all(|tokens| *tokens <= MOST_TOKENS)
-        && usage.cost_usd.is_none_or(|usd| usd.is_finite() && (0.0..=MOST_USD).contains(&usd))
+    counts.iter().all(|tokens| *tokens <= MAX_TOKENS)
+        && usage.cost_usd.is_none_or(|usd| usd.is_finite() && (0.0..=MAX_USD).contains(&usd))
 }
 
 fn wire_name(value: &impl serde::Serialize) -> String {
@@ -169,36 +173,37 @@ mod tests {
     use base::clock::Clock;
     use serde_json::json;
 
-    fn heard(updates: Vec<SessionUpdate>) -> Vec<Value> {
+    fn convert(updates: Vec<SessionUpdate>) -> Vec<Value> {
         let (mut reader, mut message) =
             (SessionUpdates::default(), MessageBuffer::new(Clock::from_env()));
-        let mut all: Vec<Value> =
-            updates.into_iter().flat_map(|update| reader.hear(update, &mut message)).collect();
-        all.extend(reader.rest(&mut message));
-        all
+        let mut events: Vec<Value> =
+            updates.into_iter().flat_map(|update| reader.on_update(update, &mut message)).collect();
+        events.extend(reader.drain_pending(&mut message));
+        events
     }
 
     #[test]
     fn a_call_is_reported_when_its_command_is_known() {
-        let announced = ToolCall::new("c", "bash")
+        let pending = ToolCall::new("c", "bash")
             .status(ToolCallStatus::Pending)
             .raw_input(json!({"cwd": "/w"}));
-        let begun = ToolCallUpdateFields::new()
+        let started = ToolCallUpdateFields::new()
             .status(ToolCallStatus::InProgress)
             .raw_input(json!({"cwd": "/w", "command": "make"}));
-        let ended = ToolCallUpdateFields::new().status(ToolCallStatus::Completed);
+        let completed = ToolCallUpdateFields::new().status(ToolCallStatus::Completed);
         let update = |fields| SessionUpdate::ToolCallUpdate(ToolCallUpdate::new("c", fields));
-        let all = heard(vec![SessionUpdate::ToolCall(announced), update(begun), update(ended)]);
-        let types: Vec<&str> = all.iter().filter_map(|event| event["type"].as_str()).collect();
+        let events =
+            convert(vec![SessionUpdate::ToolCall(pending), update(started), update(completed)]);
+        let types: Vec<&str> = events.iter().filter_map(|event| event["type"].as_str()).collect();
         assert_eq!(types, ["tool_start", "tool_end"]);
-        assert_eq!(all[0]["args"]["command"], "make");
+        assert_eq!(events[0]["args"]["command"], "make");
     }
 
     #[test]
     fn a_call_that_never_starts_is_reported_at_the_end() {
-        let announced = ToolCall::new("c", "bash").status(ToolCallStatus::Pending);
-        let all = heard(vec![SessionUpdate::ToolCall(announced)]);
-        assert_eq!(all[0]["name"], "bash");
+        let pending = ToolCall::new("c", "bash").status(ToolCallStatus::Pending);
+        let events = convert(vec![SessionUpdate::ToolCall(pending)]);
+        assert_eq!(events[0]["name"], "bash");
     }
 
     #[test]
@@ -214,12 +219,14 @@ mod tests {
     #[test]
     fn an_impossible_cost_is_not_counted() {
         let usage = |amount: f64| {
-            let told = json!({"used": 1, "size": 2, "cost": {"amount": amount, "currency": "USD"}});
-            let usage: UsageUpdate = serde_json::from_value(told).unwrap();
+            let value =
+                json!({"used": 1, "size": 2, "cost": {"amount": amount, "currency": "USD"}});
+            let usage: UsageUpdate = serde_json::from_value(value).unwrap();
             SessionUpdate::UsageUpdate(usage)
         };
-        let all = heard(vec![usage(0.5), usage(1e300), usage(-3.0), usage(0.75)]);
-        let costs: Vec<f64> = all.iter().filter_map(|event| event["cost_usd"].as_f64()).collect();
+        let events = convert(vec![usage(0.5), usage(1e300), usage(-3.0), usage(0.75)]);
+        let costs: Vec<f64> =
+            events.iter().filter_map(|event| event["cost_usd"].as_f64()).collect();
         assert_eq!(costs, [0.5, 0.25]);
     }
 }

@@ -14,7 +14,7 @@ use crate::launch::exit_reason;
 use crate::launch::log::OutputLog;
 
 /// Maximum length of a line in bytes; a longer one ends the conversation.
-const LONGEST: usize = 16 << 20;
+const MAX_LINE: usize = 16 << 20;
 
 /// Returns the sink for outgoing messages.
 pub(crate) fn lines_out(
@@ -40,7 +40,7 @@ pub(crate) fn lines_in(
         loop {
             match next_line(&mut reader).await {
                 Ok(Some(line)) => {
-                    if let Some(line) = sorter.json(line) {
+                    if let Some(line) = sorter.filter_json(line) {
                         return Some((Ok(line), Some((reader, sorter))));
                     }
                 }
@@ -54,28 +54,28 @@ pub(crate) fn lines_in(
 /// Separates the protocol from other output on a program's stdout.
 pub(crate) struct Sorter {
     /// Whether a line of JSON has arrived.
-    pub spoke: Arc<AtomicBool>,
+    pub received_json: Arc<AtomicBool>,
     /// Receives the first line that is not JSON.
-    strange: Option<oneshot::Sender<String>>,
+    first_invalid: Option<oneshot::Sender<String>>,
     /// Receives all lines that are not JSON.
     log: SharedLog,
 }
 
 impl Sorter {
-    /// Creates a sorter: lines that are not JSON go to the log, and the first of them to `strange`.
-    pub(crate) fn new(strange: oneshot::Sender<String>, log: SharedLog) -> Sorter {
-        Sorter { spoke: Arc::default(), strange: Some(strange), log }
+    /// Creates a sorter: lines that are not JSON go to the log, and the first of them to `first_invalid`.
+    pub(crate) fn new(first_invalid: oneshot::Sender<String>, log: SharedLog) -> Sorter {
+        Sorter { received_json: Arc::default(), first_invalid: Some(first_invalid), log }
     }
 
     /// Returns the line if it is JSON.
-    fn json(&mut self, line: String) -> Option<String> {
+    fn filter_json(&mut self, line: String) -> Option<String> {
         if line.trim_start().starts_with(['{', '[']) {
-            self.spoke.store(true, Ordering::Relaxed);
+            self.received_json.store(true, Ordering::Relaxed);
             return Some(line);
         }
         if !line.trim().is_empty() {
             self.log.write(format!("{line}\n").as_bytes());
-            let _ = self.strange.take().map(|strange| strange.send(line));
+            let _ = self.first_invalid.take().map(|tx| tx.send(line));
         }
         None
     }
@@ -87,8 +87,8 @@ pub(crate) struct SharedLog(Arc<Mutex<Option<OutputLog>>>);
 
 impl SharedLog {
     /// Opens a log with a limit in bytes.
-    pub(crate) fn open(path: &Path, bound: u64) -> SharedLog {
-        SharedLog(Arc::new(Mutex::new(OutputLog::open(path, bound).ok())))
+    pub(crate) fn open(path: &Path, max_bytes: u64) -> SharedLog {
+        SharedLog(Arc::new(Mutex::new(OutputLog::open(path, max_bytes).ok())))
     }
 
     fn write(&self, bytes: &[u8]) {
@@ -99,12 +99,12 @@ impl SharedLog {
 
 async fn next_line(reader: &mut BufReader<impl AsyncRead + Unpin>) -> io::Result<Option<String>> {
     let mut line = Vec::new();
-    let mut capped = reader.take(LONGEST as u64);
-    capped.read_until(b'\n', &mut line).await?;
+    let mut limited = reader.take(MAX_LINE as u64);
+    limited.read_until(b'\n', &mut line).await?;
     if line.last() == Some(&b'\n') {
         line.pop();
-    } else if line.len() >= LONGEST {
-        return Err(io::Error::other(format!("a line of more than {LONGEST} bytes")));
+    } else if line.len() >= MAX_LINE {
+        return Err(io::Error::other(format!("a line of more than {MAX_LINE} bytes")));
     } else if line.is_empty() {
         return Ok(None);
     }
@@ -118,7 +118,7 @@ pub(crate) async fn log_stream(stream: Option<ChildStderr>, log: SharedLog) -> S
     let mut buffer = vec![0; 16 << 10];
     while let Ok(n @ 1..) = stream.read(&mut buffer).await {
         log.write(&buffer[..n]);
-        tail.hear(&buffer[..n]);
+        tail.push(&buffer[..n]);
     }
     tail.text()
 }
@@ -129,7 +129,7 @@ pub(crate) struct OutputTail(Vec<u8>);
 
 impl OutputTail {
     /// Appends bytes.
-    pub(crate) fn hear(&mut self, bytes: &[u8]) {
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.0.extend_from_slice(bytes);
         if self.0.len() > 16 << 10 {
             self.0.drain(..self.0.len() - (4 << 10));
@@ -142,10 +142,10 @@ impl OutputTail {
         let text = String::from_utf8_lossy(&self.0);
         let lines = text.lines().filter(|line| !line.trim().is_empty() && !is_frame(line));
         let lines: Vec<&str> = lines.collect();
-        let last = lines.len().saturating_sub(3);
-        let denied = lines[..last].iter().rfind(|line| exit_reason::reports_denial(line));
-        let shown: Vec<&str> = denied.into_iter().chain(&lines[last..]).copied().collect();
-        base::text::printable_output(base::text::tail(&shown.join("\n"), 600))
+        let last_start = lines.len().saturating_sub(3);
+        let denied = lines[..last_start].iter().rfind(|line| exit_reason::reports_denial(line));
+        let selected: Vec<&str> = denied.into_iter().chain(&lines[last_start..]).copied().collect();
+        base::text::printable_output(base::text::tail(&selected.join("\n"), 600))
     }
 }
 
@@ -162,8 +162,8 @@ fn is_frame(line: &str) -> bool {
 /// Returns a protocol error as a sentence: its message, and the agent's details.
 pub(crate) fn sentence(error: &agent_client_protocol::Error) -> String {
     match &error.data {
-        Some(serde_json::Value::String(more)) => format!("{}: {more}", error.message),
-        Some(more) => format!("{}: {more}", error.message),
+        Some(serde_json::Value::String(details)) => format!("{}: {details}", error.message),
+        Some(details) => format!("{}: {details}", error.message),
         None => error.message.clone(),
     }
 }
@@ -179,29 +179,29 @@ mod tests {
         assert_eq!(next_line(&mut reader).await.unwrap().as_deref(), Some("\u{fffd}"));
         assert_eq!(next_line(&mut reader).await.unwrap().as_deref(), Some("last"));
         assert_eq!(next_line(&mut reader).await.unwrap(), None);
-        let flood = vec![b'x'; LONGEST + 1];
-        assert!(next_line(&mut BufReader::new(&flood[..])).await.is_err());
+        let long_line = vec![b'x'; MAX_LINE + 1];
+        assert!(next_line(&mut BufReader::new(&long_line[..])).await.is_err());
     }
 
     /// The output of qwen, codex-acp and opencode when the sandbox denies them their directory.
     #[test]
     fn the_end_of_a_stream_contains_the_error_without_the_stack() {
-        let shown = |written: &str| {
+        let tail_of = |text: &str| {
             let mut tail = OutputTail::default();
-            tail.hear(written.as_bytes());
+            tail.push(text.as_bytes());
             tail.text()
         };
         let qwen = "An unexpected critical error occurred:\n\
             Error: EACCES: permission denied, mkdir '/home/you/.qwen'\n    \
             at Module.mkdirSync (node:fs:1386:26)\n    at main (file:///cli.js:573235:5)\n";
-        assert!(shown(qwen).ends_with("mkdir '/home/you/.qwen'"), "{}", shown(qwen));
+        assert!(tail_of(qwen).ends_with("mkdir '/home/you/.qwen'"), "{}", tail_of(qwen));
         let codex = "Error: Permission denied (os error 13)\n\nStack backtrace:\n   \
             0: anyhow::error::from\n  12: clone3\n             at ./nptl/pthread_create.c:442:8\n";
-        assert_eq!(shown(codex), "Error: Permission denied (os error 13)");
+        assert_eq!(tail_of(codex), "Error: Permission denied (os error 13)");
         let opencode = "EACCES: permission denied, mkdir '/home/you/.local/share'\n \
             syscall: \"mkdir\",\n   errno: -13,\n    code: \"EACCES\"\n\nBun v1.3.14\n";
         assert!(
-            shown(opencode).starts_with("EACCES: permission denied, mkdir '/home"),
+            tail_of(opencode).starts_with("EACCES: permission denied, mkdir '/home"),
             "{opencode}"
         );
     }

@@ -11,7 +11,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use base::process::{Command, Stream, inherited, keep_from_children};
+use base::process::{Command, Stream, close_on_exec_except, inherited};
 use base::sandbox::{self, ClosedScope, Confinement};
 use rustix::process::{Resource, Rlimit, Signal, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
@@ -45,16 +45,16 @@ pub(crate) enum SandboxEvent {
 /// How long remaining processes may take to exit after SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_millis(300);
 /// How often remaining processes are checked.
-const TICK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The exit code of a program that ended with the sandbox: 128 + SIGTERM.
-pub(crate) const STOPPED: u8 = 143;
+pub(crate) const STOPPED_EXIT_CODE: u8 = 143;
 /// Maximum number of open files of a program, if the system allows as many.
-const OPEN_FILES: u64 = 65_536;
+const MAX_OPEN_FILES: u64 = 65_536;
 
 impl SandboxArgs {
     /// Parses the command line and reads the sandbox's specification from its descriptor.
     pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> io::Result<SandboxArgs> {
-        let wrong = || {
+        let usage_error = || {
             io::Error::other(
                 "usage: __box --spec-fd N [--lifeline-fd N] [--report-fd N] -- PROGRAM",
             )
@@ -64,14 +64,14 @@ impl SandboxArgs {
         while let Some(flag) = args.next() {
             match flag.to_str() {
                 Some("--") => break,
-                Some("--spec-fd") => spec = Some(number(args.next())?),
-                Some("--lifeline-fd") => lifeline = Some(number(args.next())?),
-                Some("--report-fd") => report = Some(number(args.next())?),
-                _ => return Err(wrong()),
+                Some("--spec-fd") => spec = Some(parse_number(args.next())?),
+                Some("--lifeline-fd") => lifeline = Some(parse_number(args.next())?),
+                Some("--report-fd") => report = Some(parse_number(args.next())?),
+                _ => return Err(usage_error()),
             }
         }
-        let program = args.next().ok_or_else(wrong)?;
-        let file = File::from(inherited(spec.ok_or_else(wrong)?)?);
+        let program = args.next().ok_or_else(usage_error)?;
+        let file = File::from(inherited(spec.ok_or_else(usage_error)?)?);
         let spec = serde_json::from_reader(io::BufReader::new(file))?;
         let lifeline = lifeline.map(inherited).transpose()?;
         let report = report.map(inherited).transpose()?;
@@ -79,56 +79,58 @@ impl SandboxArgs {
     }
 }
 
-fn number(text: Option<OsString>) -> io::Result<i32> {
+fn parse_number(text: Option<OsString>) -> io::Result<i32> {
     let number = text.and_then(|text| text.to_str()?.parse().ok());
     number.ok_or_else(|| io::Error::other("a descriptor's number is missing"))
 }
 
 /// Starts the program, waits for it, ends all remaining processes, and returns the program's exit
 /// code.
-pub(crate) fn run(order: SandboxArgs) -> io::Result<u8> {
-    limit()?;
-    keep_from_children(&order.spec.descriptors)?;
+pub(crate) fn run(args: SandboxArgs) -> io::Result<u8> {
+    set_limits()?;
+    close_on_exec_except(&args.spec.descriptors)?;
     adopt_orphans()?;
-    if let Some(temp) = &order.spec.temp {
+    if let Some(temp) = &args.spec.temp {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(temp)?;
     }
-    let on_terminal = order.lifeline.is_none();
-    let (tell, events) = mpsc::channel();
-    watch_signals(tell.clone(), on_terminal)?;
-    if let Some(lifeline) = order.lifeline {
-        watch_lifeline(lifeline, tell.clone());
+    let on_terminal = args.lifeline.is_none();
+    let (tx, rx) = mpsc::channel();
+    watch_signals(tx.clone(), on_terminal)?;
+    if let Some(lifeline) = args.lifeline {
+        watch_lifeline(lifeline, tx.clone());
     }
-    let mut job = Command::new(&order.program, &order.spec.directory)
-        .args(order.args)
+    let mut command = Command::new(&args.program, &args.spec.directory)
+        .args(args.args)
         .env_clear()
         .stdin(Stream::Inherit)
         .stdout(Stream::Inherit)
         .stderr(Stream::Inherit)
         .kill_on_parent_death();
-    for (name, value) in &order.spec.environment {
-        job = job.env(name, value);
+    for (name, value) in &args.spec.environment {
+        command = command.env(name, value);
     }
-    if let Some(temp) = &order.spec.temp {
-        job = job.env("TMPDIR", temp).env("TMP", temp).env("TEMP", temp);
+    if let Some(temp) = &args.spec.temp {
+        command = command.env("TMPDIR", temp).env("TMP", temp).env("TEMP", temp);
     }
     if on_terminal {
-        job = job.in_our_group();
+        command = command.in_our_group();
     }
-    match confined(&order.spec, job)?.spawn_forget() {
+    match with_confinement(&args.spec, command)?.spawn_forget() {
         Ok(program) => {
-            drop(order.report);
-            thread::spawn(move || reap(program, &tell));
-            Ok(match events.recv() {
-                Ok(SandboxEvent::Ended { code, .. }) => end_rest(&events, program, Some(code)),
-                Ok(SandboxEvent::Stop) => end_rest(&events, program, None),
-                Ok(SandboxEvent::Childless) | Err(_) => STOPPED,
+            drop(args.report);
+            thread::spawn(move || reap(program, &tx));
+            Ok(match rx.recv() {
+                Ok(SandboxEvent::Ended { code, .. }) => {
+                    terminate_remaining(&rx, program, Some(code))
+                }
+                Ok(SandboxEvent::Stop) => terminate_remaining(&rx, program, None),
+                Ok(SandboxEvent::Childless) | Err(_) => STOPPED_EXIT_CODE,
             })
         }
         Err(error) => {
             let _ = writeln!(io::stderr(), "studio: {error}");
-            let failure = StartFailure::new(&error, &order.program.to_string_lossy());
-            if let Some(report) = order.report {
+            let failure = StartFailure::new(&error, &args.program.to_string_lossy());
+            if let Some(report) = args.report {
                 // A caller that does not need the report has closed its end.
                 let _ = failure.send(report);
             }
@@ -146,44 +148,44 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
 
 /// Adds the confinement to a command, which its process enters before it executes the program; the
 /// init process itself is not confined, so that it can end the program's processes.
-fn confined(spec: &SandboxSpec, job: Command) -> io::Result<Command> {
+fn with_confinement(spec: &SandboxSpec, command: Command) -> io::Result<Command> {
     if !spec.confined {
-        return Ok(job);
+        return Ok(command);
     }
-    let lacks = sandbox::lacking();
-    if !lacks.is_empty() && !spec.best_effort {
+    let lacking = sandbox::lacking();
+    if !lacking.is_empty() && !spec.best_effort {
         return Err(io::Error::other(format!(
             "{}; `[sandbox] best_effort = true` continues without it",
-            lacks.join(", ")
+            lacking.join(", ")
         )));
     }
     let mut rules = spec.rules.clone();
     rules.write.extend(spec.temp.clone());
     match Confinement::new(rules, ClosedScope::Closed) {
-        Ok(confinement) => Ok(job.confined(Arc::new(confinement))),
-        Err(_) if spec.best_effort => Ok(job),
+        Ok(confinement) => Ok(command.confined(Arc::new(confinement))),
+        Err(_) if spec.best_effort => Ok(command),
         Err(error) => Err(error),
     }
 }
 
 /// Disables core dumps, which contain keys, and raises the limit of open files.
-fn limit() -> io::Result<()> {
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
-    rustix::process::setrlimit(Resource::Core, none)?;
+fn set_limits() -> io::Result<()> {
+    let no_core_dumps = Rlimit { current: Some(0), maximum: Some(0) };
+    rustix::process::setrlimit(Resource::Core, no_core_dumps)?;
     let files = rustix::process::getrlimit(Resource::Nofile);
-    let wanted = files.maximum.map_or(OPEN_FILES, |maximum| maximum.min(OPEN_FILES));
-    if files.current.is_some_and(|current| current < wanted) {
-        let more = Rlimit { current: Some(wanted), maximum: files.maximum };
-        rustix::process::setrlimit(Resource::Nofile, more)?;
+    let target = files.maximum.map_or(MAX_OPEN_FILES, |maximum| maximum.min(MAX_OPEN_FILES));
+    if files.current.is_some_and(|current| current < target) {
+        let raised = Rlimit { current: Some(target), maximum: files.maximum };
+        rustix::process::setrlimit(Resource::Nofile, raised)?;
     }
     Ok(())
 }
 
 /// Watches for signals that end the sandbox. On a terminal Ctrl-C is left to the program.
-pub(crate) fn watch_signals(tell: Sender<SandboxEvent>, on_terminal: bool) -> io::Result<()> {
+pub(crate) fn watch_signals(tx: Sender<SandboxEvent>, on_terminal: bool) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut term, mut hangup, mut interrupt, mut quit) = {
-        let _entered = runtime.enter();
+        let _guard = runtime.enter();
         (
             signal(SignalKind::terminate())?,
             signal(SignalKind::hangup())?,
@@ -200,7 +202,7 @@ pub(crate) fn watch_signals(tell: Sender<SandboxEvent>, on_terminal: bool) -> io
                     _ = interrupt.recv() => true,
                     _ = quit.recv() => true,
                 };
-                if !(is_key && on_terminal) && tell.send(SandboxEvent::Stop).is_err() {
+                if !(is_key && on_terminal) && tx.send(SandboxEvent::Stop).is_err() {
                     return;
                 }
             }
@@ -210,29 +212,30 @@ pub(crate) fn watch_signals(tell: Sender<SandboxEvent>, on_terminal: bool) -> io
 }
 
 /// Watches the lifeline: the supervisor's end of the pipe closes when it exits, even by SIGKILL.
-pub(crate) fn watch_lifeline(lifeline: OwnedFd, tell: Sender<SandboxEvent>) {
+pub(crate) fn watch_lifeline(lifeline: OwnedFd, tx: Sender<SandboxEvent>) {
     thread::spawn(move || {
         let mut lifeline = File::from(lifeline);
         let mut byte = [0];
         while let Ok(1..) = lifeline.read(&mut byte) {}
-        let _ = tell.send(SandboxEvent::Stop);
+        let _ = tx.send(SandboxEvent::Stop);
     });
 }
 
 /// Waits for all children: the program, and its orphans, which the kernel reparents to this
 /// process.
-pub(crate) fn reap(program: u32, tell: &Sender<SandboxEvent>) {
+pub(crate) fn reap(program: u32, tx: &Sender<SandboxEvent>) {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get().cast_unsigned() == program => {
                 let code = status.exit_status().or(status.terminating_signal().map(|n| 128 + n));
-                let code = code.and_then(|code| u8::try_from(code).ok()).unwrap_or(STOPPED);
+                let code =
+                    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(STOPPED_EXIT_CODE);
                 let by_signal = status.terminating_signal().is_some();
-                let _ = tell.send(SandboxEvent::Ended { code, by_signal });
+                let _ = tx.send(SandboxEvent::Ended { code, by_signal });
             }
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(_) => {
-                let _ = tell.send(SandboxEvent::Childless);
+                let _ = tx.send(SandboxEvent::Childless);
                 return;
             }
         }
@@ -241,22 +244,26 @@ pub(crate) fn reap(program: u32, tell: &Sender<SandboxEvent>) {
 
 /// Ends all remaining processes, after the program ended or when the sandbox must end; returns the
 /// program's exit code.
-pub(crate) fn end_rest(events: &Receiver<SandboxEvent>, program: u32, mut code: Option<u8>) -> u8 {
-    let begin = Instant::now();
-    let mut asked = false;
+pub(crate) fn terminate_remaining(
+    rx: &Receiver<SandboxEvent>,
+    program: u32,
+    mut code: Option<u8>,
+) -> u8 {
+    let start = Instant::now();
+    let mut signalled = false;
     loop {
         // Usually no process is left, which is known immediately.
-        match events.recv_timeout(TICK) {
-            Ok(SandboxEvent::Ended { code: ended, .. }) => code = Some(ended),
+        match rx.recv_timeout(POLL_INTERVAL) {
+            Ok(SandboxEvent::Ended { code: exit_code, .. }) => code = Some(exit_code),
             Ok(SandboxEvent::Childless) | Err(RecvTimeoutError::Disconnected) => {
-                return code.unwrap_or(STOPPED);
+                return code.unwrap_or(STOPPED_EXIT_CODE);
             }
             Ok(SandboxEvent::Stop) => {}
-            Err(RecvTimeoutError::Timeout) if !asked => {
-                asked = true;
+            Err(RecvTimeoutError::Timeout) if !signalled => {
+                signalled = true;
                 process_tree::signal_all(program, Signal::TERM);
             }
-            Err(RecvTimeoutError::Timeout) if begin.elapsed() > GRACE => {
+            Err(RecvTimeoutError::Timeout) if start.elapsed() > GRACE => {
                 process_tree::signal_all(program, Signal::KILL);
             }
             Err(RecvTimeoutError::Timeout) => {}

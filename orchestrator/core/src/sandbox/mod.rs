@@ -55,13 +55,13 @@ impl SandboxSpec {
         if !self.confined {
             return true;
         }
-        let real = path.ancestors().find_map(|above| {
-            let below = path.strip_prefix(above).ok()?;
-            Some(above.canonicalize().ok()?.join(below))
+        let canonical = path.ancestors().find_map(|ancestor| {
+            let relative = path.strip_prefix(ancestor).ok()?;
+            Some(ancestor.canonicalize().ok()?.join(relative))
         });
-        let Some(real) = real else { return false };
-        let open = self.rules.write.iter().chain(&self.temp);
-        open.filter_map(|root| root.canonicalize().ok()).any(|root| real.starts_with(root))
+        let Some(canonical) = canonical else { return false };
+        let writable = self.rules.write.iter().chain(&self.temp);
+        writable.filter_map(|root| root.canonicalize().ok()).any(|root| canonical.starts_with(root))
     }
 }
 
@@ -70,18 +70,18 @@ impl SandboxSpec {
 pub type Lifeline = OwnedFd;
 
 /// The exit code of a sandbox that could not be set up.
-const BROKEN: u8 = 125;
+const SETUP_FAILED_EXIT_CODE: u8 = 125;
 
 const SPEC_FD: i32 = 3;
 const LIFELINE_FD: i32 = 4;
-const HELD_FD: i32 = 4;
+const LOCK_FD: i32 = 4;
 const REPORT_FD: i32 = 5;
 
 /// A program that is prepared to start in a sandbox.
 #[derive(Debug)]
 pub struct SandboxJob {
     /// The command of the reaper around the sandbox.
-    pub job: Command,
+    pub command: Command,
     /// Keeps the sandbox alive.
     pub lifeline: Lifeline,
     /// Reports afterwards whether the program could be started.
@@ -91,67 +91,72 @@ pub struct SandboxJob {
 /// Prepares a program to start in a sandbox, with closed stdin and piped output by default. All
 /// processes in the sandbox are ended when the program ends, when the command's process gets
 /// SIGTERM, and when the lifeline is dropped. The exit code is the program's.
-pub(crate) fn job<S: AsRef<OsStr>>(
+pub(crate) fn prepare_job<S: AsRef<OsStr>>(
     spec: &SandboxSpec,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
 ) -> io::Result<SandboxJob> {
-    job_of(&ourselves()?, spec, program, args)
+    prepare_job_with(&current_program()?, spec, program, args)
 }
 
-/// Like [`job`], with the path of the `studio` program: for callers other than studio.
-pub fn job_of<S: AsRef<OsStr>>(
+/// Like [`prepare_job`], with the path of the `studio` program: for callers other than studio.
+pub fn prepare_job_with<S: AsRef<OsStr>>(
     studio: &OsStr,
     spec: &SandboxSpec,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
 ) -> io::Result<SandboxJob> {
-    let (read, lifeline) = io::pipe()?;
-    let (report, write) = io::pipe()?;
-    let job = prepared(studio, "__guard", spec)?
+    let (lifeline_reader, lifeline) = io::pipe()?;
+    let (report, report_writer) = io::pipe()?;
+    let command = studio_command(studio, "__guard", spec)?
         .args(["--lifeline-fd", &LIFELINE_FD.to_string()])
         .args(["--report-fd", &REPORT_FD.to_string()])
-        .descriptor(read.into(), LIFELINE_FD)
-        .descriptor(write.into(), REPORT_FD)
+        .descriptor(lifeline_reader.into(), LIFELINE_FD)
+        .descriptor(report_writer.into(), REPORT_FD)
         .graceful();
-    let job = job.arg("--").arg(program).args(args);
-    Ok(SandboxJob { job, lifeline: lifeline.into(), report: StartReport::new(report.into()) })
+    let job = command.arg("--").arg(program).args(args);
+    Ok(SandboxJob {
+        command: job,
+        lifeline: lifeline.into(),
+        report: StartReport::new(report.into()),
+    })
 }
 
 /// Runs the user's shell in a session: on its own terminal if this process has one, so that no
 /// process in the sandbox can inject input into the user's terminal; otherwise this process becomes
 /// the sandbox. The lock is held until it ends. Returns the exit code.
-pub(crate) fn attended<S: AsRef<OsStr>>(
+pub(crate) fn run_attended<S: AsRef<OsStr>>(
     spec: &SandboxSpec,
-    held: OwnedFd,
+    lock: OwnedFd,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
 ) -> io::Result<i32> {
-    let job = prepared(&ourselves()?, "__box", spec)?.arg("--").arg(program).args(args);
-    if let Some(ours) = terminal::ours() {
-        let code = terminal::run(job, ours);
-        drop(held);
+    let command =
+        studio_command(&current_program()?, "__box", spec)?.arg("--").arg(program).args(args);
+    if let Some(terminal) = terminal::open_controlling() {
+        let code = terminal::run(command, terminal);
+        drop(lock);
         return code;
     }
-    let job = job.descriptor(held, HELD_FD);
-    let streams = job.stdin(Stream::Inherit).stdout(Stream::Inherit).stderr(Stream::Inherit);
-    Err(streams.exec())
+    let command = command.descriptor(lock, LOCK_FD);
+    let command = command.stdin(Stream::Inherit).stdout(Stream::Inherit).stderr(Stream::Inherit);
+    Err(command.exec())
 }
 
-fn prepared(studio: &OsStr, verb: &str, spec: &SandboxSpec) -> io::Result<Command> {
-    let mut file = nameless_file()?;
+fn studio_command(studio: &OsStr, subcommand: &str, spec: &SandboxSpec) -> io::Result<Command> {
+    let mut file = unnamed_file()?;
     file.write_all(&serde_json::to_vec(spec)?)?;
     file.rewind()?;
     // The program changes to the directory, not the sandbox process: the directory may be gone at
     // its end.
-    let job = Command::new(studio, "/").env_clear();
-    let job = job.args([verb, "--spec-fd", &SPEC_FD.to_string()]);
-    Ok(job.descriptor(file.into(), SPEC_FD))
+    let command = Command::new(studio, "/").env_clear();
+    let command = command.args([subcommand, "--spec-fd", &SPEC_FD.to_string()]);
+    Ok(command.descriptor(file.into(), SPEC_FD))
 }
 
 /// Returns an unnamed file, in memory if the system supports it, because it contains an agent's API
 /// key.
-fn nameless_file() -> io::Result<File> {
+fn unnamed_file() -> io::Result<File> {
     #[cfg(target_os = "linux")]
     return Ok(rustix::fs::memfd_create("studio-box", rustix::fs::MemfdFlags::CLOEXEC)?.into());
     #[cfg(not(target_os = "linux"))]
@@ -159,7 +164,7 @@ fn nameless_file() -> io::Result<File> {
 }
 
 /// Returns the path of the running program, even if its file has been replaced.
-fn ourselves() -> io::Result<OsString> {
+fn current_program() -> io::Result<OsString> {
     if cfg!(target_os = "linux") {
         return Ok("/proc/self/exe".into());
     }
@@ -169,16 +174,16 @@ fn ourselves() -> io::Result<OsString> {
 /// Runs `studio __box --spec-fd N [--lifeline-fd N] [--report-fd N] -- PROGRAM [ARG…]`, or
 /// `__guard` with the same arguments. Returns `None` for other commands, which are the user's.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
-    let done = match args.next()?.to_str()? {
+    let result = match args.next()?.to_str()? {
         "__box" => init::SandboxArgs::parse(args).and_then(init::run),
         "__guard" => reaper::run(args),
         _ => return None,
     };
-    Some(match done {
+    Some(match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             let _ = writeln!(io::stderr(), "studio: cannot set up the sandbox: {error}");
-            ExitCode::from(BROKEN)
+            ExitCode::from(SETUP_FAILED_EXIT_CODE)
         }
     })
 }

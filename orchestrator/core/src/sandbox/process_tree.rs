@@ -13,7 +13,7 @@ pub(crate) fn signal_all(program: u32, signal: Signal) {
     if cfg!(not(target_os = "linux")) {
         return base::process::signal_group(program, signal);
     }
-    for pid in below(std::process::id(), &processes()) {
+    for pid in descendants(std::process::id(), &processes()) {
         if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
             // An error means that it has ended already.
             let _ = rustix::process::kill_process(pid, signal);
@@ -34,9 +34,9 @@ impl Drop for FrozenProcesses {
 }
 
 /// How long a parent may take to stop before its children are stopped regardless.
-const FREEZE_PATIENCE: Duration = Duration::from_secs(2);
+const FREEZE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often new processes are searched for: a sandbox may fork faster than they are stopped.
-const FREEZE_ROUNDS: u32 = 500;
+const MAX_FREEZE_ROUNDS: u32 = 500;
 
 /// Stops all processes in the sandboxes of these reapers, so that nothing changes while a caller
 /// reads their files. On systems that do not report descendants, nothing is stopped.
@@ -45,28 +45,29 @@ const FREEZE_ROUNDS: u32 = 500;
 /// behind, the kernel sends SIGHUP to that group (POSIX.1-2017, `_exit`), which would kill it.
 pub fn freeze(guards: &[u32]) -> FrozenProcesses {
     let mut stopped = BTreeSet::new();
-    let mut quiet = 0;
-    let until = Instant::now() + FREEZE_PATIENCE;
-    for _ in 0..FREEZE_ROUNDS {
+    let mut quiet_rounds = 0;
+    let deadline = Instant::now() + FREEZE_TIMEOUT;
+    for _ in 0..MAX_FREEZE_ROUNDS {
         let processes = processes();
-        let boxes = processes.iter().filter(|process| guards.contains(&process.parent));
-        let inside = boxes.flat_map(|process| below(process.id, &processes));
-        let inside: BTreeSet<u32> = inside.collect();
-        let inside = || processes.iter().filter(|process| inside.contains(&process.id));
-        let running: BTreeSet<u32> = inside().filter(|it| it.runs).map(|it| it.id).collect();
-        let is_waiting = !running.is_empty() && Instant::now() < until;
-        let mut is_new = false;
-        for process in inside().filter(|it| !(is_waiting && running.contains(&it.parent))) {
+        let inits = processes.iter().filter(|process| guards.contains(&process.parent));
+        let descendants = inits.flat_map(|process| descendants(process.id, &processes));
+        let descendants: BTreeSet<u32> = descendants.collect();
+        let sandboxed = || processes.iter().filter(|process| descendants.contains(&process.id));
+        let running: BTreeSet<u32> =
+            sandboxed().filter(|it| it.is_running).map(|it| it.id).collect();
+        let is_waiting = !running.is_empty() && Instant::now() < deadline;
+        let mut found_new = false;
+        for process in sandboxed().filter(|it| !(is_waiting && running.contains(&it.parent))) {
             if let Some(pid) = Pid::from_raw(process.id.cast_signed())
                 && stopped.insert(process.id)
             {
-                is_new = true;
+                found_new = true;
                 let _ = rustix::process::kill_process(pid, Signal::STOP);
             }
         }
         // A process whose parent exits during the scan is missed, so a second scan is needed.
-        quiet = if is_new || is_waiting { 0 } else { quiet + 1 };
-        if quiet == 2 {
+        quiet_rounds = if found_new || is_waiting { 0 } else { quiet_rounds + 1 };
+        if quiet_rounds == 2 {
             break;
         }
         if is_waiting {
@@ -82,7 +83,7 @@ struct Process {
     id: u32,
     parent: u32,
     /// Whether its main thread can run. Other threads may continue after it has ended.
-    runs: bool,
+    is_running: bool,
 }
 
 /// Returns all processes.
@@ -92,7 +93,7 @@ fn processes() -> Vec<Process> {
     ids.filter_map(|id: u32| {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
         let (state, parent) = state_and_parent(&stat)?;
-        Some(Process { id, parent, runs: !matches!(state, 'T' | 't' | 'Z' | 'X') })
+        Some(Process { id, parent, is_running: !matches!(state, 'T' | 't' | 'Z' | 'X') })
     })
     .collect()
 }
@@ -106,19 +107,19 @@ fn state_and_parent(stat: &str) -> Option<(char, u32)> {
 }
 
 /// Returns all descendants of a process, parents before children.
-fn below(root: u32, processes: &[Process]) -> Vec<u32> {
+fn descendants(root: u32, processes: &[Process]) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for process in processes {
         children.entry(process.parent).or_default().push(process.id);
     }
-    let mut found = Vec::new();
-    let mut next = vec![root];
-    while let Some(id) = next.pop() {
-        let own = children.remove(&id).unwrap_or_default();
-        found.extend(&own);
-        next.extend(own);
+    let mut ids = Vec::new();
+    let mut queue = vec![root];
+    while let Some(id) = queue.pop() {
+        let direct = children.remove(&id).unwrap_or_default();
+        ids.extend(&direct);
+        queue.extend(direct);
     }
-    found
+    ids
 }
 
 #[cfg(test)]
@@ -136,11 +137,11 @@ mod tests {
         let processes = [(2, 1), (3, 2), (4, 3), (5, 1), (6, 9)].map(|(id, parent)| Process {
             id,
             parent,
-            runs: true,
+            is_running: true,
         });
-        let mut found = below(2, &processes);
-        found.sort_unstable();
-        assert_eq!(found, [3, 4]);
-        assert!(below(6, &processes).is_empty());
+        let mut ids = descendants(2, &processes);
+        ids.sort_unstable();
+        assert_eq!(ids, [3, 4]);
+        assert!(descendants(6, &processes).is_empty());
     }
 }

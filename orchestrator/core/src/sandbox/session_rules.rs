@@ -7,7 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use base::config::agent::SandboxConfig;
-use base::config::studio::{AgentRow, expanded};
+use base::config::studio::{AgentRow, expand_tilde};
 use base::process::find_program;
 use base::sandbox::environment::{ChildKind, cache_env, child_env};
 use base::sandbox::home::home_rules;
@@ -32,9 +32,9 @@ pub struct SessionPaths<'a> {
     /// The build caches of these processes.
     pub cache: &'a Path,
     /// Closed trees: the main checkout, other worktrees.
-    pub closed: &'a [PathBuf],
+    pub hidden: &'a [PathBuf],
     /// Paths that an agent must not change within its writable trees.
-    pub fixed: &'a [PathBuf],
+    pub protected: &'a [PathBuf],
 }
 
 impl SandboxSpec {
@@ -42,79 +42,79 @@ impl SandboxSpec {
     /// entry, with the paths and variables that only it gets; checks, setup commands and shells
     /// have none.
     pub fn for_session(
-        places: &SessionPaths<'_>,
+        paths: &SessionPaths<'_>,
         row: Option<&AgentRow>,
-        switches: &SandboxConfig,
+        config: &SandboxConfig,
     ) -> io::Result<SandboxSpec> {
-        let at_home = |path| expanded(path, places.home);
+        let expand_home = |path| expand_tilde(path, paths.home);
         // Only studio reads its own data about sessions (which contains tokens), and the
         // repository's configuration may contain a login.
-        let mut closed = places.closed.to_vec();
-        closed.extend([places.repository_git.join("studio"), places.repository_git.join("config")]);
-        let mut rules = home_rules(places.home, &closed);
-        rules.read.push(places.repository_git.join("objects"));
-        rules.read.extend(switches.read.iter().map(|path| at_home(path)));
-        rules.write.extend(switches.write.iter().map(|path| at_home(path)));
-        for path in [places.worktree, places.private_git, places.cache] {
+        let mut closed = paths.hidden.to_vec();
+        closed.extend([paths.repository_git.join("studio"), paths.repository_git.join("config")]);
+        let mut rules = home_rules(paths.home, &closed);
+        rules.read.push(paths.repository_git.join("objects"));
+        rules.read.extend(config.read.iter().map(|path| expand_home(path)));
+        rules.write.extend(config.write.iter().map(|path| expand_home(path)));
+        for path in [paths.worktree, paths.private_git, paths.cache] {
             rules.write.push(path.to_owned());
         }
-        let mut named: &[String] = &[];
+        let mut variables: &[String] = &[];
         let mut child = ChildKind::Tool;
         let mut commands = Vec::new();
         if let Some(row) = row {
-            if switches.enabled {
-                let file = for_commands(places, &rules)?;
-                commands.push((sandbox::COMMANDS.to_owned(), file.display().to_string()));
-                rules.read.push(file);
+            if config.enabled {
+                let rules_file = write_command_rules(paths, &rules)?;
+                commands.push((sandbox::COMMANDS.to_owned(), rules_file.display().to_string()));
+                rules.read.push(rules_file);
             }
-            (named, child) = (&row.env, ChildKind::Agent);
+            (variables, child) = (&row.env, ChildKind::Agent);
             // The program itself, wherever it is installed (`/tmp` is closed otherwise).
             let program = row.command.first().and_then(|name| find_program(name));
             let program = program.and_then(|path| path.canonicalize().ok());
             let helper = program.as_ref().map(|path| path.with_file_name("g3-desktop"));
             rules.read.extend(program.into_iter().chain(helper));
-            rules.read.extend(row.read.iter().map(|path| at_home(path)));
-            for path in row.write.iter().map(|path| expanded(path, places.home)) {
-                make_directory(&path, places.home)?;
+            rules.read.extend(row.read.iter().map(|path| expand_home(path)));
+            for path in row.write.iter().map(|path| expand_tilde(path, paths.home)) {
+                make_directory(&path, paths.home)?;
                 rules.write.push(path);
             }
-            if !switches.enabled {
+            if !config.enabled {
                 // Without a sandbox for the session, g3 creates none for its commands either.
                 commands.push(("G3_SANDBOX__ENABLED".to_owned(), "false".to_owned()));
             }
-            let state = agent_state(places)?;
+            let state = agent_state(paths)?;
             commands.push((STATE_VARIABLE.to_owned(), state.display().to_string()));
             rules.write.push(state);
-            rules.fixed = places.fixed.to_vec();
+            rules.fixed = paths.protected.to_vec();
         }
-        let own = child_env(std::env::vars_os(), named, child);
-        let own = own.into_iter().filter_map(|(name, value)| {
+        let inherited = child_env(std::env::vars_os(), variables, child);
+        let inherited = inherited.into_iter().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        let caches = cache_env(places.cache, places.home)?;
+        let caches = cache_env(paths.cache, paths.home)?;
         let caches = caches.into_iter().map(|(name, path)| (name, path.display().to_string()));
         // The user's own git configuration names keys and programs that are not accessible here
         // (for signing, above all); the session's configuration contains what applies.
-        let git = places.private_git.join("config").display().to_string();
+        let git = paths.private_git.join("config").display().to_string();
         let git = [("GIT_CONFIG_GLOBAL".to_owned(), git)];
-        let opened = [&rules.read[..], &rules.write[..]].concat();
-        let mut environment: Vec<(String, String)> = own
+        let open_trees = [&rules.read[..], &rules.write[..]].concat();
+        let mut environment: Vec<(String, String)> = inherited
             .filter_map(|(name, value)| {
-                let value = without_closed(&name, value, places.closed, &opened)?;
+                let value = without_closed_paths(&name, value, paths.hidden, &open_trees)?;
                 Some((name, value))
             })
             .collect();
         for (name, value) in caches.chain(git).chain(commands) {
-            environment.retain(|(known, _)| *known != name);
+            environment.retain(|(existing, _)| *existing != name);
             environment.push((name, value));
         }
         Ok(SandboxSpec {
-            confined: switches.enabled,
-            best_effort: switches.best_effort,
+            confined: config.enabled,
+            best_effort: config.best_effort,
             rules,
-            directory: places.worktree.to_owned(),
+            directory: paths.worktree.to_owned(),
             environment,
-            temp: Some(places.temp.to_owned()),
+            temp: Some(paths.temp.to_owned()),
             descriptors: Vec::new(),
         })
     }
@@ -122,21 +122,21 @@ impl SandboxSpec {
 
 /// Returns the value of a variable without paths in closed trees: a program found there could not
 /// be started, and a library not be read. `None` if no path is left.
-fn without_closed(
+fn without_closed_paths(
     name: &str,
     value: String,
     closed: &[PathBuf],
-    opened: &[PathBuf],
+    open_trees: &[PathBuf],
 ) -> Option<String> {
     let is_in = |path: &str, trees: &[PathBuf]| {
         path.starts_with('/') && trees.iter().any(|tree| Path::new(path).starts_with(tree))
     };
-    let is_shut = |path: &str| is_in(path, closed) && !is_in(path, opened);
-    if name == "HOME" || !value.split(':').any(is_shut) {
+    let is_closed = |path: &str| is_in(path, closed) && !is_in(path, open_trees);
+    if name == "HOME" || !value.split(':').any(is_closed) {
         return Some(value);
     }
-    let kept: Vec<&str> = value.split(':').filter(|path| !is_shut(path)).collect();
-    (!kept.is_empty()).then(|| kept.join(":"))
+    let remaining: Vec<&str> = value.split(':').filter(|path| !is_closed(path)).collect();
+    (!remaining.is_empty()).then(|| remaining.join(":"))
 }
 
 /// Creates a directory in the home directory that an agent's entry makes writable: the kernel opens
@@ -146,26 +146,26 @@ fn make_directory(path: &Path, home: &Path) -> io::Result<()> {
     if !path.starts_with(home) || path.extension().is_some() || path.exists() {
         return Ok(());
     }
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|why| {
-        let line = "a directory in `write` of the agent's row";
-        io::Error::new(why.kind(), format!("cannot make {} ({line}): {why}", path.display()))
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
+        let subject = "a directory in `write` of the agent's row";
+        io::Error::new(error.kind(), format!("cannot make {} ({subject}): {error}", path.display()))
     })
 }
 
 /// Returns the directory of the agent's conversation: in the session's own directory, out of reach
 /// of the commands that it runs.
-fn agent_state(places: &SessionPaths<'_>) -> io::Result<PathBuf> {
-    let state = places.temp.with_file_name("agent-state");
+fn agent_state(paths: &SessionPaths<'_>) -> io::Result<PathBuf> {
+    let state = paths.temp.with_file_name("agent-state");
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&state)?;
     Ok(state)
 }
 
 /// Writes the rules for an agent's commands: the agent's own, without the paths that its entry
 /// opens for it alone. No process in the sandbox can write the file.
-fn for_commands(places: &SessionPaths<'_>, rules: &SandboxRules) -> io::Result<PathBuf> {
+fn write_command_rules(paths: &SessionPaths<'_>, rules: &SandboxRules) -> io::Result<PathBuf> {
     let mut rules = rules.clone();
-    rules.write.push(places.temp.to_owned());
-    let file = places.temp.with_file_name("command-rules.json");
+    rules.write.push(paths.temp.to_owned());
+    let file = paths.temp.with_file_name("command-rules.json");
     base::files::replace_json(&file, &rules)?;
     Ok(file)
 }

@@ -19,11 +19,11 @@ impl StartFailure {
     /// Classifies the error of starting this program.
     pub(crate) fn new(error: &io::Error, program: &str) -> StartFailure {
         let text = error.to_string();
-        let named = format!("cannot start `{program}`: ");
-        let why = text.strip_prefix(&named).unwrap_or(&text).to_owned();
+        let prefix = format!("cannot start `{program}`: ");
+        let reason = text.strip_prefix(&prefix).unwrap_or(&text).to_owned();
         match error.kind() {
-            io::ErrorKind::NotFound => StartFailure::NotFound(why),
-            _ => StartFailure::NotExecutable(why),
+            io::ErrorKind::NotFound => StartFailure::NotFound(reason),
+            _ => StartFailure::NotExecutable(reason),
         }
     }
 
@@ -36,13 +36,13 @@ impl StartFailure {
     }
 
     /// Writes the report for [`StartReport::read`].
-    pub(crate) fn send(&self, to: OwnedFd) -> io::Result<()> {
-        File::from(to).write_all(&serde_json::to_vec(self)?)
+    pub(crate) fn send(&self, pipe: OwnedFd) -> io::Result<()> {
+        File::from(pipe).write_all(&serde_json::to_vec(self)?)
     }
 }
 
 /// Maximum size of a report, in bytes.
-const MOST: u64 = 16 << 10;
+const MAX_REPORT_BYTES: u64 = 16 << 10;
 
 /// The reading end of a pipe whose writing end only the reaper and the init process hold.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl StartReport {
         // A sandbox that outlives its reaper must not block the reader.
         rustix::io::ioctl_fionbio(&self.0, true).ok()?;
         let mut bytes = Vec::new();
-        let _ = File::from(self.0).take(MOST).read_to_end(&mut bytes);
+        let _ = File::from(self.0).take(MAX_REPORT_BYTES).read_to_end(&mut bytes);
         serde_json::from_slice(&bytes).ok()
     }
 }

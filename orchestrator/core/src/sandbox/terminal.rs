@@ -14,55 +14,55 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize,
 use tokio::signal::unix::{SignalKind, signal};
 
 /// The byte that a terminal sends for Ctrl-C.
-const INTERRUPT: u8 = 3;
+const CTRL_C: u8 = 3;
 
 /// Returns the controlling terminal of this process; `None` in a script without one.
-pub(crate) fn ours() -> Option<OwnedFd> {
+pub(crate) fn open_controlling() -> Option<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()
 }
 
 /// Runs a prepared command on its own terminal, with those standard streams that are redirected
 /// elsewhere, and forwards input and output. Returns its exit code.
-pub(crate) fn run(job: Command, user: OwnedFd) -> io::Result<i32> {
+pub(crate) fn run(command: Command, user: OwnedFd) -> io::Result<i32> {
     let Pty { controller, terminal } = Pty::open()?;
     let controller = Arc::new(File::from(controller));
     if let Ok(settings) = tcgetattr(&user) {
         tcsetattr(&terminal, OptionalActions::Now, &settings)?;
     }
     resize(&user, &controller);
-    let stream = |ours: bool| -> io::Result<Stream> {
-        if !ours {
+    let stream = |is_terminal: bool| -> io::Result<Stream> {
+        if !is_terminal {
             return Ok(Stream::Inherit);
         }
         Ok(Stream::File(File::from(terminal.try_clone()?)))
     };
-    let types = isatty(rustix::stdio::stdin());
-    let job = job
-        .stdin(stream(types)?)
+    let reads_terminal = isatty(rustix::stdio::stdin());
+    let command = command
+        .stdin(stream(reads_terminal)?)
         .stdout(stream(isatty(rustix::stdio::stdout()))?)
         .stderr(stream(isatty(rustix::stdio::stderr()))?)
         .on_terminal(terminal);
-    let mut running = job.spawn()?;
-    let _raw = types.then(|| Raw::begin(&user)).flatten();
+    let mut running = command.spawn()?;
+    let _raw_mode = reads_terminal.then(|| Raw::enable(&user)).flatten();
     watch_signals(user.try_clone()?, controller.clone())?;
-    if types {
-        let typed = controller.clone();
-        thread::spawn(move || pass(io::stdin(), &*typed));
+    if reads_terminal {
+        let input = controller.clone();
+        thread::spawn(move || copy_stream(io::stdin(), &*input));
     }
     // Returns when the last holder of the terminal is gone, which the sandbox ensures.
-    pass(&*controller, File::from(user));
+    copy_stream(&*controller, File::from(user));
     let status = running.wait_until(None)?;
     Ok(status.map_or(1, exit_code))
 }
 
 /// Copies until one side is closed.
-fn pass(mut from: impl Read, mut to: impl Write) {
+fn copy_stream(mut reader: impl Read, mut writer: impl Write) {
     let mut bytes = [0; 8 << 10];
     loop {
-        match from.read(&mut bytes) {
+        match reader.read(&mut bytes) {
             Ok(n @ 1..) => {
-                if to.write_all(&bytes[..n]).and_then(|()| to.flush()).is_err() {
+                if writer.write_all(&bytes[..n]).and_then(|()| writer.flush()).is_err() {
                     return;
                 }
             }
@@ -82,7 +82,7 @@ fn resize(user: impl AsFd, controller: &File) {
 fn watch_signals(user: OwnedFd, controller: Arc<File>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let (mut window, mut interrupt) = {
-        let _inside = runtime.enter();
+        let _guard = runtime.enter();
         (signal(SignalKind::window_change())?, signal(SignalKind::interrupt())?)
     };
     thread::spawn(move || {
@@ -91,7 +91,7 @@ fn watch_signals(user: OwnedFd, controller: Arc<File>) -> io::Result<()> {
                 tokio::select! {
                     _ = window.recv() => resize(&user, &controller),
                     _ = interrupt.recv() => {
-                        let _ = (&*controller).write_all(&[INTERRUPT]);
+                        let _ = (&*controller).write_all(&[CTRL_C]);
                     }
                 }
             }
@@ -103,21 +103,21 @@ fn watch_signals(user: OwnedFd, controller: Arc<File>) -> io::Result<()> {
 /// The user's terminal in raw mode. Its settings are restored on drop.
 struct Raw {
     terminal: OwnedFd,
-    before: Termios,
+    saved: Termios,
 }
 
 impl Raw {
-    fn begin(terminal: &OwnedFd) -> Option<Raw> {
-        let before = tcgetattr(terminal).ok()?;
-        let mut raw = before.clone();
+    fn enable(terminal: &OwnedFd) -> Option<Raw> {
+        let saved = tcgetattr(terminal).ok()?;
+        let mut raw = saved.clone();
         raw.make_raw();
         tcsetattr(terminal, OptionalActions::Now, &raw).ok()?;
-        Some(Raw { terminal: terminal.try_clone().ok()?, before })
+        Some(Raw { terminal: terminal.try_clone().ok()?, saved })
     }
 }
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
+        let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.saved);
     }
 }

@@ -25,14 +25,16 @@ pub struct CoachSummary {
     /// The newest result of each check of the work, run by the agent or by studio.
     pub checks: Vec<(String, bool)>,
     /// The commit with the judged work; `None` before it is collected.
-    pub of: Option<String>,
+    #[serde(rename = "of")]
+    pub judged_commit: Option<String>,
     /// Whether the player continued after the verdict.
-    pub played_on: bool,
+    #[serde(rename = "played_on")]
+    pub continued: bool,
 }
 
 /// Returns the verdict of a round.
-fn verdict_of(round: &RoundReport) -> Option<Verdict> {
-    let judged = |it: &JudgedRequirement| RequirementVerdict {
+fn to_verdict(round: &RoundReport) -> Option<Verdict> {
+    let requirement_verdict = |it: &JudgedRequirement| RequirementVerdict {
         id: it.id.clone(),
         status: match it.status {
             RequirementStatus::Met => Met::Met,
@@ -43,39 +45,39 @@ fn verdict_of(round: &RoundReport) -> Option<Verdict> {
     };
     Some(Verdict {
         approved: round.verdict == RoundOutcome::Approved,
-        requirements: round.requirements.as_ref()?.iter().map(judged).collect(),
+        requirements: round.requirements.as_ref()?.iter().map(requirement_verdict).collect(),
         feedback: round.feedback.clone().unwrap_or_default(),
     })
 }
 
 /// Processes a `plan` event; those of other modes, and unreadable ones, change nothing.
-pub(crate) fn hear(coach: &mut Option<CoachSummary>, plan: &Value) {
+pub(crate) fn apply_event(coach: &mut Option<CoachSummary>, plan: &Value) {
     match RoundsEvent::parse(plan) {
         // A new run has its own requirements.
         Some(RoundsEvent::Begun { resumed: false, .. }) => *coach = Some(CoachSummary::default()),
         Some(RoundsEvent::Playing(_)) => {
             let coach = coach.get_or_insert_default();
-            coach.played_on = coach.last.is_some();
+            coach.continued = coach.last.is_some();
             coach.status = None;
         }
         Some(RoundsEvent::Judged { round, .. }) => {
             let coach = coach.get_or_insert_default();
             coach.costs.truncate(round.round.saturating_sub(1) as usize);
             coach.costs.push(round.cost);
-            coach.judged(round);
+            coach.record_verdict(round);
         }
         Some(RoundsEvent::Ended { status, report, .. }) => {
             let coach = coach.get_or_insert_default();
             coach.costs = report.iter().map(|round| round.cost).collect();
             coach.status = status;
-            let reached = |round: &RoundReport| round.verdict != RoundOutcome::NotReached;
-            let goes_beyond = report.last().is_some_and(|round| !reached(round));
-            let last = report.into_iter().rfind(reached);
+            let is_reached = |round: &RoundReport| round.verdict != RoundOutcome::NotReached;
+            let has_open_round = report.last().is_some_and(|round| !is_reached(round));
+            let last = report.into_iter().rfind(is_reached);
             // A repeated report is not a new verdict.
             if let Some(round) = last.filter(|round| coach.last.as_ref() != Some(round)) {
-                coach.judged(round);
+                coach.record_verdict(round);
             }
-            coach.played_on |= goes_beyond && coach.last.is_some();
+            coach.continued |= has_open_round && coach.last.is_some();
         }
         Some(
             RoundsEvent::Begun { resumed: true, .. }
@@ -87,21 +89,21 @@ pub(crate) fn hear(coach: &mut Option<CoachSummary>, plan: &Value) {
 }
 
 impl CoachSummary {
-    fn judged(&mut self, round: RoundReport) {
-        self.checks = round.checks.iter().map(|ran| (ran.command.clone(), ran.ok)).collect();
+    fn record_verdict(&mut self, round: RoundReport) {
+        self.checks = round.checks.iter().map(|check| (check.command.clone(), check.ok)).collect();
         self.last = Some(round);
-        (self.of, self.played_on) = (None, false);
+        (self.judged_commit, self.continued) = (None, false);
     }
 
     /// Records that the work was collected.
-    pub(crate) fn brought(&mut self, work: &WorkSummary) {
-        if self.last.is_some() && self.of.is_none() {
-            self.of = Some(work.commit().to_owned());
+    pub(crate) fn record_work(&mut self, work: &WorkSummary) {
+        if self.last.is_some() && self.judged_commit.is_none() {
+            self.judged_commit = Some(work.commit().to_owned());
         }
     }
 
     /// Records that studio ran checks on the work.
-    pub(crate) fn checked(&mut self, results: &[CheckResult]) {
+    pub(crate) fn record_checks(&mut self, results: &[CheckResult]) {
         for result in results {
             self.checks.retain(|(command, _)| *command != result.command);
             self.checks.push((result.command.clone(), result.ok));
@@ -109,28 +111,28 @@ impl CoachSummary {
     }
 
     /// Returns whether the verdict is on the work of that commit, unchanged since.
-    pub(crate) fn is_of(&self, commit: &str) -> bool {
-        !self.played_on && self.of.as_deref() == Some(commit)
+    pub(crate) fn is_for(&self, commit: &str) -> bool {
+        !self.continued && self.judged_commit.as_deref() == Some(commit)
     }
 
     /// Returns the verdict.
     pub fn verdict(&self) -> Option<Verdict> {
-        verdict_of(self.last.as_ref()?)
+        to_verdict(self.last.as_ref()?)
     }
 
     /// Returns the contradictions between the verdict and the newest results of the checks.
     pub fn disagreements(&self) -> Vec<Disagreement> {
-        let all = self.checks.iter().map(|(command, ok)| (command.as_str(), *ok));
-        let checks = CheckOutcomes::of(all);
+        let outcomes = self.checks.iter().map(|(command, ok)| (command.as_str(), *ok));
+        let checks = CheckOutcomes::of(outcomes);
         self.verdict().map(|verdict| disagreements(&verdict, &checks)).unwrap_or_default()
     }
 
     /// Returns the cost of all rounds.
     pub fn cost(&self) -> RoundCost {
-        self.costs.iter().fold(RoundCost::default(), |sum, one| RoundCost {
-            turns: sum.turns.saturating_add(one.turns),
-            ms: sum.ms.saturating_add(one.ms),
-            usage: sum.usage.plus(one.usage),
+        self.costs.iter().fold(RoundCost::default(), |sum, cost| RoundCost {
+            turns: sum.turns.saturating_add(cost.turns),
+            ms: sum.ms.saturating_add(cost.ms),
+            usage: sum.usage.plus(cost.usage),
         })
     }
 }
@@ -141,7 +143,7 @@ mod tests {
     use base::event::Usage;
     use serde_json::json;
 
-    fn judged(n: u32, status: &str) -> Value {
+    fn judged_event(n: u32, status: &str) -> Value {
         json!({
             "mode": "autonomous", "state": "judged", "round": n, "rounds": 5,
             "verdict": if status == "met" { "approved" } else { "not approved" },
@@ -151,13 +153,13 @@ mod tests {
         })
     }
 
-    fn at(state: &str) -> Value {
+    fn state_event(state: &str) -> Value {
         json!({"mode": "autonomous", "state": state, "round": 2, "rounds": 5})
     }
 
-    fn heard(all: &[Value]) -> CoachSummary {
+    fn summary_of(events: &[Value]) -> CoachSummary {
         let mut coach = None;
-        all.iter().for_each(|plan| hear(&mut coach, plan));
+        events.iter().for_each(|plan| apply_event(&mut coach, plan));
         coach.expect("it was heard")
     }
 
@@ -167,48 +169,60 @@ mod tests {
 
     #[test]
     fn an_interrupted_run_keeps_its_last_verdict() {
-        let mut coach = heard(&[at("begun"), at("playing"), judged(1, "unmet"), at("playing")]);
+        let mut coach = summary_of(&[
+            state_event("begun"),
+            state_event("playing"),
+            judged_event(1, "unmet"),
+            state_event("playing"),
+        ]);
         assert!(coach.verdict().is_some_and(|it| !it.approved && it.feedback.is_empty()));
         assert_eq!((coach.status, coach.cost().turns), (None, 2));
-        coach.brought(&work("a"));
-        assert!(!coach.is_of("a"), "the player went on");
+        coach.record_work(&work("a"));
+        assert!(!coach.is_for("a"), "the player went on");
     }
 
     #[test]
     fn a_verdict_applies_to_the_work_collected_after_it() {
-        let mut coach = heard(&[judged(1, "unmet"), at("playing"), judged(2, "met")]);
-        assert!(!coach.is_of("a"));
-        coach.brought(&work("a"));
-        coach.brought(&work("b"));
-        assert!(coach.is_of("a") && !coach.is_of("b"));
+        let mut coach =
+            summary_of(&[judged_event(1, "unmet"), state_event("playing"), judged_event(2, "met")]);
+        assert!(!coach.is_for("a"));
+        coach.record_work(&work("a"));
+        coach.record_work(&work("b"));
+        assert!(coach.is_for("a") && !coach.is_for("b"));
         assert_eq!((coach.costs.len(), coach.cost().usage.input), (2, 10));
     }
 
     #[test]
     fn a_verdict_repeated_at_the_end_is_not_a_new_one() {
-        let mut coach = Some(heard(&[judged(1, "met")]));
-        coach.as_mut().unwrap().brought(&work("a"));
-        let mut round = judged(1, "met");
-        let ended =
+        let mut coach = Some(summary_of(&[judged_event(1, "met")]));
+        coach.as_mut().unwrap().record_work(&work("a"));
+        let mut round = judged_event(1, "met");
+        let end_event =
             json!({"mode": "autonomous", "state": "ended", "status": "done", "report": [round]});
-        hear(&mut coach, &ended);
+        apply_event(&mut coach, &end_event);
         assert!(
-            coach.as_ref().is_some_and(|it| it.is_of("a") && it.status == Some(RunStatus::Done))
+            coach.as_ref().is_some_and(|it| it.is_for("a") && it.status == Some(RunStatus::Done))
         );
         round["requirements"][0]["evidence"] = json!("other");
-        hear(&mut coach, &json!({"mode": "autonomous", "state": "ended", "report": [round]}));
-        coach.as_mut().unwrap().brought(&work("a"));
-        assert!(coach.as_ref().is_some_and(|it| it.is_of("a")), "it was judged anew");
-        let open = json!({"round": 2, "verdict": "not reached"});
-        hear(&mut coach, &json!({"mode": "autonomous", "state": "ended", "report": [round, open]}));
-        assert!(!coach.unwrap().is_of("a"), "the player had begun another round");
+        apply_event(
+            &mut coach,
+            &json!({"mode": "autonomous", "state": "ended", "report": [round]}),
+        );
+        coach.as_mut().unwrap().record_work(&work("a"));
+        assert!(coach.as_ref().is_some_and(|it| it.is_for("a")), "it was judged anew");
+        let open_round = json!({"round": 2, "verdict": "not reached"});
+        apply_event(
+            &mut coach,
+            &json!({"mode": "autonomous", "state": "ended", "report": [round, open_round]}),
+        );
+        assert!(!coach.unwrap().is_for("a"), "the player had begun another round");
     }
 
     #[test]
     fn the_newest_result_of_a_check_counts() {
-        let mut coach = heard(&[judged(1, "met")]);
+        let mut coach = summary_of(&[judged_event(1, "met")]);
         assert_eq!(coach.disagreements().len(), 1);
-        let green = CheckResult {
+        let passed = CheckResult {
             command: "make".into(),
             ok: true,
             exit: 0,
@@ -217,24 +231,28 @@ mod tests {
             hint: None,
             fails_on: None,
         };
-        coach.checked(&[green]);
+        coach.record_checks(&[passed]);
         assert!(coach.disagreements().is_empty());
     }
 
     #[test]
     fn an_unreadable_event_changes_nothing() {
-        let known = heard(&[judged(1, "met")]);
-        let mut coach = Some(known.clone());
-        let mut strange = judged(2, "met");
-        strange["requirements"][0]["status"] = json!("perhaps");
-        for plan in [json!({}), json!({"mode": "planning", "state": "ended"}), strange, at("later")]
-        {
-            hear(&mut coach, &plan);
+        let before = summary_of(&[judged_event(1, "met")]);
+        let mut coach = Some(before.clone());
+        let mut unreadable = judged_event(2, "met");
+        unreadable["requirements"][0]["status"] = json!("perhaps");
+        for plan in [
+            json!({}),
+            json!({"mode": "planning", "state": "ended"}),
+            unreadable,
+            state_event("later"),
+        ] {
+            apply_event(&mut coach, &plan);
         }
-        assert_eq!(coach, Some(known.clone()));
-        hear(&mut coach, &json!({"mode": "autonomous", "state": "begun", "resumed": true}));
-        assert_eq!(coach, Some(known));
-        hear(&mut coach, &at("begun"));
+        assert_eq!(coach, Some(before.clone()));
+        apply_event(&mut coach, &json!({"mode": "autonomous", "state": "begun", "resumed": true}));
+        assert_eq!(coach, Some(before));
+        apply_event(&mut coach, &state_event("begun"));
         assert_eq!(coach, Some(CoachSummary::default()), "a new run has new requirements");
     }
 }

@@ -15,13 +15,13 @@ use studio_git::snapshot::{self, Omission, Snapshot, SnapshotLimits};
 use studio_git::tree_limits;
 
 /// Maximum number of paths in a note.
-const SHOWN: usize = 20;
+const MAX_PATHS: usize = 20;
 
 /// The collected work of a session.
 #[derive(Clone, Debug)]
 pub struct Collected {
     /// The imported commits.
-    pub home: ImportedWork,
+    pub imported: ImportedWork,
     /// The uncommitted changes.
     pub snapshot: Snapshot,
     /// The summary of both.
@@ -34,9 +34,9 @@ pub fn collect(
     record: &SessionRecord,
     limits: &SnapshotLimits,
 ) -> Result<Collected> {
-    let (home, snapshot) = fetch(repository, record, limits)?;
-    let work = sum(repository, record, &home, &snapshot)?;
-    Ok(Collected { home, snapshot, work })
+    let (imported, snapshot) = fetch(repository, record, limits)?;
+    let work = summarize(repository, record, &imported, &snapshot)?;
+    Ok(Collected { imported, snapshot, work })
 }
 
 /// Imports the session's commits and takes a snapshot of the uncommitted changes.
@@ -45,18 +45,18 @@ pub(crate) fn fetch(
     record: &SessionRecord,
     limits: &SnapshotLimits,
 ) -> Result<(ImportedWork, Snapshot)> {
-    let mut home = import::import(repository, &record.place)?;
+    let mut imported = import::import(repository, &record.session_repo)?;
     let now = Clock::from_env().now();
-    let snapshot = snapshot::take(repository, &record.place, &home, limits, now)?;
-    if let (false, Some(number)) = (record.place.worktree.exists(), snapshot.number) {
+    let snapshot = snapshot::take(repository, &record.session_repo, &imported, limits, now)?;
+    if let (false, Some(number)) = (record.session_repo.worktree.exists(), snapshot.number) {
         let name = format!("{}{number}", snapshot::prefix(&record.id));
-        home.notes.push(format!(
+        imported.notes.push(format!(
             "uncommitted work was restored from {name}; ignored files, and files too large for it, \
              are lost"
         ));
     }
-    home.notes.extend(by_checks(&snapshot.by_checks));
-    Ok((home, snapshot))
+    imported.notes.extend(changed_by_checks_note(&snapshot.changed_by_checks));
+    Ok((imported, snapshot))
 }
 
 /// Records what checks left in the worktree since the work was collected, because it is not the
@@ -67,54 +67,54 @@ pub fn note_leftovers(
     work: &WorkSummary,
 ) -> Result<()> {
     let now = Clock::from_env().now();
-    let before = WorkBeforeChecks { work: work.commit(), left_out: &work.left_out };
-    studio_git::check_leftovers::note(repository, &record.place, before, now)
+    let state = WorkBeforeChecks { work: work.commit(), omitted: &work.omitted };
+    studio_git::check_leftovers::record(repository, &record.session_repo, state, now)
 }
 
 /// Returns the note about files that do not land because they changed while the checks ran: either
 /// the checks or the agent may have changed them.
-fn by_checks(paths: &[String]) -> Option<String> {
-    let shown = paths.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(" ");
-    let more = match paths.len() {
+fn changed_by_checks_note(paths: &[String]) -> Option<String> {
+    let listed = paths.iter().take(MAX_PATHS).map(String::as_str).collect::<Vec<_>>().join(" ");
+    let suffix = match paths.len() {
         0 => return None,
-        many if many > SHOWN => format!(" and {} more", many - SHOWN),
+        many if many > MAX_PATHS => format!(" and {} more", many - MAX_PATHS),
         _ => String::new(),
     };
     Some(format!(
-        "changed while the checks ran, will not land: {shown}{more}; `git add` it in the worktree to \
+        "changed while the checks ran, will not land: {listed}{suffix}; `git add` it in the worktree to \
          land it"
     ))
 }
 
-fn sum(
+fn summarize(
     repository: &Repository,
     record: &SessionRecord,
-    home: &ImportedWork,
+    imported: &ImportedWork,
     snapshot: &Snapshot,
 ) -> Result<WorkSummary> {
-    let base = compared_with(&repository.open()?, repository, record, &home.head)?;
+    let base = comparison_base(&repository.open()?, repository, record, &imported.head)?;
     let stats = studio_git::diff::stats(repository, &base, &snapshot.work)?;
-    let commits = studio_git::diff::apart(repository, &home.head, &base)?.ahead;
-    let mut notes = home.notes.clone();
-    notes.extend(left_out(&snapshot.left_out));
-    notes.extend(unlandable(repository, &base, &home.head)?);
+    let commits = studio_git::diff::commit_distance(repository, &imported.head, &base)?.ahead;
+    let mut notes = imported.notes.clone();
+    notes.extend(omission_notes(&snapshot.omissions));
+    notes.extend(landing_obstacle(repository, &base, &imported.head)?);
     Ok(WorkSummary {
         base: Some(base),
-        head: home.head.clone(),
+        head: imported.head.clone(),
         snapshot: snapshot.is_dirty().then(|| snapshot.work.clone()),
         commits: commits as u64,
         files_changed: stats.files as u64,
         insertions: stats.insertions as u64,
         deletions: stats.deletions as u64,
         dirty: snapshot.is_dirty(),
-        left_out: snapshot.left_out.iter().map(|left| left.path.clone()).collect(),
+        omitted: snapshot.omissions.iter().map(|omission| omission.path.clone()).collect(),
         notes,
     })
 }
 
 /// Returns the commit with which a session's work is compared: the merge base with its target
 /// branch, so that commits merged from there do not count as the session's work.
-fn compared_with(
+fn comparison_base(
     repo: &git2::Repository,
     repository: &Repository,
     record: &SessionRecord,
@@ -124,13 +124,14 @@ fn compared_with(
     let Some(branch) = &record.base.branch else { return Ok(base.clone()) };
     let Some(tip) = repository.tip(branch)? else { return Ok(base.clone()) };
     let (head, tip) = (refs::oid(head)?, refs::oid(&tip)?);
-    let Ok(common) = repo.merge_base(head, tip) else { return Ok(base.clone()) };
+    let Ok(merge_base) = repo.merge_base(head, tip) else { return Ok(base.clone()) };
     // If the branch was reset to before the base, the base still does not count as the session's
     // work.
-    let started = refs::oid(base)?;
-    let is_older = repo.graph_descendant_of(started, common).unwrap_or(false);
-    let has_base = head == started || repo.graph_descendant_of(head, started).unwrap_or(false);
-    Ok(if is_older && has_base { base.clone() } else { common.to_string() })
+    let base_oid = refs::oid(base)?;
+    let is_older = repo.graph_descendant_of(base_oid, merge_base).unwrap_or(false);
+    let contains_base =
+        head == base_oid || repo.graph_descendant_of(head, base_oid).unwrap_or(false);
+    Ok(if is_older && contains_base { base.clone() } else { merge_base.to_string() })
 }
 
 /// The changes of a session, ready to be shown.
@@ -143,51 +144,68 @@ pub struct SessionChanges {
 
 /// Compares the current worktree with the merge base; `None` if the worktree is missing. Imports
 /// nothing and writes no ref, so it is safe while the agent works.
-pub fn look_now(
+pub fn current_changes(
     repository: &Repository,
     record: &SessionRecord,
 ) -> Result<Option<(SessionChanges, WorkSummary)>> {
-    let place = &record.place;
-    if !studio_git::worktree::is_finished(place) || !import::check_pointer(place)? {
+    let session_repo = &record.session_repo;
+    if !studio_git::worktree::is_finished(session_repo) || !import::check_pointer(session_repo)? {
         return Ok(None);
     }
     let repo = repository.open()?;
-    let leftovers = studio_git::check_leftovers::of(&repo, &place.id)?;
-    let found = studio_git::head::read(&place.git_dir)?;
-    let tip = repository.tip(&place.branch)?;
-    let head = found.commit.or(tip).unwrap_or_else(|| place.base.clone());
-    let (on, busy) = (found.branch, found.busy);
-    let home = ImportedWork { head, moved: false, on, busy, notes: Vec::new() };
-    let seen = snapshot::look(repository, place, &home, &SnapshotLimits::default(), &leftovers)?;
-    let base = compared_with(&seen.scratch.repo, repository, record, &home.head)?;
-    let mut notes: Vec<String> = by_checks(&seen.by_checks).into_iter().collect();
-    notes.extend(left_out(&seen.left_out));
-    let tree = seen.tree.to_string();
-    let head_tree =
-        seen.scratch.repo.find_commit(refs::oid(&home.head)?).or_fail(cannot_compare)?;
-    let is_dirty = head_tree.tree_id() != seen.tree;
+    let leftovers = studio_git::check_leftovers::read(&repo, &session_repo.id)?;
+    let head_state = studio_git::head::read(&session_repo.git_dir)?;
+    let tip = repository.tip(&session_repo.branch)?;
+    let head = head_state.commit.or(tip).unwrap_or_else(|| session_repo.base.clone());
+    let (branch, operation) = (head_state.branch, head_state.operation);
+    let imported = ImportedWork { head, branch_moved: false, branch, operation, notes: Vec::new() };
+    let worktree_state = snapshot::read_worktree(
+        repository,
+        session_repo,
+        &imported,
+        &SnapshotLimits::default(),
+        &leftovers,
+    )?;
+    let base = comparison_base(&worktree_state.scratch.repo, repository, record, &imported.head)?;
+    let mut notes: Vec<String> =
+        changed_by_checks_note(&worktree_state.changed_by_checks).into_iter().collect();
+    notes.extend(omission_notes(&worktree_state.omissions));
+    let tree = worktree_state.tree.to_string();
+    let head_tree = worktree_state
+        .scratch
+        .repo
+        .find_commit(refs::oid(&imported.head)?)
+        .or_fail(cannot_compare)?;
+    let is_dirty = head_tree.tree_id() != worktree_state.tree;
     drop(head_tree);
-    let stats = studio_git::diff::stats_in(&seen.scratch.repo, &base, &tree)?;
-    let commits = studio_git::diff::apart_in(&seen.scratch.repo, &home.head, &base)?.ahead;
+    let stats = studio_git::diff::stats_in(&worktree_state.scratch.repo, &base, &tree)?;
+    let commits =
+        studio_git::diff::commit_distance_in(&worktree_state.scratch.repo, &imported.head, &base)?
+            .ahead;
     let work = WorkSummary {
         base: Some(base.clone()),
-        head: home.head,
+        head: imported.head,
         snapshot: None,
         commits: commits as u64,
         files_changed: stats.files as u64,
         insertions: stats.insertions as u64,
         deletions: stats.deletions as u64,
         dirty: is_dirty,
-        left_out: seen.left_out.iter().map(|left| left.path.clone()).collect(),
+        omitted: worktree_state.omissions.iter().map(|omission| omission.path.clone()).collect(),
         notes: notes.clone(),
     };
-    let comparison =
-        Comparison::of_worktree(repository, &place.git_dir, seen.scratch, &base, &tree);
+    let comparison = Comparison::of_worktree(
+        repository,
+        &session_repo.git_dir,
+        worktree_state.scratch,
+        &base,
+        &tree,
+    );
     Ok(Some((SessionChanges { comparison, notes }, work)))
 }
 
 /// Returns the changes that were last collected.
-pub fn look_back(
+pub fn collected_changes(
     repository: &Repository,
     record: &SessionRecord,
     work: &WorkSummary,
@@ -198,11 +216,11 @@ pub fn look_back(
 }
 
 /// Returns notes about what a snapshot left out, one sentence each.
-fn left_out(left_out: &[Omission]) -> impl Iterator<Item = String> {
-    left_out
+fn omission_notes(omissions: &[Omission]) -> impl Iterator<Item = String> {
+    omissions
         .iter()
-        .take(SHOWN)
-        .map(|left| format!("left out: {}: {}", left.path, left.why.sentence()))
+        .take(MAX_PATHS)
+        .map(|omission| format!("left out: {}: {}", omission.path, omission.why.sentence()))
 }
 
 fn cannot_compare() -> &'static str {
@@ -210,7 +228,7 @@ fn cannot_compare() -> &'static str {
 }
 
 /// Returns why the session's last commit could not land, as far as the commit alone shows it.
-fn unlandable(repository: &Repository, base: &str, head: &str) -> Result<Option<String>> {
+fn landing_obstacle(repository: &Repository, base: &str, head: &str) -> Result<Option<String>> {
     let repo = repository.open()?;
     let target = studio_git::checkout::tree_of(&repo, base)?;
     Ok(tree_limits::refuse(&repo, head, &target).err().map(|failure| failure.sentence()))
@@ -228,23 +246,23 @@ pub struct BranchStanding {
 }
 
 /// Compares the work with its base branch as it is now; `None` without one. Writes nothing.
-pub fn standing(
+pub fn branch_standing(
     repository: &Repository,
     record: &SessionRecord,
     work: &WorkSummary,
 ) -> Result<Option<BranchStanding>> {
     let Some(branch) = &record.base.branch else { return Ok(None) };
     let Some(tip) = repository.tip(branch)? else { return Ok(None) };
-    let apart = studio_git::diff::apart(repository, &work.head, &tip)?;
+    let divergence = studio_git::diff::commit_distance(repository, &work.head, &tip)?;
     let repo = repository.open()?;
     let fail = || "cannot compare the work with its branch";
     let commit = |id: &str| repo.find_commit(refs::oid(id)?).or_fail(fail);
     let (ours, theirs) = (commit(&tip)?, commit(work.commit())?);
     let mut index = repo.merge_commits(&ours, &theirs, None).or_fail(fail)?;
-    let conflicts = studio_git::conflict::settle(&repo, &mut index)?;
+    let conflicts = studio_git::conflict::resolve(&repo, &mut index)?;
     Ok(Some(BranchStanding {
-        ahead: apart.ahead,
-        behind: apart.behind,
+        ahead: divergence.ahead,
+        behind: divergence.behind,
         conflicts: conflicts.into_iter().map(|conflict| conflict.path).collect(),
     }))
 }

@@ -14,26 +14,26 @@ use studio_git::{discard, moved_repository};
 /// The disposition of every session in the operation log.
 pub struct Dispositions {
     by_session: BTreeMap<Id, Disposition>,
-    undone: BTreeSet<Id>,
+    undone_landings: BTreeSet<Id>,
     intents: BTreeMap<String, Intent>,
     entries: LogEntries,
 }
 
 impl Dispositions {
     /// Returns the disposition of one session.
-    pub(crate) fn of(&self, id: &Id) -> &Disposition {
+    pub(crate) fn get(&self, id: &Id) -> &Disposition {
         self.by_session.get(id).unwrap_or(&Disposition::Open)
     }
 
     /// Returns whether a session landed and its landing was undone.
     pub fn is_landing_undone(&self, id: &Id) -> bool {
-        self.undone.contains(id)
+        self.undone_landings.contains(id)
     }
 
     /// Refuses a session whose disposition is unknown: a line of the operation log that may be
     /// about it is unreadable.
-    pub(crate) fn refuse_doubt(&self, id: &Id) -> Result<()> {
-        match self.entries.doubt_about(id) {
+    pub(crate) fn refuse_unknown(&self, id: &Id) -> Result<()> {
+        match self.entries.session_doubt(id) {
             Some(doubt) => Err(Failure::failed(format!("session `{id}` cannot be read"))
                 .because(doubt.sentence())
                 .hint("studio doctor")),
@@ -42,11 +42,14 @@ impl Dispositions {
     }
 
     /// Returns the dependencies of a session that have not landed.
-    pub(crate) fn holds(&self, record: &SessionRecord) -> Vec<Dependency> {
-        let waits = record.after.iter().map(|id| (id, self.of(id)));
-        waits
-            .filter(|(_, fate)| !matches!(fate, Disposition::Accepted { .. }))
-            .map(|(id, fate)| Dependency { id: id.clone(), fate: fate.clone() })
+    pub(crate) fn open_dependencies(&self, record: &SessionRecord) -> Vec<Dependency> {
+        let dependencies = record.after.iter().map(|id| (id, self.get(id)));
+        dependencies
+            .filter(|(_, disposition)| !matches!(disposition, Disposition::Accepted { .. }))
+            .map(|(id, disposition)| Dependency {
+                id: id.clone(),
+                disposition: disposition.clone(),
+            })
             .collect()
     }
 
@@ -60,55 +63,60 @@ impl Dispositions {
 /// Reads the operation log without locking it.
 pub(crate) fn read(repository: &Repository) -> Result<Dispositions> {
     let entries = LogEntries::read(repository)?;
-    let (by_session, undone) = of(entries.lines());
+    let (by_session, undone_landings) = dispositions_of(entries.lines());
     let mut intents = BTreeMap::new();
     for line in entries.lines() {
         if let LogLine::Intent(intent) = line {
             let mut intent = intent.clone();
-            moved_repository::intent_now(&repository.common_dir, &mut intent);
+            moved_repository::update_intent(&repository.common_dir, &mut intent);
             intents.insert(intent.id.clone(), *intent);
         }
     }
-    Ok(Dispositions { by_session, undone, intents, entries })
+    Ok(Dispositions { by_session, undone_landings, intents, entries })
 }
 
 /// Returns the disposition of each session, and the sessions whose landing was undone.
-fn of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id>) {
-    let ended = |wanted: bool| -> BTreeSet<&str> {
-        let of = |line: &'_ LogLine| matches!(line, LogLine::Outcome(end) if end.done == wanted);
-        let named = lines.iter().filter(|line| of(line));
-        named
+fn dispositions_of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id>) {
+    let operations_with = |done: bool| -> BTreeSet<&str> {
+        let is_match =
+            |line: &'_ LogLine| matches!(line, LogLine::Outcome(end) if end.done == done);
+        let matching = lines.iter().filter(|line| is_match(line));
+        matching
             .filter_map(|line| match line {
                 LogLine::Outcome(end) => Some(end.id.as_str()),
                 LogLine::Intent(_) => None,
             })
             .collect()
     };
-    let (done, taken_back) = (ended(true), ended(false));
-    let (mut fates, mut undone) = (BTreeMap::new(), BTreeSet::new());
+    let (completed, rolled_back) = (operations_with(true), operations_with(false));
+    let (mut dispositions, mut undone_landings) = (BTreeMap::new(), BTreeSet::new());
     for line in lines {
         let LogLine::Intent(intent) = line else { continue };
-        if taken_back.contains(intent.id.as_str()) || intent.kind == OperationKind::Relocate {
+        if rolled_back.contains(intent.id.as_str()) || intent.kind == OperationKind::Relocate {
             continue;
         }
-        let fate = fate(intent, done.contains(intent.id.as_str()));
-        for place in &intent.sessions {
-            let before = match &fate {
-                Some(fate) => fates.insert(place.id.clone(), fate.clone()),
-                None => fates.remove(&place.id),
+        let disposition = disposition(intent, completed.contains(intent.id.as_str()));
+        for session_repo in &intent.sessions {
+            let previous = match &disposition {
+                Some(disposition) => {
+                    dispositions.insert(session_repo.id.clone(), disposition.clone())
+                }
+                None => dispositions.remove(&session_repo.id),
             };
-            match (&fate, before) {
-                (None, Some(Disposition::Accepted { .. })) => undone.insert(place.id.clone()),
-                (Some(Disposition::Accepted { .. }), _) => undone.remove(&place.id),
+            match (&disposition, previous) {
+                (None, Some(Disposition::Accepted { .. })) => {
+                    undone_landings.insert(session_repo.id.clone())
+                }
+                (Some(Disposition::Accepted { .. }), _) => undone_landings.remove(&session_repo.id),
                 (_, _) => false,
             };
         }
     }
-    (fates, undone)
+    (dispositions, undone_landings)
 }
 
 /// Returns the disposition that an operation gives to its sessions; `None` if it reopens them.
-fn fate(intent: &Intent, done: bool) -> Option<Disposition> {
+fn disposition(intent: &Intent, done: bool) -> Option<Disposition> {
     match (intent.kind, done) {
         (OperationKind::Accept, false) => Some(Disposition::Landing),
         (OperationKind::Accept, true) => {

@@ -14,85 +14,91 @@ pub(crate) struct NamedSession {
     /// Whether it is neither accepted nor discarded.
     pub is_open: bool,
     /// Whether the command could act on it, so that it is a candidate without a name.
-    pub fits: bool,
+    pub is_eligible: bool,
 }
 
 /// Resolves the name among all sessions, ordered oldest first; without a name, the only one that
 /// fits.
-pub(crate) fn resolve(typed: Option<&str>, candidates: &[NamedSession]) -> Result<Id> {
-    match typed {
-        None => only(candidates),
+pub(crate) fn resolve(name: Option<&str>, candidates: &[NamedSession]) -> Result<Id> {
+    match name {
+        None => resolve_only(candidates),
         Some("@latest") => candidates
             .iter()
             .max_by(|a, b| a.created_at.cmp(&b.created_at))
-            .map(|found| found.id.clone())
-            .ok_or_else(none_at_all),
-        Some(text) => by_prefix(text, candidates),
+            .map(|session| session.id.clone())
+            .ok_or_else(no_sessions),
+        Some(text) => resolve_prefix(text, candidates),
     }
 }
 
-fn only(candidates: &[NamedSession]) -> Result<Id> {
-    let fitting: Vec<&NamedSession> = candidates.iter().filter(|c| c.fits).collect();
-    match fitting.as_slice() {
-        [one] => Ok(one.id.clone()),
-        [] if candidates.is_empty() => Err(none_at_all()),
+fn resolve_only(candidates: &[NamedSession]) -> Result<Id> {
+    let eligible: Vec<&NamedSession> =
+        candidates.iter().filter(|session| session.is_eligible).collect();
+    match eligible.as_slice() {
+        [session] => Ok(session.id.clone()),
+        [] if candidates.is_empty() => Err(no_sessions()),
         [] => Err(Failure::not_found("no session matches this command").hint("studio list")),
         many => Err(Failure {
             kind: FailureKind::Usage,
-            ..ambiguous("several sessions match; name one", many)
+            ..ambiguous_failure("several sessions match; name one", many)
         }),
     }
 }
 
-fn by_prefix(text: &str, candidates: &[NamedSession]) -> Result<Id> {
-    if let Some(exact) = candidates.iter().find(|c| c.id.as_str() == text) {
+fn resolve_prefix(text: &str, candidates: &[NamedSession]) -> Result<Id> {
+    if let Some(exact) = candidates.iter().find(|session| session.id.as_str() == text) {
         return Ok(exact.id.clone());
     }
-    let mut found: Vec<&NamedSession> =
-        candidates.iter().filter(|c| !text.is_empty() && c.id.as_str().starts_with(text)).collect();
-    if found.iter().any(|c| c.is_open) {
-        found.retain(|c| c.is_open);
+    let mut matching: Vec<&NamedSession> = candidates
+        .iter()
+        .filter(|session| !text.is_empty() && session.id.as_str().starts_with(text))
+        .collect();
+    if matching.iter().any(|session| session.is_open) {
+        matching.retain(|session| session.is_open);
     }
-    match found.as_slice() {
-        [one] => Ok(one.id.clone()),
-        [] if candidates.is_empty() => Err(none_at_all()),
-        [] => Err(Failure::not_found(format!("no such session: `{}`", shown(text)))
+    match matching.as_slice() {
+        [session] => Ok(session.id.clone()),
+        [] if candidates.is_empty() => Err(no_sessions()),
+        [] => Err(Failure::not_found(format!("no such session: `{}`", printable_name(text)))
             .because("no id starts with it")
             .hint("studio list")),
-        many => Err(ambiguous(&format!("`{}` is the prefix of several ids", shown(text)), many)),
+        many => Err(ambiguous_failure(
+            &format!("`{}` is the prefix of several ids", printable_name(text)),
+            many,
+        )),
     }
 }
 
 /// Returns the shortest prefix of an id that is unique among the sorted ids, at least four
 /// characters.
 pub fn shortest_prefix<'a>(id: &'a Id, sorted: &[Id]) -> &'a str {
-    const LEAST: usize = 4;
+    const MIN_LENGTH: usize = 4;
     let text = id.as_str();
-    let at = sorted.partition_point(|other| other.as_str() < text);
-    let before = at.checked_sub(1).and_then(|at| sorted.get(at));
-    let after = sorted[at..].iter().find(|other| *other != id);
-    let common = |other: &Id| {
-        let both = text.bytes().zip(other.as_str().bytes());
-        both.take_while(|(one, other)| one == other).count()
+    let index = sorted.partition_point(|other| other.as_str() < text);
+    let previous = index.checked_sub(1).and_then(|index| sorted.get(index));
+    let next = sorted[index..].iter().find(|other| *other != id);
+    let common_length = |other: &Id| {
+        let pairs = text.bytes().zip(other.as_str().bytes());
+        pairs.take_while(|(left, right)| left == right).count()
     };
-    let taken = [before, after].into_iter().flatten().map(common).max();
+    let common = [previous, next].into_iter().flatten().map(common_length).max();
     // An id that is a prefix of another one is resolved as a whole.
-    let length = taken.map_or(0, |taken| taken + 1).max(LEAST);
+    let length = common.map_or(0, |length| length + 1).max(MIN_LENGTH);
     // Ids are ASCII; a prefix that ends with a dash would look truncated.
     let length = if text.as_bytes().get(length - 1) == Some(&b'-') { length + 1 } else { length };
     text.get(..length).unwrap_or(text)
 }
 
-fn none_at_all() -> Failure {
+fn no_sessions() -> Failure {
     Failure::not_found("no sessions in this repository").hint("studio run 'your task'")
 }
 
-fn ambiguous(what: &str, many: &[&NamedSession]) -> Failure {
-    let names: Vec<&str> = many.iter().take(12).map(|c| c.id.as_str()).collect();
-    Failure::not_found(what).because(names.join(", ")).hint("type more characters of the id")
+fn ambiguous_failure(message: &str, sessions: &[&NamedSession]) -> Failure {
+    let names: Vec<&str> = sessions.iter().take(12).map(|session| session.id.as_str()).collect();
+    Failure::not_found(message).because(names.join(", ")).hint("type more characters of the id")
 }
 
-fn shown(text: &str) -> String {
+fn printable_name(text: &str) -> String {
     base::text::printable(base::text::head(text, 80))
 }
 
@@ -109,17 +115,17 @@ mod tests {
             ("old-one-eeee", "2025-01-03", false, false),
             ("old-two-ffff", "2025-01-04", false, false),
         ]
-        .map(|(id, at, is_open, fits)| NamedSession {
+        .map(|(id, created_at, is_open, is_eligible)| NamedSession {
             id: Id::parse(id).unwrap(),
-            created_at: at.into(),
+            created_at: created_at.into(),
             is_open,
-            fits,
+            is_eligible,
         })
         .to_vec()
     }
 
-    fn found(typed: Option<&str>) -> String {
-        match resolve(typed, &candidates()) {
+    fn resolved(name: Option<&str>) -> String {
+        match resolve(name, &candidates()) {
             Ok(id) => id.to_string(),
             Err(failure) => format!("{}: {}", failure.exit_code(), failure.what),
         }
@@ -130,29 +136,29 @@ mod tests {
         let ids = |names: &[&str]| -> Vec<Id> {
             names.iter().map(|name| Id::parse(name).unwrap()).collect()
         };
-        let all = ids(&["fix-login-7k3f", "fix-logs-x1y2", "write-a-ab12", "write-ab-cd34"]);
-        let short: Vec<&str> = all.iter().map(|id| shortest_prefix(id, &all)).collect();
+        let sorted = ids(&["fix-login-7k3f", "fix-logs-x1y2", "write-a-ab12", "write-ab-cd34"]);
+        let short: Vec<&str> = sorted.iter().map(|id| shortest_prefix(id, &sorted)).collect();
         assert_eq!(short, ["fix-logi", "fix-logs", "write-a-a", "write-ab"]);
-        assert_eq!(shortest_prefix(&all[0], &all[..1]), "fix-l");
-        for id in &all {
-            let short = shortest_prefix(id, &all);
-            assert_eq!(all.iter().filter(|it| it.as_str().starts_with(short)).count(), 1);
+        assert_eq!(shortest_prefix(&sorted[0], &sorted[..1]), "fix-l");
+        for id in &sorted {
+            let short = shortest_prefix(id, &sorted);
+            assert_eq!(sorted.iter().filter(|it| it.as_str().starts_with(short)).count(), 1);
         }
-        let whole = ids(&["a-b", "a-b-c"]);
-        assert_eq!(shortest_prefix(&whole[0], &whole), "a-b");
+        let sorted = ids(&["a-b", "a-b-c"]);
+        assert_eq!(shortest_prefix(&sorted[0], &sorted), "a-b");
     }
 
     #[test]
     fn a_session_is_resolved_by_prefix_latest_or_uniqueness() {
-        assert_eq!(found(Some("fix-login")), "fix-login-aaaa");
-        assert_eq!(found(Some("fix-logout-bbbb")), "fix-logout-bbbb");
-        assert_eq!(found(Some("@latest")), "fix-logout-bbbb");
-        assert_eq!(found(None), "fix-login-aaaa");
-        assert_eq!(found(Some("fix-log")), "5: `fix-log` is the prefix of several ids");
-        assert_eq!(found(Some("fix-logs")), "fix-logs-cccc");
-        assert_eq!(found(Some("fix-login-d")), "fix-login-dddd");
-        assert_eq!(found(Some("old-")), "5: `old-` is the prefix of several ids");
-        assert_eq!(found(Some("nope")), "5: no such session: `nope`");
-        assert_eq!(found(Some("")), "5: no such session: ``");
+        assert_eq!(resolved(Some("fix-login")), "fix-login-aaaa");
+        assert_eq!(resolved(Some("fix-logout-bbbb")), "fix-logout-bbbb");
+        assert_eq!(resolved(Some("@latest")), "fix-logout-bbbb");
+        assert_eq!(resolved(None), "fix-login-aaaa");
+        assert_eq!(resolved(Some("fix-log")), "5: `fix-log` is the prefix of several ids");
+        assert_eq!(resolved(Some("fix-logs")), "fix-logs-cccc");
+        assert_eq!(resolved(Some("fix-login-d")), "fix-login-dddd");
+        assert_eq!(resolved(Some("old-")), "5: `old-` is the prefix of several ids");
+        assert_eq!(resolved(Some("nope")), "5: no such session: `nope`");
+        assert_eq!(resolved(Some("")), "5: no such session: ``");
     }
 }

@@ -39,7 +39,8 @@ pub enum JournalEntry {
     /// The agent is running.
     Agent {
         /// The id of its conversation, if the agent can load it again.
-        talk: Option<String>,
+        #[serde(rename = "talk")]
+        conversation_id: Option<String>,
     },
     /// The agent got a prompt.
     Turn {
@@ -165,7 +166,8 @@ pub struct WorkSummary {
     pub dirty: bool,
     /// Excluded paths: too large, or too many.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<String>,
+    #[serde(rename = "left_out")]
+    pub omitted: Vec<String>,
     /// Notes about anomalies and omissions, one sentence each.
     pub notes: Vec<String>,
 }
@@ -260,17 +262,17 @@ impl JournalWriter {
 #[derive(Debug)]
 pub struct JournalTail {
     path: PathBuf,
-    at: u64,
+    offset: u64,
 }
 
 impl JournalTail {
     /// Creates a reader that starts at the first line.
     pub fn from_start(path: PathBuf) -> JournalTail {
-        JournalTail { path, at: 0 }
+        JournalTail { path, offset: 0 }
     }
 
     /// Returns the lines since the last call.
-    pub fn more(&mut self) -> io::Result<Vec<JournalLine>> {
+    pub fn read_new(&mut self) -> io::Result<Vec<JournalLine>> {
         use std::os::unix::fs::FileExt;
         let file = match std::fs::File::open(&self.path) {
             Ok(file) => file,
@@ -278,14 +280,14 @@ impl JournalTail {
             Err(e) => return Err(e),
         };
         let length = file.metadata()?.len();
-        if length <= self.at {
+        if length <= self.offset {
             return Ok(Vec::new());
         }
-        let mut bytes = vec![0; usize::try_from(length - self.at).map_err(io::Error::other)?];
-        file.read_exact_at(&mut bytes, self.at)?;
-        let whole = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-        self.at += whole as u64;
-        Ok(parse_lines(&bytes[..whole]))
+        let mut bytes = vec![0; usize::try_from(length - self.offset).map_err(io::Error::other)?];
+        file.read_exact_at(&mut bytes, self.offset)?;
+        let complete = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |index| index + 1);
+        self.offset += complete as u64;
+        Ok(parse_lines(&bytes[..complete]))
     }
 }
 
@@ -303,22 +305,22 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("journal.jsonl");
         let mut tail = JournalTail::from_start(path.clone());
-        assert!(tail.more().unwrap().is_empty());
+        assert!(tail.read_new().unwrap().is_empty());
         let mut writer = JournalWriter::open(&path, Clock::from_env()).unwrap();
         writer.write(JournalEntry::Queued { prompt: None }).unwrap();
-        assert_eq!(tail.more().unwrap()[0].entry, JournalEntry::Queued { prompt: None });
+        assert_eq!(tail.read_new().unwrap()[0].entry, JournalEntry::Queued { prompt: None });
         std::fs::OpenOptions::new()
             .append(true)
             .open(&path)
             .map(|mut f| std::io::Write::write_all(&mut f, b"{\"time\":\"t\",\"entry\":\"che"))
             .unwrap()
             .unwrap();
-        assert!(tail.more().unwrap().is_empty(), "half a line is not a line");
+        assert!(tail.read_new().unwrap().is_empty(), "half a line is not a line");
         JournalWriter::open(&path, Clock::from_env())
             .unwrap()
             .write(JournalEntry::Checking)
             .unwrap();
-        let more: Vec<_> = tail.more().unwrap().into_iter().map(|line| line.entry).collect();
-        assert_eq!(more, [JournalEntry::Checking], "a torn line is skipped");
+        let entries: Vec<_> = tail.read_new().unwrap().into_iter().map(|line| line.entry).collect();
+        assert_eq!(entries, [JournalEntry::Checking], "a torn line is skipped");
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use studio_git::repo::Repository;
 
 /// The file in the session's directory.
-const FILE: &str = "shown.json";
+const FILE_NAME: &str = "shown.json";
 
 #[derive(Serialize, Deserialize)]
 struct Shown {
@@ -17,13 +17,13 @@ struct Shown {
 
 /// Records the displayed tree, as 40 hexadecimal digits.
 pub fn record(repository: &Repository, id: &Id, tree: &str) -> Result<()> {
-    let path = repository.session_dir(id).join(FILE);
+    let path = repository.session_dir(id).join(FILE_NAME);
     base::files::replace_json(&path, &Shown { tree: tree.to_owned() })
         .or_fail(|| format!("cannot write {}", path.display()))
 }
 
 /// Returns the tree that was displayed last; `None` if none was.
-pub(crate) fn last(repository: &Repository, id: &Id) -> Option<String> {
-    let text = std::fs::read(repository.session_dir(id).join(FILE)).ok()?;
+pub(crate) fn read(repository: &Repository, id: &Id) -> Option<String> {
+    let text = std::fs::read(repository.session_dir(id).join(FILE_NAME)).ok()?;
     serde_json::from_slice::<Shown>(&text).ok().map(|shown| shown.tree)
 }

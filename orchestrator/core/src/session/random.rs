@@ -5,7 +5,7 @@ use base::test_hooks::TestHook;
 use sha2::{Digest, Sha256};
 
 /// Returns four bytes; with a seed, `text` and `n` vary them.
-pub fn four(text: &str, n: u32) -> Result<[u8; 4]> {
+pub fn four_bytes(text: &str, n: u32) -> Result<[u8; 4]> {
     let Some(seed) = TestHook::Seed.value() else {
         return base::random::bytes().or_fail(|| "cannot read random bytes of the system");
     };

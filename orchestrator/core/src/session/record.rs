@@ -39,7 +39,8 @@ pub struct SessionRecord {
     /// The base that it starts from.
     pub base: Base,
     /// Its worktree, branch and private git directory.
-    pub place: SessionRepo,
+    #[serde(rename = "place")]
+    pub session_repo: SessionRepo,
     /// The templates of its branch and worktree.
     pub templates: Templates,
     /// Commands that must pass, one `sh -c` line each.
@@ -47,7 +48,8 @@ pub struct SessionRecord {
     /// When to stop.
     pub limits: RunLimits,
     /// How it is run.
-    pub manner: RunMode,
+    #[serde(rename = "manner")]
+    pub run_mode: RunMode,
     /// The number of this attempt at the task, starting at 1.
     pub attempt: u32,
     /// Sessions that must be accepted before this one starts.
@@ -55,7 +57,8 @@ pub struct SessionRecord {
     pub after: Vec<Id>,
     /// Its part in a plan.
     #[serde(default)]
-    pub part: PlanRef,
+    #[serde(rename = "part")]
+    pub plan_ref: PlanRef,
     /// The creation time, RFC 3339 in UTC.
     pub created_at: String,
 }
@@ -100,7 +103,7 @@ impl Templates {
     }
 
     /// Returns the specification of a session's worktree.
-    pub(crate) fn order(&self, id: &Id, base: &Base) -> Result<WorktreeSpec> {
+    pub(crate) fn worktree_spec(&self, id: &Id, base: &Base) -> Result<WorktreeSpec> {
         Ok(WorktreeSpec {
             id: id.clone(),
             base: base.clone(),
@@ -112,23 +115,23 @@ impl Templates {
 
 impl SessionRecord {
     /// Returns whether it starts from the tip of its branch at its start, not at its creation.
-    pub(crate) fn starts_from_the_tip(&self) -> bool {
-        !self.after.is_empty() || !self.part.paths.is_empty()
+    pub(crate) fn starts_at_tip(&self) -> bool {
+        !self.after.is_empty() || !self.plan_ref.paths.is_empty()
     }
 
     /// Replaces the checks by those that the user has set since the creation.
     #[must_use]
-    pub(crate) fn with_checks_of(mut self, story: &JournalSummary) -> SessionRecord {
-        self.checks = story.commands.clone().unwrap_or(self.checks);
+    pub(crate) fn with_checks(mut self, summary: &JournalSummary) -> SessionRecord {
+        self.checks = summary.commands.clone().unwrap_or(self.checks);
         self
     }
 
     /// Updates the paths to the current location of the repository, which may have been moved.
     /// Worktrees that were moved individually stay where they are.
-    pub(crate) fn located(mut self, repository: &Repository) -> Result<SessionRecord> {
-        self.place = match self.templates.worktrees()?.is_relative() {
-            true => self.templates.order(&self.id, &self.base)?.place(repository)?,
-            false => moved_repository::place_now(&repository.common_dir, &self.place),
+    pub(crate) fn relocated(mut self, repository: &Repository) -> Result<SessionRecord> {
+        self.session_repo = match self.templates.worktrees()?.is_relative() {
+            true => self.templates.worktree_spec(&self.id, &self.base)?.session_repo(repository)?,
+            false => moved_repository::current_paths(&repository.common_dir, &self.session_repo),
         };
         Ok(self)
     }
@@ -155,14 +158,14 @@ pub struct RunLimits {
 impl RunLimits {
     /// Returns these limits, with unset ones from the earlier limits.
     #[must_use]
-    pub fn or(self, earlier: RunLimits) -> RunLimits {
+    pub fn or(self, previous: RunLimits) -> RunLimits {
         RunLimits {
-            seconds: self.seconds.or(earlier.seconds),
-            turns: self.turns.or(earlier.turns),
-            tokens: self.tokens.or(earlier.tokens),
-            usd: self.usd.or(earlier.usd),
-            output_bytes: self.output_bytes.or(earlier.output_bytes),
-            disk_floor_bytes: self.disk_floor_bytes.or(earlier.disk_floor_bytes),
+            seconds: self.seconds.or(previous.seconds),
+            turns: self.turns.or(previous.turns),
+            tokens: self.tokens.or(previous.tokens),
+            usd: self.usd.or(previous.usd),
+            output_bytes: self.output_bytes.or(previous.output_bytes),
+            disk_floor_bytes: self.disk_floor_bytes.or(previous.disk_floor_bytes),
         }
     }
 }

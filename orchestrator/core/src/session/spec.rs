@@ -22,11 +22,11 @@ pub struct SessionSpec {
     /// Names of the tasks that must be accepted first.
     pub after: Vec<String>,
     /// Fields from its task list.
-    pub part: PlanRef,
+    pub plan_ref: PlanRef,
     /// The limits.
     pub limits: RunLimits,
     /// How it is run.
-    pub manner: RunMode,
+    pub run_mode: RunMode,
 }
 
 impl SessionSpec {

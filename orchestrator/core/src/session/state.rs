@@ -29,22 +29,22 @@ pub enum SessionState {
 
 /// Returns the state that follows from the facts.
 pub fn state(facts: &SessionFacts) -> SessionState {
-    match &facts.fate {
+    match &facts.disposition {
         Disposition::Accepted { .. } => return SessionState::Accepted,
         Disposition::Discarded { .. } => return SessionState::Discarded,
         Disposition::Landing => return SessionState::Landing,
         Disposition::Open => {}
     }
-    let live = |state: SessionState| if facts.locked { state } else { SessionState::Crashed };
-    match &facts.story.phase {
+    let if_locked = |state: SessionState| if facts.locked { state } else { SessionState::Crashed };
+    match &facts.summary.phase {
         Phase::Queued => SessionState::Queued,
-        Phase::Starting => live(SessionState::Starting),
-        Phase::Working => live(SessionState::Working),
-        Phase::Waiting { reason } => live(SessionState::Waiting { reason: reason.clone() }),
-        Phase::Checking => live(SessionState::Checking),
+        Phase::Starting => if_locked(SessionState::Starting),
+        Phase::Working => if_locked(SessionState::Working),
+        Phase::Waiting { reason } => if_locked(SessionState::Waiting { reason: reason.clone() }),
+        Phase::Checking => if_locked(SessionState::Checking),
         // Unchecked work is not ready, and a changed worktree is not empty.
         Phase::Ended { outcome: SessionOutcome::Ready | SessionOutcome::Empty }
-            if facts.story.unchecked.is_some() =>
+            if facts.summary.unchecked.is_some() =>
         {
             SessionState::Stopped
         }
@@ -109,20 +109,20 @@ impl SessionState {
 
 /// Explains the state of the session in one sentence.
 pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
-    let story = &facts.story;
+    let summary = &facts.summary;
     let why = match state {
-        SessionState::Queued => queued_why(&facts.holds),
+        SessionState::Queued => queued_reason(&facts.dependencies),
         SessionState::Starting => "creating the worktree and starting the agent".into(),
-        SessionState::Working => format!("turn {}", story.turns),
+        SessionState::Working => format!("turn {}", summary.turns),
         SessionState::Waiting { reason } => reason.clone(),
         SessionState::Checking => "running the checks".into(),
-        SessionState::Ready => ready_why(story.checks.as_deref().unwrap_or_default().len()),
-        SessionState::Failed { why } => failed_why(why, story),
-        SessionState::Empty => empty_why(story),
-        SessionState::Stopped => stopped_why(story).into(),
+        SessionState::Ready => ready_reason(summary.checks.as_deref().unwrap_or_default().len()),
+        SessionState::Failed { why } => failed_reason(why, summary),
+        SessionState::Empty => empty_reason(summary),
+        SessionState::Stopped => stopped_reason(summary).into(),
         SessionState::Crashed => "its supervisor exited unexpectedly".into(),
         SessionState::Landing => "landing in progress".into(),
-        SessionState::Accepted => match &facts.fate {
+        SessionState::Accepted => match &facts.disposition {
             Disposition::Accepted { commit: Some(commit), .. } => {
                 format!("landed as {}", base::text::head(commit, 12))
             }
@@ -133,17 +133,17 @@ pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
         },
         SessionState::Discarded => "discarded".into(),
     };
-    let note = story.note.as_ref().filter(|_| *state == SessionState::Ready);
-    let denied = denied(&story.denied).filter(|_| {
+    let note = summary.note.as_ref().filter(|_| *state == SessionState::Ready);
+    let denials = denials_clause(&summary.denials).filter(|_| {
         matches!(state, SessionState::Ready | SessionState::Empty | SessionState::Failed { .. })
     });
-    let all = [Some(why), note.cloned(), denied];
-    Some(all.into_iter().flatten().collect::<Vec<_>>().join("; "))
+    let clauses = [Some(why), note.cloned(), denials];
+    Some(clauses.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
 /// Returns a clause about the requests that studio denied without asking the user.
-fn denied(denials: &Denials) -> Option<String> {
-    let Denials { count, what, why } = denials;
+fn denials_clause(denials: &Denials) -> Option<String> {
+    let Denials { count, description: what, why } = denials;
     match count {
         0 => None,
         1 => Some(format!("a request was denied ({what}): {why}")),
@@ -151,19 +151,19 @@ fn denied(denials: &Denials) -> Option<String> {
     }
 }
 
-fn failed_why(why: &str, story: &JournalSummary) -> String {
-    match story.red_check().and_then(|check| check.fails_on.as_ref()) {
+fn failed_reason(why: &str, summary: &JournalSummary) -> String {
+    match summary.failed_check().and_then(|check| check.fails_on.as_ref()) {
         Some(branch) => format!("{why}; this check also fails on `{branch}`"),
         None => why.to_owned(),
     }
 }
 
-fn empty_why(story: &JournalSummary) -> String {
-    let left_out = story.work.as_ref().map(|work| work.left_out.as_slice()).unwrap_or_default();
+fn empty_reason(summary: &JournalSummary) -> String {
+    let left_out = summary.work.as_ref().map(|work| work.omitted.as_slice()).unwrap_or_default();
     match left_out {
-        [] => match &story.failed_calls {
+        [] => match &summary.failed_calls {
             // A denied request is a failed call as well, but is explained separately.
-            _ if story.denied.count > 0 => "the agent finished and changed nothing".into(),
+            _ if summary.denials.count > 0 => "the agent finished and changed nothing".into(),
             FailedCalls { count: 0, .. } => "the agent finished and changed nothing".into(),
             FailedCalls { count: 1, last } => {
                 format!("the agent finished and changed nothing; a tool call failed: {last}")
@@ -172,16 +172,16 @@ fn empty_why(story: &JournalSummary) -> String {
                 "the agent finished and changed nothing; {count} tool calls failed, the last: {last}"
             ),
         },
-        [one] => format!("the agent finished; its only change, {one}, is left out"),
+        [path] => format!("the agent finished; its only change, {path}, is left out"),
         [first, rest @ ..] => {
-            let more = rest.len();
-            format!("the agent finished; all it changed is left out: {first} and {more} more")
+            let count = rest.len();
+            format!("the agent finished; all it changed is left out: {first} and {count} more")
         }
     }
 }
 
-fn stopped_why(story: &JournalSummary) -> &'static str {
-    match story.unchecked {
+fn stopped_reason(summary: &JournalSummary) -> &'static str {
+    match summary.unchecked {
         Some(Unchecked::ChangedByHand) => {
             "changed by hand after its agent finished; its checks have not run"
         }
@@ -190,22 +190,22 @@ fn stopped_why(story: &JournalSummary) -> &'static str {
     }
 }
 
-fn queued_why(holds: &[Dependency]) -> String {
-    match holds.first() {
+fn queued_reason(dependencies: &[Dependency]) -> String {
+    match dependencies.first() {
         None => "waiting for a free slot".into(),
-        Some(Dependency { id, fate: Disposition::Discarded { operation } }) => {
+        Some(Dependency { id, disposition: Disposition::Discarded { operation } }) => {
             format!("waiting for `{id}`, which was discarded (studio undo {operation})")
         }
         Some(Dependency {
             id,
-            fate: Disposition::Open | Disposition::Landing | Disposition::Accepted { .. },
+            disposition: Disposition::Open | Disposition::Landing | Disposition::Accepted { .. },
         }) => {
             format!("waiting for `{id}` to land")
         }
     }
 }
 
-fn ready_why(checks: usize) -> String {
+fn ready_reason(checks: usize) -> String {
     match checks {
         0 => "the agent finished; no checks are configured".into(),
         1 => "its check passed".into(),
@@ -261,19 +261,24 @@ mod tests {
         }
     }
 
-    fn shown(journal: &str, locked: bool, fate: Disposition) -> &'static str {
+    fn state_name(journal: &str, locked: bool, disposition: Disposition) -> &'static str {
         let lines: Vec<JournalLine> = journal
             .split_whitespace()
             .map(|name| JournalLine { time: "t".into(), entry: entry(name) })
             .collect();
-        state(&SessionFacts { locked, story: JournalSummary::of(&lines), fate, holds: Vec::new() })
-            .name()
+        state(&SessionFacts {
+            locked,
+            summary: JournalSummary::of(&lines),
+            disposition,
+            dependencies: Vec::new(),
+        })
+        .name()
     }
 
     #[test]
     fn every_transition_of_the_state_diagram() {
         let working = "queued spawned turn";
-        for (journal, locked, free) in [
+        for (journal, locked, unlocked) in [
             ("queued", "queued", "queued"),
             ("queued stopped", "stopped", "stopped"),
             ("queued spawned", "starting", "crashed"),
@@ -305,15 +310,15 @@ mod tests {
             ("queued spawned turn stopped queued spawned turn", "working", "crashed"),
             ("queued spawned turn queued spawned", "starting", "crashed"),
         ] {
-            assert_eq!(shown(journal, true, Disposition::Open), locked, "{journal}, locked");
-            assert_eq!(shown(journal, false, Disposition::Open), free, "{journal}, free");
+            assert_eq!(state_name(journal, true, Disposition::Open), locked, "{journal}, locked");
+            assert_eq!(state_name(journal, false, Disposition::Open), unlocked, "{journal}, free");
             for locked in [true, false] {
-                assert_eq!(shown(journal, locked, Disposition::Landing), "landing");
+                assert_eq!(state_name(journal, locked, Disposition::Landing), "landing");
                 let operation = || "op1".to_owned();
                 let landed = Disposition::Accepted { operation: operation(), commit: None };
                 let dropped = Disposition::Discarded { operation: operation() };
-                assert_eq!(shown(journal, locked, landed), "accepted");
-                assert_eq!(shown(journal, locked, dropped), "discarded");
+                assert_eq!(state_name(journal, locked, landed), "accepted");
+                assert_eq!(state_name(journal, locked, dropped), "discarded");
             }
         }
     }

@@ -28,13 +28,14 @@ pub struct SessionStore {
 struct Cached {
     /// The length of the journal when it was summarized, in bytes.
     journal_bytes: u64,
-    story: JournalSummary,
+    #[serde(rename = "story")]
+    summary: JournalSummary,
 }
 
 impl SessionStore {
     /// Returns the store of a repository, by its git common directory.
-    pub(crate) fn at(common: &Path) -> SessionStore {
-        SessionStore { root: common.join("studio") }
+    pub(crate) fn at(common_dir: &Path) -> SessionStore {
+        SessionStore { root: common_dir.join("studio") }
     }
 
     /// Returns the root directory, `<common>/studio`.
@@ -112,32 +113,33 @@ impl SessionStore {
             }
             Err(e) => return Err(unreadable(id, "session.json", e)),
         };
-        match fs::read(self.file(id, move_worktree::PLACE)) {
+        match fs::read(self.file(id, move_worktree::PATHS_FILE)) {
             Ok(text) => {
-                let fail = |e| unreadable(id, move_worktree::PLACE, e);
-                record.place = serde_json::from_slice(&text).map_err(fail)?;
+                let fail = |e| unreadable(id, move_worktree::PATHS_FILE, e);
+                record.session_repo = serde_json::from_slice(&text).map_err(fail)?;
                 // The template of its creation no longer describes its location.
                 record.templates.worktree = DEFAULT_WORKTREE.to_owned();
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(unreadable(id, move_worktree::PLACE, e)),
+            Err(e) => return Err(unreadable(id, move_worktree::PATHS_FILE, e)),
         }
         if let Some(common) = self.root.parent() {
-            record.place = moved_repository::place_now(common, &record.place);
+            record.session_repo = moved_repository::current_paths(common, &record.session_repo);
         }
         Ok(record)
     }
 
     /// Returns the creation time in nanoseconds of the file system's clock: it orders sessions that
     /// were created within the same millisecond.
-    pub(crate) fn made_at(&self, id: &Id) -> u128 {
-        let modified = fs::metadata(self.file(id, "session.json")).and_then(|meta| meta.modified());
-        let since = modified.ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
-        since.map_or(0, |time| time.as_nanos())
+    pub(crate) fn dir_created_at(&self, id: &Id) -> u128 {
+        let modified =
+            fs::metadata(self.file(id, "session.json")).and_then(|metadata| metadata.modified());
+        let age = modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        age.map_or(0, |time| time.as_nanos())
     }
 
     /// Returns the summary of the journal, from the cache if it is up to date.
-    pub(crate) fn story(&self, id: &Id) -> Result<JournalSummary> {
+    pub(crate) fn summary(&self, id: &Id) -> Result<JournalSummary> {
         let journal = self.file(id, "journal.jsonl");
         let bytes = fs::metadata(&journal).map(|meta| meta.len()).unwrap_or(0);
         let cache = self.file(id, "status.json");
@@ -145,7 +147,7 @@ impl SessionStore {
             fs::read(&cache).ok().and_then(|text| serde_json::from_slice::<Cached>(&text).ok())
             && cached.journal_bytes == bytes
         {
-            return Ok(cached.story);
+            return Ok(cached.summary);
         }
         let fail = |e| unreadable(id, "journal.jsonl", e);
         let (lines, unreadable) = files::read_lines(&journal).map_err(fail)?;
@@ -158,10 +160,11 @@ impl SessionStore {
             // Every journal starts with a line; without one, the session would appear to be queued.
             return Err(fail(io::Error::other("it is missing or unreadable")));
         }
-        let story = JournalSummary::of(&lines);
+        let summary = JournalSummary::of(&lines);
         // If the cache cannot be written, the journal is summarized every time.
-        let _ = files::replace_json(&cache, &Cached { journal_bytes: bytes, story: story.clone() });
-        Ok(story)
+        let _ =
+            files::replace_json(&cache, &Cached { journal_bytes: bytes, summary: summary.clone() });
+        Ok(summary)
     }
 
     /// Returns whether the session's lock is held.
@@ -183,24 +186,24 @@ impl SessionStore {
                 .because("it is being landed, discarded or repaired")
                 .hint("try again"));
         };
-        let mut shells = shells(&path);
+        let mut shells = running_shells(&path);
         shells.push(std::process::id().to_string());
         fs::write(&path, shells.join(" ")).or_fail(fail)?;
         Ok(lock)
     }
 
     /// Prevents shells from being opened in a session; fails if one is open.
-    pub fn without_shell(&self, id: &Id) -> Result<Lock> {
+    pub fn lock_shell(&self, id: &Id) -> Result<Lock> {
         let path = self.file(id, "shell.lock");
         let lock = Lock::try_take(&path).or_fail(|| format!("cannot lock `{id}`"))?;
         lock.ok_or_else(|| {
             let in_use = Failure::refused(format!("session `{id}` is in use"));
-            match shells(&path).as_slice() {
+            match running_shells(&path).as_slice() {
                 [] => in_use
                     .because("another command is landing, discarding or repairing it")
                     .hint(format!("wait for it, then: studio status {id}")),
-                open => in_use
-                    .because(format!("a shell is open in it (pid {})", open.join(", ")))
+                pids => in_use
+                    .because(format!("a shell is open in it (pid {})", pids.join(", ")))
                     .hint("exit that shell, then try again"),
             }
         })
@@ -221,8 +224,8 @@ fn unreadable(id: &Id, name: &str, why: impl std::fmt::Display) -> Failure {
 }
 
 /// Returns the processes that opened a shell and are still alive.
-fn shells(path: &Path) -> Vec<String> {
+fn running_shells(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap_or_default();
-    let lives = |pid: &&str| pid.parse().is_ok_and(base::process::is_alive);
-    text.split_whitespace().filter(lives).map(str::to_owned).collect()
+    let is_alive = |pid: &&str| pid.parse().is_ok_and(base::process::is_alive);
+    text.split_whitespace().filter(is_alive).map(str::to_owned).collect()
 }

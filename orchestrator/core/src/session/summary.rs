@@ -14,10 +14,10 @@ use crate::session::journal::{
 use crate::session::record::RunLimits;
 
 /// Maximum number of bytes of a request in the reason of a state; `status` shows all of it.
-const REASON: usize = 300;
+const MAX_REASON_BYTES: usize = 300;
 
 /// Maximum number of bytes of a failed tool call's result in the reason of a state.
-const FAILED_RESULT: usize = 200;
+const MAX_RESULT_BYTES: usize = 200;
 
 /// The facts that determine the state of a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,11 +25,11 @@ pub struct SessionFacts {
     /// Whether the session's lock is held.
     pub locked: bool,
     /// The summary of the journal.
-    pub story: JournalSummary,
+    pub summary: JournalSummary,
     /// The disposition, from the operation log.
-    pub fate: Disposition,
+    pub disposition: Disposition,
     /// Dependencies that have not landed.
-    pub holds: Vec<Dependency>,
+    pub dependencies: Vec<Dependency>,
 }
 
 /// A session that another one depends on.
@@ -38,7 +38,7 @@ pub struct Dependency {
     /// The session.
     pub id: Id,
     /// Its disposition.
-    pub fate: Disposition,
+    pub disposition: Disposition,
 }
 
 /// What the operation log says about a session.
@@ -125,17 +125,21 @@ pub struct JournalSummary {
     /// Whether the last turn is still running.
     pub in_turn: bool,
     /// The id of the agent's conversation.
-    pub talk: Option<String>,
+    #[serde(rename = "talk")]
+    pub conversation_id: Option<String>,
     /// Whether the last turn was interrupted, or is still running.
     pub interrupted: bool,
     /// Open permission requests.
-    pub asks: BTreeMap<u32, OpenRequest>,
+    #[serde(rename = "asks")]
+    pub open_requests: BTreeMap<u32, OpenRequest>,
     /// The number of the last permission request.
-    pub last_ask: u32,
+    #[serde(rename = "last_ask")]
+    pub last_request: u32,
     /// Kinds of requests that the user allowed for the whole session.
     pub always: BTreeSet<String>,
     /// Requests of the latest run that studio denied without asking the user.
-    pub denied: Denials,
+    #[serde(rename = "denied")]
+    pub denials: Denials,
     /// Failed tool calls of the latest run.
     pub failed_calls: FailedCalls,
     /// The number of the last event.
@@ -147,7 +151,8 @@ pub struct JournalSummary {
     /// The total duration of completed runs, in milliseconds.
     pub worked_ms: u64,
     /// The start of the current run, RFC 3339; `None` if there is none.
-    pub run_began: Option<String>,
+    #[serde(rename = "run_began")]
+    pub run_started_at: Option<String>,
     /// The number of model replies that the agent reported.
     pub replies: u32,
     /// The coach's results, if there is a coach.
@@ -155,7 +160,8 @@ pub struct JournalSummary {
     /// The usage of all turns together.
     pub usage: Option<Usage>,
     /// The agent's last message.
-    pub last_words: Option<String>,
+    #[serde(rename = "last_words")]
+    pub last_message: Option<String>,
     /// The work of the session.
     pub work: Option<WorkSummary>,
     /// The results of the checks; `None` before they ran.
@@ -178,7 +184,8 @@ pub struct JournalSummary {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenRequest {
     /// The agent's description.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub description: String,
     /// The kind: the same for all requests that `always` covers.
     pub rule: String,
 }
@@ -190,7 +197,8 @@ pub struct Denials {
     /// The number of requests.
     pub count: u32,
     /// The description of the first one.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub description: String,
     /// Why the first one was denied, and how to allow it.
     pub why: String,
 }
@@ -208,32 +216,32 @@ pub struct FailedCalls {
 impl JournalSummary {
     /// Summarizes lines in order.
     pub(crate) fn of<'a>(lines: impl IntoIterator<Item = &'a JournalLine>) -> JournalSummary {
-        let mut story = JournalSummary::default();
+        let mut summary = JournalSummary::default();
         for line in lines {
-            story.hear(line);
+            summary.add_line(line);
         }
-        story
+        summary
     }
 
     /// Adds one line.
-    pub fn hear(&mut self, line: &JournalLine) {
-        let before = self.updated_at.replace(line.time.clone());
+    pub fn add_line(&mut self, line: &JournalLine) {
+        let previous_time = self.updated_at.replace(line.time.clone());
         if let JournalEntry::Spawned { .. } = &line.entry {
             // The previous run has no exit entry: it ended at its last entry.
-            let ended = self.run_began.replace(line.time.clone()).zip(before);
-            let took = ended.and_then(|(began, ended)| milliseconds(&began, &ended));
-            self.worked_ms = self.worked_ms.saturating_add(took.unwrap_or(0));
+            let previous_run = self.run_started_at.replace(line.time.clone()).zip(previous_time);
+            let duration = previous_run.and_then(|(started, ended)| milliseconds(&started, &ended));
+            self.worked_ms = self.worked_ms.saturating_add(duration.unwrap_or(0));
         }
         if let JournalEntry::Exit { ms, .. } = &line.entry {
-            let began = self.run_began.take();
-            let took = ms.or_else(|| milliseconds(&began?, &line.time));
-            self.worked_ms = self.worked_ms.saturating_add(took.unwrap_or(0));
+            let started = self.run_started_at.take();
+            let duration = ms.or_else(|| milliseconds(&started?, &line.time));
+            self.worked_ms = self.worked_ms.saturating_add(duration.unwrap_or(0));
         }
-        self.hear_entry(&line.entry);
+        self.add_entry(&line.entry);
     }
 
     /// Adds one entry.
-    pub(crate) fn hear_entry(&mut self, entry: &JournalEntry) {
+    pub(crate) fn add_entry(&mut self, entry: &JournalEntry) {
         match entry {
             JournalEntry::Queued { prompt } => {
                 self.phase = Phase::Queued;
@@ -245,13 +253,13 @@ impl JournalSummary {
                 self.phase = Phase::Starting;
                 self.in_turn = false;
                 self.unchecked = None;
-                self.asks.clear();
-                self.denied = Denials::default();
+                self.open_requests.clear();
+                self.denials = Denials::default();
                 self.failed_calls = FailedCalls::default();
             }
             JournalEntry::Worktree => self.has_worktree = true,
-            JournalEntry::Agent { talk } => {
-                self.talk = talk.clone().or(self.talk.take());
+            JournalEntry::Agent { conversation_id: talk } => {
+                self.conversation_id = talk.clone().or(self.conversation_id.take());
             }
             JournalEntry::Turn { n, .. } => {
                 self.pending.pop_front();
@@ -261,23 +269,24 @@ impl JournalSummary {
                 self.is_checked = false;
                 self.phase = Phase::Working;
             }
-            JournalEntry::Event { event } => self.hear_event(event),
-            JournalEntry::Asked { n, what, rule } => {
-                let rule = rule.clone().unwrap_or_else(|| what.clone());
-                self.asks.insert(*n, OpenRequest { what: what.clone(), rule });
-                self.last_ask = self.last_ask.max(*n);
-                self.wait_or_work();
+            JournalEntry::Event { event } => self.add_event(event),
+            JournalEntry::Asked { n, what: description, rule } => {
+                let rule = rule.clone().unwrap_or_else(|| description.clone());
+                self.open_requests
+                    .insert(*n, OpenRequest { description: description.clone(), rule });
+                self.last_request = self.last_request.max(*n);
+                self.update_phase();
             }
             JournalEntry::Answered { n, allow, always, why, .. } => {
-                let ask = self.asks.remove(n).unwrap_or_default();
+                let request = self.open_requests.remove(n).unwrap_or_default();
                 match (allow, why) {
-                    (false, Some(why)) => self.denied.add(&ask.what, why),
+                    (false, Some(why)) => self.denials.add(&request.description, why),
                     (true, _) if *always => {
-                        self.always.insert(ask.rule);
+                        self.always.insert(request.rule);
                     }
                     (_, _) => {}
                 }
-                self.wait_or_work();
+                self.update_phase();
             }
             JournalEntry::Settings { limits, attended } => {
                 self.limits = limits.or(self.limits);
@@ -287,11 +296,11 @@ impl JournalSummary {
             JournalEntry::TurnEnd { why, .. } => {
                 self.interrupted = why.is_some();
                 self.in_turn = false;
-                self.asks.clear();
+                self.open_requests.clear();
                 self.phase = Phase::Working;
             }
             JournalEntry::Work(work) => {
-                self.coach.iter_mut().for_each(|coach| coach.brought(work));
+                self.coach.iter_mut().for_each(|coach| coach.record_work(work));
                 self.work = Some(work.clone());
                 if self.phase == (Phase::Ended { outcome: SessionOutcome::Empty }) {
                     self.unchecked = work.is_changed().then_some(Unchecked::ChangedByHand);
@@ -299,89 +308,92 @@ impl JournalSummary {
             }
             JournalEntry::Checking => self.phase = Phase::Checking,
             JournalEntry::Checked { results } => {
-                self.coach.iter_mut().for_each(|coach| coach.checked(results));
+                self.coach.iter_mut().for_each(|coach| coach.record_checks(results));
                 self.checks = Some(results.clone());
                 self.is_checked = true;
                 self.unchecked = None;
             }
-            JournalEntry::Checks { commands } => self.hear_checks(commands),
+            JournalEntry::Checks { commands } => self.set_checks(commands),
             JournalEntry::StopRequested | JournalEntry::Limit { .. } => {}
             JournalEntry::Note { text } => self.note = Some(text.clone()),
             JournalEntry::Exit { outcome, .. } => {
                 self.phase = Phase::Ended { outcome: outcome.clone() };
-                self.asks.clear();
+                self.open_requests.clear();
             }
         }
     }
 
     /// Updates the state after a change of the checks: a ready session stays ready if all of them
     /// have passed.
-    fn hear_checks(&mut self, commands: &[String]) {
+    fn set_checks(&mut self, commands: &[String]) {
         let has_passed = |command: &String| {
             let mut results = self.checks.iter().flatten();
             results.any(|result| result.ok && result.command == *command)
         };
         if self.phase == (Phase::Ended { outcome: SessionOutcome::Ready }) {
-            let all = commands.iter().all(has_passed);
-            self.unchecked = (!all).then_some(Unchecked::OtherChecks);
+            let all_passed = commands.iter().all(has_passed);
+            self.unchecked = (!all_passed).then_some(Unchecked::OtherChecks);
         }
         self.commands = Some(commands.to_vec());
     }
 
     /// Returns the failed check that ended the run, if there is one.
-    pub fn red_check(&self) -> Option<&CheckResult> {
-        let failed = matches!(self.phase, Phase::Ended { outcome: SessionOutcome::Failed { .. } });
-        let red = self.checks.iter().flatten().find(|result| !result.ok);
-        red.filter(|_| failed && self.is_checked)
+    pub fn failed_check(&self) -> Option<&CheckResult> {
+        let has_failed =
+            matches!(self.phase, Phase::Ended { outcome: SessionOutcome::Failed { .. } });
+        let failed_check = self.checks.iter().flatten().find(|result| !result.ok);
+        failed_check.filter(|_| has_failed && self.is_checked)
     }
 
     /// Returns whether the coach's verdict is on the session's current work.
-    pub fn is_judged_now(&self) -> bool {
-        let now = self.work.as_ref().filter(|_| !self.in_turn).map(WorkSummary::commit);
-        let of_now = |coach: &CoachSummary| match &coach.of {
-            Some(_) => now.is_some_and(|now| coach.is_of(now)),
+    pub fn has_current_verdict(&self) -> bool {
+        let current = self.work.as_ref().filter(|_| !self.in_turn).map(WorkSummary::commit);
+        let is_current = |coach: &CoachSummary| match &coach.judged_commit {
+            Some(_) => current.is_some_and(|current| coach.is_for(current)),
             // The turn of the verdict is still running.
-            None => !coach.played_on,
+            None => !coach.continued,
         };
-        self.coach.as_ref().is_some_and(of_now)
+        self.coach.as_ref().is_some_and(is_current)
     }
 
     /// Returns the number of model replies, if known.
     pub(crate) fn replies(&self) -> Option<u32> {
-        let told = self.coach.as_ref().map_or(0, |coach| coach.cost().turns);
-        Some(self.replies.max(told)).filter(|replies| *replies > 0)
+        let coach_turns = self.coach.as_ref().map_or(0, |coach| coach.cost().turns);
+        Some(self.replies.max(coach_turns)).filter(|replies| *replies > 0)
     }
 
-    fn wait_or_work(&mut self) {
-        self.phase = match self.asks.iter().next() {
-            Some((n, ask)) => {
-                let what = base::text::head(&ask.what, REASON).replace('\n', " ");
-                let cut = if ask.what.len() > REASON { "…" } else { "" };
-                Phase::Waiting { reason: format!("permission {n}: {what}{cut}") }
+    fn update_phase(&mut self) {
+        self.phase = match self.open_requests.iter().next() {
+            Some((n, request)) => {
+                let description =
+                    base::text::head(&request.description, MAX_REASON_BYTES).replace('\n', " ");
+                let ellipsis =
+                    if request.description.len() > MAX_REASON_BYTES { "…" } else { "" };
+                Phase::Waiting { reason: format!("permission {n}: {description}{ellipsis}") }
             }
             None => Phase::Working,
         };
     }
 
-    fn hear_event(&mut self, event: &serde_json::Value) {
+    fn add_event(&mut self, event: &serde_json::Value) {
         self.last_seq = event["seq"].as_u64().map_or(self.last_seq, |seq| seq.max(self.last_seq));
         let Ok(event) = serde_json::from_value::<Event>(event.clone()) else { return };
         if let Phase::Waiting { .. } = self.phase
-            && self.asks.is_empty()
+            && self.open_requests.is_empty()
         {
             self.phase = Phase::Working;
         }
         match event.what {
-            EventKind::Text { text } if !text.trim().is_empty() => self.last_words = Some(text),
+            EventKind::Text { text } if !text.trim().is_empty() => self.last_message = Some(text),
             EventKind::Usage { usage } => {
                 self.usage = Some(self.usage.unwrap_or_default().plus(usage));
             }
             EventKind::Retry { why, .. } => {
                 self.phase = Phase::Waiting { reason: format!("retrying: {why}") };
             }
-            EventKind::Error { text, .. } => self.last_words = Some(text),
+            EventKind::Error { text, .. } => self.last_message = Some(text),
             EventKind::Turn { .. } => self.replies = self.replies.saturating_add(1),
-            EventKind::Plan { plan } => coach::hear(&mut self.coach, &plan),
+            EventKind::Plan { plan } => coach::apply_event(&mut self.coach, &plan),
             EventKind::ToolEnd { ok: false, text, .. } => self.failed_calls.add(&text),
             EventKind::Start { .. }
             | EventKind::Text { .. }
@@ -406,16 +418,16 @@ impl FailedCalls {
         // Some agents wrap their results in a Markdown fence.
         let lines = text.lines().map(str::trim);
         let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("```"));
-        let flat = lines.collect::<Vec<_>>().join(" ");
-        self.last = base::text::head(&flat, FAILED_RESULT).to_owned();
+        let line = lines.collect::<Vec<_>>().join(" ");
+        self.last = base::text::head(&line, MAX_RESULT_BYTES).to_owned();
     }
 }
 
 impl Denials {
-    fn add(&mut self, what: &str, why: &str) {
+    fn add(&mut self, description: &str, reason: &str) {
         if self.count == 0 {
-            self.what = base::text::head(what, REASON).replace('\n', " ");
-            self.why = why.lines().next().unwrap_or_default().to_owned();
+            self.description = base::text::head(description, MAX_REASON_BYTES).replace('\n', " ");
+            self.why = reason.lines().next().unwrap_or_default().to_owned();
         }
         self.count = self.count.saturating_add(1);
     }

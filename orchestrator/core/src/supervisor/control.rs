@@ -17,9 +17,9 @@ use tokio::net::{UnixListener, UnixStream as Stream};
 use tokio::sync::{mpsc, oneshot};
 
 /// Maximum size of a request in bytes: a message may be long.
-const LONGEST: u64 = 4 << 20;
+const MAX_REQUEST_BYTES: u64 = 4 << 20;
 /// Timeout of a supervisor's response.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A request to a supervisor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ pub enum ControlRequest {
 
 /// A request with its token.
 #[derive(Serialize, Deserialize)]
-struct Signed {
+struct SignedRequest {
     token: String,
     #[serde(flatten)]
     request: ControlRequest,
@@ -87,33 +87,33 @@ impl Drop for ControlEndpoint {
 
 /// Returns the directory of a session's token and socket: in the user's state directory, which
 /// every sandbox closes, so that no agent, of this repository or of another, can act for the user.
-fn directory(common: &Path, id: &Id) -> io::Result<PathBuf> {
-    Ok(known_repositories::directory(common)?.join(id.as_str()))
+fn directory(common_dir: &Path, id: &Id) -> io::Result<PathBuf> {
+    Ok(known_repositories::directory(common_dir)?.join(id.as_str()))
 }
 
 /// Returns the directory that earlier versions used, and that is used without a state directory.
-fn directory_in_repository(common: &Path, id: &Id) -> PathBuf {
-    common.join("studio/sessions").join(id.as_str())
+fn directory_in_repository(common_dir: &Path, id: &Id) -> PathBuf {
+    common_dir.join("studio/sessions").join(id.as_str())
 }
 
 /// Opens the socket of a session and forwards requests, as long as the endpoint lives.
 pub(crate) fn serve(
-    common: &Path,
+    common_dir: &Path,
     id: &Id,
-    tell: mpsc::UnboundedSender<ControlCall>,
+    tx: mpsc::UnboundedSender<ControlCall>,
 ) -> io::Result<ControlEndpoint> {
-    let private = || -> io::Result<PathBuf> {
-        known_repositories::remember(common)?;
-        let directory = directory(common, id)?;
+    let private_directory = || -> io::Result<PathBuf> {
+        known_repositories::remember(common_dir)?;
+        let directory = directory(common_dir, id)?;
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
         Ok(directory)
     };
-    let directory = private().unwrap_or_else(|_| directory_in_repository(common, id));
-    serve_in(&directory, tell)?;
+    let directory = private_directory().unwrap_or_else(|_| directory_in_repository(common_dir, id));
+    serve_in(&directory, tx)?;
     Ok(ControlEndpoint { directory })
 }
 
-fn serve_in(dir: &Path, tell: mpsc::UnboundedSender<ControlCall>) -> io::Result<()> {
+fn serve_in(dir: &Path, tx: mpsc::UnboundedSender<ControlCall>) -> io::Result<()> {
     let token = base::random::hex::<16>()?;
     base::files::replace(&dir.join("token"), token.as_bytes())?;
     let socket = dir.join("control.sock");
@@ -124,19 +124,19 @@ fn serve_in(dir: &Path, tell: mpsc::UnboundedSender<ControlCall>) -> io::Result<
     let listener = with_short_name(&socket, |name| UnixListener::bind(name))?;
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(attend(stream, token.clone(), tell.clone()));
+            tokio::spawn(answer_connection(stream, token.clone(), tx.clone()));
         }
     });
     Ok(())
 }
 
-async fn attend(stream: Stream, token: String, tell: mpsc::UnboundedSender<ControlCall>) {
-    let (read, mut write) = stream.into_split();
+async fn answer_connection(stream: Stream, token: String, tx: mpsc::UnboundedSender<ControlCall>) {
+    let (reader, mut writer) = stream.into_split();
     let mut line = String::new();
-    let mut read = tokio::io::BufReader::new(read.take(LONGEST));
-    let reply = match read.read_line(&mut line).await {
-        Ok(_) => match serde_json::from_str::<Signed>(&line) {
-            Ok(signed) if signed.token == token => passed_on(signed.request, &tell).await,
+    let mut reader = tokio::io::BufReader::new(reader.take(MAX_REQUEST_BYTES));
+    let reply = match reader.read_line(&mut line).await {
+        Ok(_) => match serde_json::from_str::<SignedRequest>(&line) {
+            Ok(signed) if signed.token == token => forward(signed.request, &tx).await,
             Ok(_) => Reply::Refused("invalid token".to_owned()),
             Err(e) => Reply::Refused(format!("the request cannot be read: {e}")),
         },
@@ -144,16 +144,16 @@ async fn attend(stream: Stream, token: String, tell: mpsc::UnboundedSender<Contr
     };
     if let Ok(mut bytes) = serde_json::to_vec(&reply) {
         bytes.push(b'\n');
-        let _ = write.write_all(&bytes).await;
+        let _ = writer.write_all(&bytes).await;
     }
 }
 
-async fn passed_on(request: ControlRequest, tell: &mpsc::UnboundedSender<ControlCall>) -> Reply {
-    let (answer, answered) = oneshot::channel();
-    if tell.send((request, answer)).is_err() {
+async fn forward(request: ControlRequest, tx: &mpsc::UnboundedSender<ControlCall>) -> Reply {
+    let (reply_tx, reply_rx) = oneshot::channel();
+    if tx.send((request, reply_tx)).is_err() {
         return Reply::Ending;
     }
-    match answered.await {
+    match reply_rx.await {
         Ok(Ok(())) => Reply::Done,
         Ok(Err(why)) => Reply::Refused(why),
         Err(_) => Reply::Ending,
@@ -162,32 +162,34 @@ async fn passed_on(request: ControlRequest, tell: &mpsc::UnboundedSender<Control
 
 /// Sends a request to the supervisor of a session; returns `false` if none listens. A supervisor of
 /// an earlier version is found, too.
-pub fn ask(common: &Path, id: &Id, request: &ControlRequest) -> Result<bool> {
-    let state = directory(common, id).ok();
-    for directory in state.into_iter().chain([directory_in_repository(common, id)]) {
-        if ask_in(&directory, request)? {
+pub fn send_request(common_dir: &Path, id: &Id, request: &ControlRequest) -> Result<bool> {
+    let private_directory = directory(common_dir, id).ok();
+    for directory in private_directory.into_iter().chain([directory_in_repository(common_dir, id)])
+    {
+        if send_request_in(&directory, request)? {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-fn ask_in(dir: &Path, request: &ControlRequest) -> Result<bool> {
+fn send_request_in(dir: &Path, request: &ControlRequest) -> Result<bool> {
     let Ok(token) = std::fs::read_to_string(dir.join("token")) else { return Ok(false) };
     let stream = with_short_name(&dir.join("control.sock"), |name| UnixStream::connect(name));
     let Ok(mut stream) = stream else { return Ok(false) };
     let fail = || "the supervisor does not answer";
-    stream.set_read_timeout(Some(PATIENCE)).or_fail(fail)?;
-    stream.set_write_timeout(Some(PATIENCE)).or_fail(fail)?;
-    let mut line = serde_json::to_vec(&Signed { token, request: request.clone() }).or_fail(fail)?;
+    stream.set_read_timeout(Some(TIMEOUT)).or_fail(fail)?;
+    stream.set_write_timeout(Some(TIMEOUT)).or_fail(fail)?;
+    let mut line =
+        serde_json::to_vec(&SignedRequest { token, request: request.clone() }).or_fail(fail)?;
     line.push(b'\n');
     stream.write_all(&line).or_fail(fail)?;
-    let mut answer = String::new();
-    BufReader::new(stream.take(LONGEST)).read_line(&mut answer).or_fail(fail)?;
-    if answer.is_empty() {
+    let mut reply = String::new();
+    BufReader::new(stream.take(MAX_REQUEST_BYTES)).read_line(&mut reply).or_fail(fail)?;
+    if reply.is_empty() {
         return Ok(false);
     }
-    match serde_json::from_str(&answer).or_fail(fail)? {
+    match serde_json::from_str(&reply).or_fail(fail)? {
         Reply::Done => Ok(true),
         Reply::Ending => Ok(false),
         Reply::Refused(why) => Err(Failure::refused("the supervisor refused").because(why)),
@@ -203,33 +205,39 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("d".repeat(120));
         std::fs::create_dir(&dir).unwrap();
-        assert!(!ask_in(&dir, &ControlRequest::Stop).unwrap(), "nothing listens yet");
-        let (tell, mut asked) = mpsc::unbounded_channel();
-        serve_in(&dir, tell).unwrap();
-        let there = dir.clone();
-        let caller = tokio::task::spawn_blocking(move || ask_in(&there, &ControlRequest::Stop));
-        let (request, answer) = asked.recv().await.unwrap();
+        assert!(!send_request_in(&dir, &ControlRequest::Stop).unwrap(), "nothing listens yet");
+        let (tx, mut rx) = mpsc::unbounded_channel();
+        serve_in(&dir, tx).unwrap();
+        let request_dir = dir.clone();
+        let caller = tokio::task::spawn_blocking(move || {
+            send_request_in(&request_dir, &ControlRequest::Stop)
+        });
+        let (request, reply_tx) = rx.recv().await.unwrap();
         assert_eq!(request, ControlRequest::Stop);
-        answer.send(Ok(())).unwrap();
+        reply_tx.send(Ok(())).unwrap();
         assert!(caller.await.unwrap().unwrap());
         std::fs::write(dir.join("token"), "guessed").unwrap();
-        let refused =
-            tokio::task::spawn_blocking(move || ask_in(&dir, &ControlRequest::Stop)).await.unwrap();
-        assert!(refused.unwrap_err().reason().unwrap().contains("token"));
+        let result =
+            tokio::task::spawn_blocking(move || send_request_in(&dir, &ControlRequest::Stop))
+                .await
+                .unwrap();
+        assert!(result.unwrap_err().reason().unwrap().contains("token"));
     }
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_supervisor_of_an_earlier_version_is_found() {
-        let common = tempfile::tempdir().unwrap();
+        let root = tempfile::tempdir().unwrap();
         let id = Id::parse("task-abcd").unwrap();
-        let old = directory_in_repository(common.path(), &id);
-        std::fs::create_dir_all(&old).unwrap();
-        let (tell, mut asked) = mpsc::unbounded_channel();
-        serve_in(&old, tell).unwrap();
-        let there = common.path().to_owned();
-        let caller = tokio::task::spawn_blocking(move || ask(&there, &id, &ControlRequest::Status));
-        let (_, answer) = asked.recv().await.unwrap();
-        answer.send(Ok(())).unwrap();
+        let directory = directory_in_repository(root.path(), &id);
+        std::fs::create_dir_all(&directory).unwrap();
+        let (tx, mut rx) = mpsc::unbounded_channel();
+        serve_in(&directory, tx).unwrap();
+        let common_dir = root.path().to_owned();
+        let caller = tokio::task::spawn_blocking(move || {
+            send_request(&common_dir, &id, &ControlRequest::Status)
+        });
+        let (_, reply_tx) = rx.recv().await.unwrap();
+        reply_tx.send(Ok(())).unwrap();
         assert!(caller.await.unwrap().unwrap());
     }
 }

@@ -36,15 +36,15 @@ use studio_git::repo::Repository;
 /// How long an agent may take to end its turn when asked to.
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 /// How long agent and checks may take to exit at the end; after that they are killed.
-const LEAVING: Duration = Duration::from_secs(20);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 /// The interval of scheduler calls and of disk space checks.
-const TICK: Duration = Duration::from_secs(30);
+const TICK_INTERVAL: Duration = Duration::from_secs(30);
 /// Default maximum number of bytes of raw output that are kept.
-const LOG_BYTES: u64 = 64 << 20;
+const DEFAULT_LOG_BYTES: u64 = 64 << 20;
 
 /// Maximum size of a permission request in bytes; a longer one is not readable for a person and is
 /// denied.
-const LONGEST_REQUEST: usize = 16 << 10;
+const MAX_REQUEST_BYTES: usize = 16 << 10;
 
 /// Returns the base branch if the check also fails without the session's work.
 pub(crate) type FailsOnBase = Arc<dyn Fn(&str, CancellationToken) -> Option<String> + Send + Sync>;
@@ -58,11 +58,11 @@ pub(crate) struct SupervisorConfig {
     /// The entry of its agent.
     pub row: AgentRow,
     /// Runs the agent.
-    pub room: SandboxedRunner,
+    pub runner: SandboxedRunner,
     /// Runs the checks.
-    pub check_room: SandboxedRunner,
+    pub check_runner: SandboxedRunner,
     /// Runs the setup.
-    pub setup_room: SandboxedRunner,
+    pub setup_runner: SandboxedRunner,
     /// `sh -c` lines that prepare a new worktree.
     pub setup: Vec<String>,
     /// The configured limits.
@@ -71,7 +71,7 @@ pub(crate) struct SupervisorConfig {
     /// and can be cancelled.
     pub fails_on_base: FailsOnBase,
     /// Called every 30 seconds.
-    pub tick: Box<dyn Fn()>,
+    pub on_tick: Box<dyn Fn()>,
 }
 
 /// Supervises one run from its start to its exit entry. The caller holds the session's lock.
@@ -81,18 +81,18 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     let id = &config.record.id;
     let journal = store.writer(id, clock)?;
     let memory = match config.row.protocol {
-        AgentProtocol::Acp => ConversationMemory::Keeps,
-        AgentProtocol::Command => ConversationMemory::Forgets,
+        AgentProtocol::Acp => ConversationMemory::Persistent,
+        AgentProtocol::Command => ConversationMemory::PerTurn,
     };
-    let state = RunState::new(config.record.clone(), store.story(id)?, memory);
-    let (asked_in, asked) = mpsc::unbounded_channel();
-    let _endpoint = control::serve(&config.repository.common_dir, id, asked_in)
+    let state = RunState::new(config.record.clone(), store.summary(id)?, memory);
+    let (requests_tx, requests_rx) = mpsc::unbounded_channel();
+    let _endpoint = control::serve(&config.repository.common_dir, id, requests_tx)
         .or_fail(|| "cannot open the control socket")?;
     let (tx, rx) = mpsc::unbounded_channel();
     // The limit applies to all runs together.
-    let worked = Duration::from_millis(state.story.worked_ms);
-    let left = |seconds| Duration::from_secs(seconds).saturating_sub(worked);
-    let timeout = state.limits().seconds.map(left);
+    let elapsed = Duration::from_millis(state.summary.worked_ms);
+    let remaining = |seconds| Duration::from_secs(seconds).saturating_sub(elapsed);
+    let timeout = state.limits().seconds.map(remaining);
     let mut supervisor = Supervisor {
         log: store.file(id, "agent.log"),
         config,
@@ -100,18 +100,19 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
         state,
         tx,
         agent: None,
-        began: Instant::now(),
+        started: Instant::now(),
         checks: None,
-        starting: None,
+        launch_task: None,
         kill_at: None,
     };
-    supervisor.hear(Input::Begin { pid: std::process::id() })?;
+    supervisor.handle_input(Input::Begin { pid: std::process::id() })?;
     let deadline = timeout.map(|time| Instant::now() + time);
-    let outcome = supervisor.event_loop(rx, asked, deadline).await?;
+    let outcome = supervisor.event_loop(rx, requests_rx, deadline).await?;
     // No process may be left when another command takes the session's lock.
-    let SupervisorConfig { room, check_room, setup_room, .. } = &supervisor.config;
-    let gone = async { tokio::join!(room.emptied(), check_room.emptied(), setup_room.emptied()) };
-    let _ = tokio::time::timeout(LEAVING, gone).await;
+    let SupervisorConfig { runner, check_runner, setup_runner, .. } = &supervisor.config;
+    let all_ended =
+        async { tokio::join!(runner.wait_all(), check_runner.wait_all(), setup_runner.wait_all()) };
+    let _ = tokio::time::timeout(EXIT_TIMEOUT, all_ended).await;
     Ok(outcome)
 }
 
@@ -123,9 +124,9 @@ struct Supervisor {
     log: PathBuf,
     tx: UnboundedSender<InternalEvent>,
     agent: Option<RunningAgent>,
-    began: Instant,
+    started: Instant,
     checks: Option<JoinHandle<()>>,
-    starting: Option<JoinHandle<()>>,
+    launch_task: Option<JoinHandle<()>>,
     kill_at: Option<Instant>,
 }
 
@@ -134,98 +135,103 @@ impl Supervisor {
     async fn event_loop(
         &mut self,
         mut rx: UnboundedReceiver<InternalEvent>,
-        mut asked: UnboundedReceiver<ControlCall>,
+        mut requests_rx: UnboundedReceiver<ControlCall>,
         deadline: Option<Instant>,
     ) -> Result<SessionOutcome> {
-        let mut tick = tokio::time::interval(TICK);
+        let mut tick = tokio::time::interval(TICK_INTERVAL);
         tick.tick().await;
         let mut deadline = deadline;
         loop {
-            if let Phase::Ended { outcome } = &self.state.story.phase {
+            if let Phase::Ended { outcome } = &self.state.summary.phase {
                 return Ok(outcome.clone());
             }
             tokio::select! {
-                Some(event) = rx.recv() => self.internal_event(event)?,
-                Some((request, answer)) = asked.recv() => {
-                    let said = self.request(request)?;
-                    let _ = answer.send(said);
+                Some(event) = rx.recv() => self.on_internal_event(event)?,
+                Some((request, reply_tx)) = requests_rx.recv() => {
+                    let reply = self.on_request(request)?;
+                    let _ = reply_tx.send(reply);
                 }
-                news = next_news(&mut self.agent) => self.news(news)?,
-                () = until(deadline) => {
+                event = next_agent_event(&mut self.agent) => self.on_agent_event(event)?,
+                () = sleep_until(deadline) => {
                     deadline = None;
                     let seconds = self.state.limits().seconds.unwrap_or_default();
-                    self.hear(Input::Limit { what: count(seconds, "second") })?;
+                    self.handle_input(Input::Limit { limit: count(seconds, "second") })?;
                 }
-                () = until(self.kill_at) => {
+                () = sleep_until(self.kill_at) => {
                     self.kill_at = None;
                     // Dropping the agent ends its process and its sandbox.
                     self.agent = None;
-                    self.starting.take().inspect(JoinHandle::abort);
-                    self.hear(Input::AgentGone { why: "it did not exit when it was asked to".into() })?;
+                    self.launch_task.take().inspect(JoinHandle::abort);
+                    self.handle_input(Input::AgentExited { why: "it did not exit when it was asked to".into() })?;
                 }
                 _ = tick.tick() => {
-                    (self.config.tick)();
-                    if let Some(what) = tasks::disk_is_full(&self.config) {
-                        self.hear(Input::Limit { what })?;
+                    (self.config.on_tick)();
+                    if let Some(limit) = tasks::low_disk_space(&self.config) {
+                        self.handle_input(Input::Limit { limit })?;
                     }
                 }
             }
         }
     }
 
-    fn hear(&mut self, input: Input) -> Result<()> {
+    fn handle_input(&mut self, input: Input) -> Result<()> {
         for action in decide(&mut self.state, input) {
-            self.carry_out(action)?;
+            self.execute(action)?;
         }
         Ok(())
     }
 
-    fn internal_event(&mut self, event: InternalEvent) -> Result<()> {
+    fn on_internal_event(&mut self, event: InternalEvent) -> Result<()> {
         match event {
-            InternalEvent::Heard(input) => self.hear(input),
+            InternalEvent::Input(input) => self.handle_input(input),
             InternalEvent::Launched(agent) => {
-                let (talk, loaded) = (agent.conversation_id.clone(), agent.loaded);
+                let (conversation_id, loaded) = (agent.conversation_id.clone(), agent.loaded);
                 self.kill_at = None;
                 self.agent = Some(agent);
-                self.hear(Input::Launched { talk, loaded })
+                self.handle_input(Input::Launched { conversation_id, loaded })
             }
         }
     }
 
-    fn news(&mut self, news: Option<AgentEvent>) -> Result<()> {
-        match news {
-            Some(AgentEvent::Event(event)) => self.hear(Input::Event { event }),
-            Some(AgentEvent::Asked(request)) => {
-                let PermissionRequest { n, what, rule, writes } = request;
-                let closed = |path: &PathBuf| !self.config.room.may_write(path);
-                let futile = match writes.iter().find(|path| closed(path)) {
-                    _ if what.len() > LONGEST_REQUEST => Some(format!(
-                        "it is {} bytes long, and no more than {LONGEST_REQUEST} are shown",
-                        what.len()
+    fn on_agent_event(&mut self, event: Option<AgentEvent>) -> Result<()> {
+        match event {
+            Some(AgentEvent::Event(event)) => self.handle_input(Input::Event { event }),
+            Some(AgentEvent::PermissionRequested(request)) => {
+                let PermissionRequest { number, description, rule, writes } = request;
+                let is_closed = |path: &PathBuf| !self.config.runner.may_write(path);
+                let futile_reason = match writes.iter().find(|path| is_closed(path)) {
+                    _ if description.len() > MAX_REQUEST_BYTES => Some(format!(
+                        "it is {} bytes long, and no more than {MAX_REQUEST_BYTES} are shown",
+                        description.len()
                     )),
-                    Some(path) => Some(outside_the_sandbox(path)),
+                    Some(path) => Some(sandbox_denial(path)),
                     None => None,
                 };
-                let what = match what.len() > LONGEST_REQUEST {
-                    true => format!("{}…", base::text::head(&what, LONGEST_REQUEST / 8)),
-                    false => what,
+                let description = match description.len() > MAX_REQUEST_BYTES {
+                    true => format!("{}…", base::text::head(&description, MAX_REQUEST_BYTES / 8)),
+                    false => description,
                 };
-                self.hear(Input::Asked(step::PermissionAsk { n, what, rule, futile }))
+                self.handle_input(Input::PermissionRequested(step::PermissionAsk {
+                    number,
+                    description,
+                    rule,
+                    futile_reason,
+                }))
             }
-            Some(AgentEvent::TurnEnded(why)) => self.hear(Input::TurnEnded { why }),
-            Some(AgentEvent::Gone(why)) => {
+            Some(AgentEvent::TurnEnded(why)) => self.handle_input(Input::TurnEnded { why }),
+            Some(AgentEvent::Exited(why)) => {
                 self.agent = None;
-                self.hear(Input::AgentGone { why })
+                self.handle_input(Input::AgentExited { why })
             }
             None => {
                 self.agent = None;
-                self.hear(Input::AgentGone { why: "the agent ended".into() })
+                self.handle_input(Input::AgentExited { why: "the agent ended".into() })
             }
         }
     }
 
     /// Handles a request from the control socket and returns the response.
-    fn request(
+    fn on_request(
         &mut self,
         request: control::ControlRequest,
     ) -> Result<std::result::Result<(), String>> {
@@ -233,34 +239,35 @@ impl Supervisor {
             control::ControlRequest::Status => return Ok(Ok(())),
             control::ControlRequest::Send { text } => Input::Send { text },
             control::ControlRequest::Stop => Input::Stop,
-            control::ControlRequest::Answer { n, allow, always } => match self.open_ask(n) {
+            control::ControlRequest::Answer { n, allow, always } => match self.find_open_request(n)
+            {
                 Ok(n) => Input::Answer { n, allow, always },
                 Err(why) => return Ok(Err(why)),
             },
         };
-        self.hear(input)?;
+        self.handle_input(input)?;
         self.journal.sync().or_fail(|| "cannot write the journal")?;
         Ok(Ok(()))
     }
 
-    fn open_ask(&self, n: Option<u32>) -> std::result::Result<u32, String> {
-        let open: Vec<u32> = self.state.story.asks.keys().copied().collect();
-        match (n, open.as_slice()) {
-            (Some(n), open) if open.contains(&n) => Ok(n),
+    fn find_open_request(&self, n: Option<u32>) -> std::result::Result<u32, String> {
+        let open_numbers: Vec<u32> = self.state.summary.open_requests.keys().copied().collect();
+        match (n, open_numbers.as_slice()) {
+            (Some(n), numbers) if numbers.contains(&n) => Ok(n),
             (Some(n), _) => Err(format!("no open permission request {n}")),
-            (None, [only]) => Ok(*only),
+            (None, [number]) => Ok(*number),
             (None, []) => Err("no open permission request".to_owned()),
-            (None, many) => {
-                Err(format!("several permission requests are open; name one: {many:?}"))
+            (None, numbers) => {
+                Err(format!("several permission requests are open; name one: {numbers:?}"))
             }
         }
     }
 
-    fn carry_out(&mut self, action: SupervisorAction) -> Result<()> {
+    fn execute(&mut self, action: SupervisorAction) -> Result<()> {
         match action {
             SupervisorAction::Write(mut entry) => {
                 if let JournalEntry::Exit { ms, .. } = &mut entry {
-                    *ms = u64::try_from(self.began.elapsed().as_millis()).ok();
+                    *ms = u64::try_from(self.started.elapsed().as_millis()).ok();
                 }
                 if let JournalEntry::Turn { log_bytes, .. } = &mut entry {
                     *log_bytes = std::fs::metadata(&self.log).ok().map(|log| log.len());
@@ -269,49 +276,49 @@ impl Supervisor {
             }
             SupervisorAction::MakeWorktree => {
                 let tx = self.tx.clone();
-                let work = tasks::make_worktree(&self.config);
-                tokio::spawn(async move { tx.send(InternalEvent::Heard(work.await)) });
+                let task = tasks::make_worktree(&self.config);
+                tokio::spawn(async move { tx.send(InternalEvent::Input(task.await)) });
             }
-            SupervisorAction::Launch { talk } => self.launch(talk),
+            SupervisorAction::Launch { conversation_id } => self.launch(conversation_id),
             SupervisorAction::Prompt { text, recap } => {
                 let text = if recap {
-                    tasks::with_diff(&self.config, self.state.story.work.as_ref(), text)
+                    tasks::append_diff(&self.config, self.state.summary.work.as_ref(), text)
                 } else {
                     text
                 };
-                self.order(AgentCommand::Prompt(requirements::prompt(
-                    &self.config.record.part,
+                self.send_command(AgentCommand::Prompt(requirements::prompt(
+                    &self.config.record.plan_ref,
                     text,
                 )));
             }
             SupervisorAction::Answer { n, decision } => {
-                self.order(AgentCommand::Answer { n, decision })
+                self.send_command(AgentCommand::Answer { n, decision })
             }
             SupervisorAction::Cancel => {
-                self.order(AgentCommand::Cancel);
+                self.send_command(AgentCommand::Cancel);
                 self.kill_at = Some(Instant::now() + CANCEL_GRACE);
             }
             SupervisorAction::Import => {
                 self.kill_at = None;
                 self.journal.sync().or_fail(|| "cannot write the journal")?;
                 let tx = self.tx.clone();
-                let work = tasks::bring_home(&self.config);
-                tokio::spawn(async move { tx.send(InternalEvent::Heard(work.await)) });
+                let task = tasks::collect_work(&self.config);
+                tokio::spawn(async move { tx.send(InternalEvent::Input(task.await)) });
             }
             SupervisorAction::Check => {
                 let tx = self.tx.clone();
-                let work = tasks::check(&self.config, self.state.story.work.as_ref());
+                let task = tasks::check(&self.config, self.state.summary.work.as_ref());
                 self.checks = Some(tokio::spawn(async move {
-                    let _ = tx.send(InternalEvent::Heard(work.await));
+                    let _ = tx.send(InternalEvent::Input(task.await));
                 }));
             }
-            SupervisorAction::AbandonChecks => {
+            SupervisorAction::CancelChecks => {
                 if let Some(checks) = self.checks.take() {
                     checks.abort();
                 }
             }
             SupervisorAction::Finish => {
-                self.order(AgentCommand::End);
+                self.send_command(AgentCommand::End);
                 self.agent = None;
                 durable_step("supervise.exit");
                 return self.journal.sync().or_fail(|| "cannot write the journal");
@@ -320,22 +327,22 @@ impl Supervisor {
         Ok(())
     }
 
-    fn order(&self, order: AgentCommand) {
+    fn send_command(&self, command: AgentCommand) {
         if let Some(agent) = &self.agent {
-            let _ = agent.orders.send(order);
+            let _ = agent.commands.send(command);
         }
     }
 
-    fn launch(&mut self, talk: Option<String>) {
+    fn launch(&mut self, conversation_id: Option<String>) {
         let params = LaunchParams {
             id: self.config.record.id.clone(),
             row: self.config.row.clone(),
-            worktree: self.config.record.place.worktree.clone(),
-            conversation_id: talk,
+            worktree: self.config.record.session_repo.worktree.clone(),
+            conversation_id,
             log: self.log.clone(),
-            log_bytes: self.config.limits.output_bytes.unwrap_or(LOG_BYTES),
-            room: self.config.room.clone(),
-            asked: self.state.story.last_ask,
+            log_bytes: self.config.limits.output_bytes.unwrap_or(DEFAULT_LOG_BYTES),
+            runner: self.config.runner.clone(),
+            last_request: self.state.summary.last_request,
         };
         let launcher: Box<dyn Launcher + Send + Sync> = match self.config.row.protocol {
             AgentProtocol::Acp => Box::new(AcpLauncher),
@@ -344,18 +351,18 @@ impl Supervisor {
         durable_step("supervise.launch");
         let tx = self.tx.clone();
         let starting = tokio::spawn(async move {
-            let word = match launcher.launch(params).await {
+            let event = match launcher.launch(params).await {
                 Ok(agent) => InternalEvent::Launched(agent),
-                Err(failure) => InternalEvent::Heard(Input::CannotStart { why: failure.in_full() }),
+                Err(failure) => InternalEvent::Input(Input::CannotStart { why: failure.in_full() }),
             };
-            let _ = tx.send(word);
+            let _ = tx.send(event);
         });
-        self.starting = Some(starting);
+        self.launch_task = Some(starting);
     }
 }
 
 /// Explains why allowing a request does not help if the sandbox closes the path, and what does.
-fn outside_the_sandbox(path: &Path) -> String {
+fn sandbox_denial(path: &Path) -> String {
     let directory = path.parent().unwrap_or(path).display();
     format!(
         "the sandbox of this session denies writing `{}`; `[sandbox] write = \
@@ -367,22 +374,22 @@ fn outside_the_sandbox(path: &Path) -> String {
 /// An event of the supervisor's own tasks.
 enum InternalEvent {
     /// An input for `step`.
-    Heard(Input),
+    Input(Input),
     /// The agent is running.
     Launched(RunningAgent),
 }
 
 /// Returns the next event of the agent; never returns if there is no agent.
-async fn next_news(agent: &mut Option<RunningAgent>) -> Option<AgentEvent> {
+async fn next_agent_event(agent: &mut Option<RunningAgent>) -> Option<AgentEvent> {
     match agent {
-        Some(agent) => agent.news.recv().await,
+        Some(agent) => agent.events.recv().await,
         None => std::future::pending().await,
     }
 }
 
-async fn until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
 }

@@ -17,8 +17,8 @@ pub(crate) const COMMAND: &str = "__supervise";
 
 /// Starts the supervisor of a session whose lock the caller holds. The lock is passed as its stdin,
 /// so that it is held at every moment.
-pub(crate) fn spawn(common: &Path, id: &Id, lock: Lock) -> Result<u32> {
-    let store = SessionStore::at(common);
+pub(crate) fn spawn(common_dir: &Path, id: &Id, lock: Lock) -> Result<u32> {
+    let store = SessionStore::at(common_dir);
     let fail = || format!("cannot start the supervisor of `{id}`");
     let studio = std::env::current_exe().or_fail(fail)?;
     let log = OpenOptions::new()
@@ -27,15 +27,15 @@ pub(crate) fn spawn(common: &Path, id: &Id, lock: Lock) -> Result<u32> {
         .mode(0o600)
         .open(store.file(id, "supervisor.log"))
         .or_fail(fail)?;
-    let also = log.try_clone().or_fail(fail)?;
+    let stderr = log.try_clone().or_fail(fail)?;
     step("run.supervisor");
-    Command::new(studio, common)
+    Command::new(studio, common_dir)
         .arg(COMMAND)
-        .arg(common)
+        .arg(common_dir)
         .arg(id.as_str())
         .stdin(Stream::File(File::from(lock.share().or_fail(fail)?)))
         .stdout(Stream::File(log))
-        .stderr(Stream::File(also))
+        .stderr(Stream::File(stderr))
         .detached()
         .spawn_forget()
         .or_fail(fail)

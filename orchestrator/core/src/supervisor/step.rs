@@ -14,7 +14,7 @@ use crate::session::summary::{JournalSummary, Phase};
 #[derive(Clone, Debug)]
 pub(crate) struct RunState {
     /// The summary of the journal, including this run.
-    pub story: JournalSummary,
+    pub summary: JournalSummary,
     record: SessionRecord,
     ending: Option<Ending>,
     agent: AgentStatus,
@@ -25,9 +25,9 @@ pub(crate) struct RunState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConversationMemory {
     /// The whole conversation: one process serves all turns.
-    Keeps,
+    Persistent,
     /// Nothing: each turn is a separate process.
-    Forgets,
+    PerTurn,
 }
 
 /// Why the run is ended early.
@@ -42,7 +42,7 @@ enum Ending {
 enum AgentStatus {
     Absent,
     Starting,
-    There,
+    Running,
 }
 
 /// An input of the state machine.
@@ -52,19 +52,19 @@ pub(crate) enum Input {
     /// The run starts, in a process with this id.
     Begin { pid: u32 },
     /// The worktree is prepared; `note` is a note for the user.
-    WorktreeStands { note: Option<String> },
+    WorktreeReady { note: Option<String> },
     /// The agent is running; `loaded` is whether it has loaded the conversation so far.
-    Launched { talk: Option<String>, loaded: bool },
+    Launched { conversation_id: Option<String>, loaded: bool },
     /// The worktree or the agent could not be started.
     CannotStart { why: String },
     /// The agent sent an event in g3's wire format.
     Event { event: Value },
     /// The agent requests a permission.
-    Asked(PermissionAsk),
+    PermissionRequested(PermissionAsk),
     /// The agent ended its turn; `why` is the error, if any.
     TurnEnded { why: Option<String> },
     /// The agent's process exited.
-    AgentGone { why: String },
+    AgentExited { why: String },
     /// The session's work was collected.
     Imported { work: WorkSummary },
     /// The session's work could not be collected.
@@ -78,20 +78,20 @@ pub(crate) enum Input {
     /// The session was asked to stop.
     Stop,
     /// A limit was reached.
-    Limit { what: String },
+    Limit { limit: String },
 }
 
 /// A permission request at the supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PermissionAsk {
     /// Its number, unique in the session.
-    pub n: u32,
+    pub number: u32,
     /// The agent's description.
-    pub what: String,
+    pub description: String,
     /// The kind: the same for all requests that `always` covers.
     pub rule: String,
     /// Why allowing it would have no effect, and which configuration line would.
-    pub futile: Option<String>,
+    pub futile_reason: Option<String>,
 }
 
 /// An action of the supervisor.
@@ -102,8 +102,8 @@ pub(crate) enum SupervisorAction {
     Write(JournalEntry),
     /// Create or find the worktree and prepare it.
     MakeWorktree,
-    /// Start the agent; `talk` is the conversation to continue.
-    Launch { talk: Option<String> },
+    /// Start the agent; `conversation_id` is the conversation to continue.
+    Launch { conversation_id: Option<String> },
     /// Send a prompt to the agent; `recap` asks to append the diff so far.
     Prompt { text: String, recap: bool },
     /// Send the decision on request `n` to the agent.
@@ -115,90 +115,91 @@ pub(crate) enum SupervisorAction {
     /// Run the checks.
     Check,
     /// Cancel the checks.
-    AbandonChecks,
+    CancelChecks,
     /// End everything.
     Finish,
 }
 
 /// Processes one input and returns the actions.
-pub(crate) fn step(life: &mut RunState, input: Input) -> Vec<SupervisorAction> {
-    if let Phase::Ended { .. } = life.story.phase {
+pub(crate) fn step(state: &mut RunState, input: Input) -> Vec<SupervisorAction> {
+    if let Phase::Ended { .. } = state.summary.phase {
         return Vec::new();
     }
-    let mut todo = StepActions { life, list: Vec::new() };
+    let mut actions = StepActions { state, actions: Vec::new() };
     match input {
-        Input::Begin { pid } => todo.begin(pid),
-        Input::WorktreeStands { note } => todo.worktree_stands(note),
-        Input::Launched { talk, loaded } => todo.launched(talk, loaded),
-        Input::CannotStart { why } => todo.finish(SessionOutcome::Failed { why }),
-        Input::Event { event } => todo.event(event),
-        Input::Asked(asked) => todo.asked(asked),
-        Input::TurnEnded { why } => todo.turn_ended(why),
-        Input::AgentGone { why } => todo.agent_gone(why),
-        Input::Imported { work } => todo.imported(work),
-        Input::CannotImport { why } => todo.cannot_import(why),
-        Input::Checked { results } => todo.checked(results),
-        Input::Send { text } => todo.write(JournalEntry::Sent { text }),
+        Input::Begin { pid } => actions.on_begin(pid),
+        Input::WorktreeReady { note } => actions.on_worktree_ready(note),
+        Input::Launched { conversation_id, loaded } => actions.on_launched(conversation_id, loaded),
+        Input::CannotStart { why } => actions.finish(SessionOutcome::Failed { why }),
+        Input::Event { event } => actions.on_event(event),
+        Input::PermissionRequested(request) => actions.on_permission_request(request),
+        Input::TurnEnded { why } => actions.on_turn_ended(why),
+        Input::AgentExited { why } => actions.on_agent_exited(why),
+        Input::Imported { work } => actions.on_imported(work),
+        Input::CannotImport { why } => actions.on_import_failed(why),
+        Input::Checked { results } => actions.on_checked(results),
+        Input::Send { text } => actions.write(JournalEntry::Sent { text }),
         Input::Answer { n, allow, always } => {
-            todo.answer(n, Decision { allow, always, why: None });
+            actions.answer(n, Decision { allow, always, why: None });
         }
-        Input::Stop => todo.stop(),
-        Input::Limit { what } => todo.limit(what),
+        Input::Stop => actions.on_stop(),
+        Input::Limit { limit } => actions.on_limit(limit),
     }
-    todo.list
+    actions.actions
 }
 
 impl RunState {
     /// Creates the state for a run of a session with this journal summary.
     pub(crate) fn new(
         record: SessionRecord,
-        story: JournalSummary,
+        summary: JournalSummary,
         memory: ConversationMemory,
     ) -> RunState {
-        RunState { story, record, ending: None, agent: AgentStatus::Absent, memory }
+        RunState { summary, record, ending: None, agent: AgentStatus::Absent, memory }
     }
 
     /// Returns the limits that apply now.
     pub(crate) fn limits(&self) -> RunLimits {
-        self.story.limits.or(self.record.limits)
+        self.summary.limits.or(self.record.limits)
     }
 
     /// Returns the exceeded limit, in words.
-    fn over_limit(&self) -> Option<String> {
-        over_limit(&self.limits(), &self.story).map(|reached| reached.what)
+    fn exceeded_limit(&self) -> Option<String> {
+        exceeded_limit(&self.limits(), &self.summary).map(|limit| limit.limit)
     }
 
     /// Returns whether permission requests wait for the user.
     fn is_attended(&self) -> bool {
-        self.story.attended.unwrap_or(self.record.manner.attended)
+        self.summary.attended.unwrap_or(self.record.run_mode.attended)
     }
 
     /// Returns the next prompt for the agent, and whether it needs a recap.
     fn next_prompt(&self, loaded: bool) -> (String, bool) {
-        let said = self.story.pending.front().cloned().flatten();
+        let message = self.summary.pending.front().cloned().flatten();
         // An agent with requirements that never replied may not have received its task.
-        let unheard = self.record.part.contract.is_some() && self.story.usage.is_none();
-        let fresh = self.story.turns == 0 || unheard;
+        let is_unconfirmed =
+            self.record.plan_ref.contract.is_some() && self.summary.usage.is_none();
+        let is_first = self.summary.turns == 0 || is_unconfirmed;
         let task = &self.record.task;
-        match (fresh, loaded, said) {
+        match (is_first, loaded, message) {
             (true, _, None) => (task.clone(), false),
-            (true, _, Some(said)) => (format!("{task}\n\n{said}"), false),
-            (false, true, said) => (said.unwrap_or_else(|| GO_ON.to_owned()), false),
-            (false, false, said) => (self.recap(said.as_deref().unwrap_or(GO_ON)), true),
+            (true, _, Some(message)) => (format!("{task}\n\n{message}"), false),
+            (false, true, message) => (message.unwrap_or_else(|| GO_ON.to_owned()), false),
+            (false, false, message) => (self.recap(message.as_deref().unwrap_or(GO_ON)), true),
         }
     }
 
     /// Returns a recap for an agent that cannot load its conversation.
-    fn recap(&self, said: &str) -> String {
-        let words = self.story.last_words.as_deref().unwrap_or("(nothing)");
-        let words = base::text::tail(words, 4000);
-        let before = match self.story.interrupted {
+    fn recap(&self, message: &str) -> String {
+        let last_message = self.summary.last_message.as_deref().unwrap_or("(nothing)");
+        let last_message = base::text::tail(last_message, 4000);
+        let introduction = match self.summary.interrupted {
             true => "You were working on this task in this directory and were interrupted:",
             false => "You have worked on this task in this directory:",
         };
         format!(
-            "{before}\n\n{}\n\nYour last words were:\n\n{words}\n\nYour changes so far are in the \
-             directory. {said}",
+            "{introduction}\n\n{}\n\nYour last words were:\n\n{last_message}\n\nYour changes so far are in the \
+             directory. {message}",
             self.record.task
         )
     }
@@ -208,72 +209,72 @@ impl RunState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReachedLimit {
     /// The limit, in words.
-    pub what: String,
+    pub limit: String,
     /// The flag that raises it.
     pub flag: &'static str,
 }
 
 /// Returns the limit that a session has exceeded. The time limit is watched by the supervisor
 /// itself.
-fn over_limit(limits: &RunLimits, story: &JournalSummary) -> Option<ReachedLimit> {
-    let usage = story.usage.unwrap_or_default();
-    let turns = limits.turns.filter(|most| story.replies > *most);
-    let tokens = limits.tokens.filter(|most| usage.tokens() > *most);
-    let spent = usage.cost_usd.unwrap_or(0.0);
-    let usd = limits.usd.filter(|most| !usage.is_cost_known() || spent > *most);
-    turns.map(of_turns).or(tokens.map(of_tokens)).or(usd.map(|most| of_money(most, &usage)))
+fn exceeded_limit(limits: &RunLimits, summary: &JournalSummary) -> Option<ReachedLimit> {
+    let usage = summary.usage.unwrap_or_default();
+    let turns = limits.turns.filter(|max| summary.replies > *max);
+    let tokens = limits.tokens.filter(|max| usage.tokens() > *max);
+    let cost = usage.cost_usd.unwrap_or(0.0);
+    let usd = limits.usd.filter(|max| !usage.is_cost_known() || cost > *max);
+    turns.map(turn_limit).or(tokens.map(token_limit)).or(usd.map(|max| budget_limit(max, &usage)))
 }
 
 /// Returns the limit that leaves nothing for another turn.
-pub fn used_up(limits: &RunLimits, story: &JournalSummary) -> Option<ReachedLimit> {
-    let usage = story.usage.unwrap_or_default();
-    let turns = limits.turns.filter(|most| story.replies >= *most);
-    let tokens = limits.tokens.filter(|most| usage.tokens() >= *most);
-    let spent = usage.cost_usd.unwrap_or(0.0);
-    let usd = limits.usd.filter(|most| !usage.is_cost_known() || (spent > 0.0 && spent >= *most));
-    let seconds = limits.seconds.filter(|most| story.worked_ms / 1000 >= *most);
-    let of_time = |most| ReachedLimit { what: count(most, "second"), flag: "--timeout SECONDS" };
-    let others = tokens.map(of_tokens).or(usd.map(|most| of_money(most, &usage)));
-    turns.map(of_turns).or(others).or(seconds.map(of_time))
+pub fn exhausted_limit(limits: &RunLimits, summary: &JournalSummary) -> Option<ReachedLimit> {
+    let usage = summary.usage.unwrap_or_default();
+    let turns = limits.turns.filter(|max| summary.replies >= *max);
+    let tokens = limits.tokens.filter(|max| usage.tokens() >= *max);
+    let cost = usage.cost_usd.unwrap_or(0.0);
+    let usd = limits.usd.filter(|max| !usage.is_cost_known() || (cost > 0.0 && cost >= *max));
+    let seconds = limits.seconds.filter(|max| summary.worked_ms / 1000 >= *max);
+    let time_limit = |max| ReachedLimit { limit: count(max, "second"), flag: "--timeout SECONDS" };
+    let others = tokens.map(token_limit).or(usd.map(|max| budget_limit(max, &usage)));
+    turns.map(turn_limit).or(others).or(seconds.map(time_limit))
 }
 
-fn of_turns(most: u32) -> ReachedLimit {
-    ReachedLimit { what: count(u64::from(most), "turn"), flag: "--max-turns N" }
+fn turn_limit(max: u32) -> ReachedLimit {
+    ReachedLimit { limit: count(u64::from(max), "turn"), flag: "--max-turns N" }
 }
 
-fn of_tokens(most: u64) -> ReachedLimit {
-    ReachedLimit { what: count(most, "token"), flag: "--max-tokens N" }
+fn token_limit(max: u64) -> ReachedLimit {
+    ReachedLimit { limit: count(max, "token"), flag: "--max-tokens N" }
 }
 
-fn of_money(most: f64, usage: &Usage) -> ReachedLimit {
-    let unknown = match !usage.is_cost_known() {
+fn budget_limit(max: f64, usage: &Usage) -> ReachedLimit {
+    let price_note = match !usage.is_cost_known() {
         true => {
             ": the price of a model that it asked is not known (`[[models]] name = \"NAME\", price \
              = { input = USD, output = USD }` in ~/.config/g3/config.toml sets it)"
         }
         false => "",
     };
-    ReachedLimit { what: format!("a budget of ${most}{unknown}"), flag: "--budget USD" }
+    ReachedLimit { limit: format!("a budget of ${max}{price_note}"), flag: "--budget USD" }
 }
 
 /// The actions of one step, and the state that they change.
 struct StepActions<'a> {
-    life: &'a mut RunState,
-    list: Vec<SupervisorAction>,
+    state: &'a mut RunState,
+    actions: Vec<SupervisorAction>,
 }
 
 impl StepActions<'_> {
     fn write(&mut self, entry: JournalEntry) {
-        self.life.story.hear_entry(&entry);
-        self.list.push(SupervisorAction::Write(entry));
+        self.state.summary.add_entry(&entry);
+        self.actions.push(SupervisorAction::Write(entry));
     }
 
-    fn begin(&mut self, pid: u32) {
+    fn on_begin(&mut self, pid: u32) {
         self.write(JournalEntry::Spawned { pid });
-        self.list.push(SupervisorAction::MakeWorktree);
+        self.actions.push(SupervisorAction::MakeWorktree);
     }
 
-    fn worktree_stands(&mut self, note: Option<String>) {
+    fn on_worktree_ready(&mut self, note: Option<String>) {
         if let Some(text) = note {
             self.write(JournalEntry::Note { text });
         }
@@ -281,56 +282,67 @@ impl StepActions<'_> {
     }
 
     fn launch(&mut self) {
-        if !self.life.story.has_worktree {
+        if !self.state.summary.has_worktree {
             self.write(JournalEntry::Worktree);
         }
-        if let Some(ending) = self.life.ending.take() {
+        if let Some(ending) = self.state.ending.take() {
             return self.end_with(ending);
         }
-        self.life.agent = AgentStatus::Starting;
-        self.list.push(SupervisorAction::Launch { talk: self.life.story.talk.clone() });
+        self.state.agent = AgentStatus::Starting;
+        self.actions.push(SupervisorAction::Launch {
+            conversation_id: self.state.summary.conversation_id.clone(),
+        });
     }
 
-    fn launched(&mut self, talk: Option<String>, loaded: bool) {
-        self.life.agent = AgentStatus::There;
-        self.write(JournalEntry::Agent { talk });
-        if let Some(ending) = self.life.ending.take() {
+    fn on_launched(&mut self, conversation_id: Option<String>, loaded: bool) {
+        self.state.agent = AgentStatus::Running;
+        self.write(JournalEntry::Agent { conversation_id });
+        if let Some(ending) = self.state.ending.take() {
             return self.end_with(ending);
         }
         self.prompt(loaded);
     }
 
     fn prompt(&mut self, loaded: bool) {
-        if self.life.agent == AgentStatus::Absent {
+        if self.state.agent == AgentStatus::Absent {
             return self.launch();
         }
-        let (text, recap) = self.life.next_prompt(loaded);
-        let n = self.life.story.turns + 1;
+        let (text, recap) = self.state.next_prompt(loaded);
+        let n = self.state.summary.turns + 1;
         self.write(JournalEntry::Turn { n, text: text.clone(), log_bytes: None });
-        self.list.push(SupervisorAction::Prompt { text, recap });
+        self.actions.push(SupervisorAction::Prompt { text, recap });
     }
 
-    fn event(&mut self, mut event: Value) {
+    fn on_event(&mut self, mut event: Value) {
         // Agents restart their numbers with each start; the session's numbers only increase.
         let Some(fields) = event.as_object_mut() else { return };
-        fields.insert("seq".to_owned(), self.life.story.last_seq.saturating_add(1).into());
+        fields.insert("seq".to_owned(), self.state.summary.last_seq.saturating_add(1).into());
         self.write(JournalEntry::Event { event });
-        if let (None, Some(what)) = (&self.life.ending, self.life.over_limit()) {
-            self.limit(what);
+        if let (None, Some(limit)) = (&self.state.ending, self.state.exceeded_limit()) {
+            self.on_limit(limit);
         }
     }
 
-    fn asked(&mut self, asked: PermissionAsk) {
-        let PermissionAsk { n, what, rule, futile } = asked;
-        let known = self.life.story.always.contains(&rule);
-        self.write(JournalEntry::Asked { n, rule: Some(rule).filter(|rule| *rule != what), what });
-        let id = &self.life.record.id;
-        let denied = match futile {
-            _ if self.life.ending.is_some() => Some("the session is ending".to_owned()),
+    fn on_permission_request(&mut self, request: PermissionAsk) {
+        let PermissionAsk { number, description, rule, futile_reason } = request;
+        let is_always_allowed = self.state.summary.always.contains(&rule);
+        self.write(JournalEntry::Asked {
+            n: number,
+            rule: Some(rule).filter(|rule| *rule != description),
+            what: description,
+        });
+        let id = &self.state.record.id;
+        let denial = match futile_reason {
+            _ if self.state.ending.is_some() => Some("the session is ending".to_owned()),
             Some(why) => Some(why),
-            None if known => None,
-            None if !self.life.is_attended() => {
-                let rule = self.life.story.asks.get(&n).map(|ask| ask.rule.as_str());
+            None if is_always_allowed => None,
+            None if !self.state.is_attended() => {
+                let rule = self
+                    .state
+                    .summary
+                    .open_requests
+                    .get(&number)
+                    .map(|request| request.rule.as_str());
                 let rule = rule.filter(|rule| rule.starts_with("[[gate.rules]]"));
                 let rule = rule.map(|rule| {
                     format!("\nThis rule in ~/.config/g3/config.toml allows it:\n{rule}")
@@ -342,76 +354,74 @@ impl StepActions<'_> {
             }
             None => return,
         };
-        let allow = denied.is_none();
-        self.answer(n, Decision { allow, always: allow, why: denied });
+        let allow = denial.is_none();
+        self.answer(number, Decision { allow, always: allow, why: denial });
     }
 
     fn answer(&mut self, n: u32, decision: Decision) {
-        let Some(ask) = self.life.story.asks.get(&n) else { return };
-        let by = match &decision.why {
-            None if !self.life.story.always.contains(&ask.rule) => "user",
+        let Some(request) = self.state.summary.open_requests.get(&n) else { return };
+        let decided_by = match &decision.why {
+            None if !self.state.summary.always.contains(&request.rule) => "user",
             None | Some(_) => "studio",
         };
         let Decision { allow, always, ref why } = decision;
         // The end of a run is its own reason.
-        let (by, why) = (by.to_owned(), why.clone().filter(|_| self.life.ending.is_none()));
+        let (by, why) =
+            (decided_by.to_owned(), why.clone().filter(|_| self.state.ending.is_none()));
         self.write(JournalEntry::Answered { n, allow, always, by, why });
-        self.list.push(SupervisorAction::Answer { n, decision });
+        self.actions.push(SupervisorAction::Answer { n, decision });
         // Open requests of the same kind are answered as well.
-        let same = self
-            .life
-            .story
-            .asks
-            .iter()
-            .find(|(_, ask)| allow && always && self.life.story.always.contains(&ask.rule));
-        if let Some(n) = same.map(|(n, _)| *n) {
+        let same_kind = self.state.summary.open_requests.iter().find(|(_, request)| {
+            allow && always && self.state.summary.always.contains(&request.rule)
+        });
+        if let Some(n) = same_kind.map(|(n, _)| *n) {
             self.answer(n, Decision { allow: true, always: true, why: None });
         }
     }
 
-    fn turn_ended(&mut self, why: Option<String>) {
-        if !self.life.story.in_turn {
+    fn on_turn_ended(&mut self, why: Option<String>) {
+        if !self.state.summary.in_turn {
             return;
         }
-        if let (Some(why), None) = (&why, &self.life.ending) {
-            self.life.ending = Some(Ending::Failed(why.clone()));
+        if let (Some(why), None) = (&why, &self.state.ending) {
+            self.state.ending = Some(Ending::Failed(why.clone()));
         }
-        let n = self.life.story.turns;
+        let n = self.state.summary.turns;
         self.write(JournalEntry::TurnEnd { n, why });
-        self.list.push(SupervisorAction::Import);
+        self.actions.push(SupervisorAction::Import);
     }
 
-    fn agent_gone(&mut self, why: String) {
-        let before = std::mem::replace(&mut self.life.agent, AgentStatus::Absent);
-        if self.life.story.in_turn {
-            self.turn_ended(Some(why));
-        } else if before == AgentStatus::Starting {
+    fn on_agent_exited(&mut self, why: String) {
+        let previous = std::mem::replace(&mut self.state.agent, AgentStatus::Absent);
+        if self.state.summary.in_turn {
+            self.on_turn_ended(Some(why));
+        } else if previous == AgentStatus::Starting {
             self.finish(SessionOutcome::Failed { why });
         }
     }
 
-    fn imported(&mut self, work: WorkSummary) {
-        let changed = work.commits > 0 || work.files_changed > 0;
+    fn on_imported(&mut self, work: WorkSummary) {
+        let is_changed = work.commits > 0 || work.files_changed > 0;
         self.write(JournalEntry::Work(work));
-        if let Some(ending) = self.life.ending.take() {
+        if let Some(ending) = self.state.ending.take() {
             return self.end_with(ending);
         }
-        if !self.life.story.pending.is_empty() {
-            return self.prompt(self.life.memory == ConversationMemory::Keeps);
+        if !self.state.summary.pending.is_empty() {
+            return self.prompt(self.state.memory == ConversationMemory::Persistent);
         }
-        if !changed {
+        if !is_changed {
             return self.finish(SessionOutcome::Empty);
         }
-        if self.life.record.checks.is_empty() {
+        if self.state.record.checks.is_empty() {
             self.write(JournalEntry::Checked { results: Vec::new() });
             return self.finish(SessionOutcome::Ready);
         }
         self.write(JournalEntry::Checking);
-        self.list.push(SupervisorAction::Check);
+        self.actions.push(SupervisorAction::Check);
     }
 
-    fn cannot_import(&mut self, why: String) {
-        match self.life.ending.take() {
+    fn on_import_failed(&mut self, why: String) {
+        match self.state.ending.take() {
             Some(Ending::Stopped) => {
                 self.write(JournalEntry::Note { text: why });
                 self.finish(SessionOutcome::Stopped);
@@ -420,60 +430,61 @@ impl StepActions<'_> {
         }
     }
 
-    fn checked(&mut self, results: Vec<CheckResult>) {
-        if self.life.story.phase != Phase::Checking {
+    fn on_checked(&mut self, results: Vec<CheckResult>) {
+        if self.state.summary.phase != Phase::Checking {
             return;
         }
-        let failed = results.iter().find(|result| !result.ok).cloned();
+        let failed_check = results.iter().find(|result| !result.ok).cloned();
         self.write(JournalEntry::Checked { results });
-        if let Some(ending) = self.life.ending.take() {
+        if let Some(ending) = self.state.ending.take() {
             return self.end_with(ending);
         }
-        if !self.life.story.pending.is_empty() {
-            return self.prompt(self.life.memory == ConversationMemory::Keeps);
+        if !self.state.summary.pending.is_empty() {
+            return self.prompt(self.state.memory == ConversationMemory::Persistent);
         }
-        match failed {
+        match failed_check {
             None => self.finish(SessionOutcome::Ready),
             Some(check) => self.finish(SessionOutcome::Failed { why: check.failure() }),
         }
     }
 
-    fn stop(&mut self) {
-        if self.life.ending.replace(Ending::Stopped) == Some(Ending::Stopped) {
+    fn on_stop(&mut self) {
+        if self.state.ending.replace(Ending::Stopped) == Some(Ending::Stopped) {
             return;
         }
         self.write(JournalEntry::StopRequested);
-        self.wind_down();
+        self.end_early();
     }
 
-    fn limit(&mut self, what: String) {
-        if self.life.ending.is_some() {
+    fn on_limit(&mut self, limit: String) {
+        if self.state.ending.is_some() {
             return;
         }
-        self.life.ending = Some(Ending::Failed(format!("it reached its limit of {what}")));
-        self.write(JournalEntry::Limit { what });
-        self.wind_down();
+        self.state.ending = Some(Ending::Failed(format!("it reached its limit of {limit}")));
+        self.write(JournalEntry::Limit { what: limit });
+        self.end_early();
     }
 
     /// Ends a run that has a reason to end, from any phase.
-    fn wind_down(&mut self) {
-        match self.life.story.phase {
+    fn end_early(&mut self) {
+        match self.state.summary.phase {
             Phase::Checking => {
-                self.list.push(SupervisorAction::AbandonChecks);
-                if let Some(ending) = self.life.ending.take() {
+                self.actions.push(SupervisorAction::CancelChecks);
+                if let Some(ending) = self.state.ending.take() {
                     self.end_with(ending);
                 }
             }
-            Phase::Working | Phase::Waiting { .. } if self.life.story.in_turn => {
-                let open: Vec<u32> = self.life.story.asks.keys().copied().collect();
-                for n in open {
+            Phase::Working | Phase::Waiting { .. } if self.state.summary.in_turn => {
+                let open_requests: Vec<u32> =
+                    self.state.summary.open_requests.keys().copied().collect();
+                for n in open_requests {
                     let why = Some("the session is ending".to_owned());
                     self.answer(n, Decision { allow: false, always: false, why });
                 }
-                self.list.push(SupervisorAction::Cancel);
+                self.actions.push(SupervisorAction::Cancel);
             }
-            Phase::Starting if self.life.agent == AgentStatus::Starting => {
-                self.list.push(SupervisorAction::Cancel);
+            Phase::Starting if self.state.agent == AgentStatus::Starting => {
+                self.actions.push(SupervisorAction::Cancel);
             }
             // The next input (worktree, agent, import) sees the reason and ends the run.
             Phase::Queued
@@ -492,7 +503,7 @@ impl StepActions<'_> {
     }
 
     fn finish(&mut self, outcome: SessionOutcome) {
-        let outcome = match (self.life.ending.take(), outcome) {
+        let outcome = match (self.state.ending.take(), outcome) {
             (Some(Ending::Stopped), SessionOutcome::Failed { why }) => {
                 self.write(JournalEntry::Note { text: why });
                 SessionOutcome::Stopped
@@ -500,7 +511,7 @@ impl StepActions<'_> {
             (_, outcome) => outcome,
         };
         self.write(JournalEntry::Exit { outcome, ms: None });
-        self.list.push(SupervisorAction::Finish);
+        self.actions.push(SupervisorAction::Finish);
     }
 }
 

@@ -8,7 +8,7 @@ use studio_git::names::BranchName;
 use studio_git::repo::Base;
 use studio_git::session_repo::SessionRepo;
 
-fn life(checks: &[&str], limits: RunLimits, attended: bool) -> RunState {
+fn run_state(checks: &[&str], limits: RunLimits, attended: bool) -> RunState {
     let id = Id::parse("task-aaaa").unwrap();
     let record = SessionRecord {
         schema: 1,
@@ -19,7 +19,7 @@ fn life(checks: &[&str], limits: RunLimits, attended: bool) -> RunState {
         model: None,
         profile: None,
         base: Base { branch: None, commit: "c0".into() },
-        place: SessionRepo {
+        session_repo: SessionRepo {
             id,
             worktree: "/w".into(),
             git_dir: "/g".into(),
@@ -29,43 +29,43 @@ fn life(checks: &[&str], limits: RunLimits, attended: bool) -> RunState {
         templates: Templates { branch: "studio/{id}".into(), worktree: "/w/{id}".into() },
         checks: checks.iter().map(|check| (*check).to_owned()).collect(),
         limits,
-        manner: RunMode { attended, ..RunMode::default() },
+        run_mode: RunMode { attended, ..RunMode::default() },
         attempt: 1,
         after: Vec::new(),
-        part: crate::session::record::PlanRef::default(),
+        plan_ref: crate::session::record::PlanRef::default(),
         created_at: "t".into(),
     };
-    let mut story = JournalSummary::default();
-    story.hear_entry(&JournalEntry::Queued { prompt: None });
-    RunState::new(record, story, ConversationMemory::Keeps)
+    let mut summary = JournalSummary::default();
+    summary.add_entry(&JournalEntry::Queued { prompt: None });
+    RunState::new(record, summary, ConversationMemory::Persistent)
 }
 
-fn plain() -> RunState {
-    life(&[], RunLimits::default(), false)
+fn default_state() -> RunState {
+    run_state(&[], RunLimits::default(), false)
 }
 
 /// Applies the inputs and returns the names of the actions; replaying the written journal must give
 /// the same summary.
-fn played(life: &mut RunState, news: Vec<Input>) -> Vec<String> {
+fn run_inputs(state: &mut RunState, inputs: Vec<Input>) -> Vec<String> {
     let mut lines =
         vec![JournalLine { time: "t".into(), entry: JournalEntry::Queued { prompt: None } }];
     let mut names = Vec::new();
-    for input in news {
-        for deed in step(life, input) {
-            names.push(name(&deed));
-            if let SupervisorAction::Write(entry) = deed {
+    for input in inputs {
+        for action in step(state, input) {
+            names.push(name(&action));
+            if let SupervisorAction::Write(entry) = action {
                 lines.push(JournalLine { time: "t".into(), entry });
             }
         }
     }
     let replayed =
-        JournalSummary { updated_at: None, run_began: None, ..JournalSummary::of(&lines) };
-    assert_eq!(replayed, life.story, "the journal tells the whole story");
+        JournalSummary { updated_at: None, run_started_at: None, ..JournalSummary::of(&lines) };
+    assert_eq!(replayed, state.summary, "the journal tells the whole story");
     names
 }
 
-fn name(deed: &SupervisorAction) -> String {
-    match deed {
+fn name(action: &SupervisorAction) -> String {
+    match action {
         SupervisorAction::Write(JournalEntry::Exit { outcome, .. }) => format!("exit {outcome:?}"),
         SupervisorAction::Write(entry) => {
             let value = serde_json::to_value(entry).unwrap();
@@ -76,11 +76,11 @@ fn name(deed: &SupervisorAction) -> String {
     }
 }
 
-fn begun() -> Vec<Input> {
+fn start_inputs() -> Vec<Input> {
     vec![
         Input::Begin { pid: 1 },
-        Input::WorktreeStands { note: None },
-        Input::Launched { talk: None, loaded: false },
+        Input::WorktreeReady { note: None },
+        Input::Launched { conversation_id: None, loaded: false },
     ]
 }
 
@@ -102,26 +102,26 @@ fn check(ok: bool) -> Input {
     Input::Checked { results: vec![result] }
 }
 
-fn ended(mut news: Vec<Input>, life: &mut RunState) -> String {
-    let mut all = begun();
-    all.append(&mut news);
-    let names = played(life, all);
+fn outcome_of(mut inputs: Vec<Input>, state: &mut RunState) -> String {
+    let mut all_inputs = start_inputs();
+    all_inputs.append(&mut inputs);
+    let names = run_inputs(state, all_inputs);
     assert_eq!(names.last().unwrap(), "Finish", "{names:?}");
     names[names.len() - 2].clone()
 }
 
 #[test]
 fn a_successful_run_from_start_to_exit() {
-    let mut life = life(&["true"], RunLimits::default(), false);
-    let mut news = begun();
-    news.extend([Input::TurnEnded { why: None }, work(1), check(true)]);
+    let mut state = run_state(&["true"], RunLimits::default(), false);
+    let mut inputs = start_inputs();
+    inputs.extend([Input::TurnEnded { why: None }, work(1), check(true)]);
     assert_eq!(
-        played(&mut life, news),
+        run_inputs(&mut state, inputs),
         [
             "write spawned",
             "MakeWorktree",
             "write worktree",
-            "Launch { talk: None }",
+            "Launch { conversation_id: None }",
             "write agent",
             "write turn",
             "prompt \"do it\"",
@@ -139,50 +139,61 @@ fn a_successful_run_from_start_to_exit() {
 
 #[test]
 fn a_run_can_end_in_every_way() {
-    let done = || Input::TurnEnded { why: None };
-    assert_eq!(ended(vec![done(), work(0)], &mut plain()), "exit Empty");
-    assert_eq!(ended(vec![done(), work(2)], &mut plain()), "exit Ready");
-    let mut checked = life(&["true"], RunLimits::default(), false);
-    let failed = ended(vec![done(), work(1), check(false)], &mut checked);
+    let turn_end = || Input::TurnEnded { why: None };
+    assert_eq!(outcome_of(vec![turn_end(), work(0)], &mut default_state()), "exit Empty");
+    assert_eq!(outcome_of(vec![turn_end(), work(2)], &mut default_state()), "exit Ready");
+    let mut checked = run_state(&["true"], RunLimits::default(), false);
+    let failed = outcome_of(vec![turn_end(), work(1), check(false)], &mut checked);
     assert_eq!(failed, r#"exit Failed { why: "check `true` failed with exit code 1" }"#);
-    let gone = vec![Input::AgentGone { why: "killed".into() }, work(1)];
-    assert_eq!(ended(gone, &mut plain()), r#"exit Failed { why: "killed" }"#);
+    let inputs = vec![Input::AgentExited { why: "killed".into() }, work(1)];
+    assert_eq!(outcome_of(inputs, &mut default_state()), r#"exit Failed { why: "killed" }"#);
     let stopped = vec![Input::Stop, Input::TurnEnded { why: Some("cancelled".into()) }, work(1)];
-    assert_eq!(ended(stopped, &mut plain()), "exit Stopped");
-    let mut checked = life(&["true"], RunLimits::default(), false);
-    assert_eq!(ended(vec![done(), work(1), Input::Stop], &mut checked), "exit Stopped");
-    let over = vec![Input::Limit { what: "5 s".into() }, done(), work(1)];
-    assert_eq!(ended(over, &mut plain()), r#"exit Failed { why: "it reached its limit of 5 s" }"#);
-    let torn = vec![done(), Input::CannotImport { why: "`.git` was rewritten".into() }];
-    assert_eq!(ended(torn, &mut plain()), r#"exit Failed { why: "`.git` was rewritten" }"#);
+    assert_eq!(outcome_of(stopped, &mut default_state()), "exit Stopped");
+    let mut checked = run_state(&["true"], RunLimits::default(), false);
+    assert_eq!(outcome_of(vec![turn_end(), work(1), Input::Stop], &mut checked), "exit Stopped");
+    let inputs = vec![Input::Limit { limit: "5 s".into() }, turn_end(), work(1)];
+    assert_eq!(
+        outcome_of(inputs, &mut default_state()),
+        r#"exit Failed { why: "it reached its limit of 5 s" }"#
+    );
+    let inputs = vec![turn_end(), Input::CannotImport { why: "`.git` was rewritten".into() }];
+    assert_eq!(
+        outcome_of(inputs, &mut default_state()),
+        r#"exit Failed { why: "`.git` was rewritten" }"#
+    );
 }
 
 #[test]
 fn a_stop_during_the_start_ends_before_the_first_prompt() {
-    let news = vec![Input::Begin { pid: 1 }, Input::Stop, Input::WorktreeStands { note: None }];
-    let names = played(&mut plain(), news);
+    let inputs = vec![Input::Begin { pid: 1 }, Input::Stop, Input::WorktreeReady { note: None }];
+    let names = run_inputs(&mut default_state(), inputs);
     assert_eq!(names[names.len() - 2..], ["exit Stopped", "Finish"]);
     assert!(!names.iter().any(|name| name.starts_with("Launch")));
 }
 
 #[test]
 fn a_message_during_a_turn_is_sent_at_its_end() {
-    let mut life = plain();
-    let mut news = begun();
-    news.extend([
+    let mut state = default_state();
+    let mut inputs = start_inputs();
+    inputs.extend([
         Input::Send { text: "also this".into() },
         Input::TurnEnded { why: None },
         work(1),
         Input::TurnEnded { why: None },
         work(1),
     ]);
-    let names = played(&mut life, news);
+    let names = run_inputs(&mut state, inputs);
     assert!(names.contains(&r#"prompt "also this""#.to_owned()), "{names:?}");
     assert_eq!(names[names.len() - 2], "exit Ready");
 }
 
-fn asks(n: u32, what: &str) -> Input {
-    Input::Asked(PermissionAsk { n, what: what.into(), rule: what.into(), futile: None })
+fn request_input(n: u32, what: &str) -> Input {
+    Input::PermissionRequested(PermissionAsk {
+        number: n,
+        description: what.into(),
+        rule: what.into(),
+        futile_reason: None,
+    })
 }
 
 fn allows(n: u32) -> Input {
@@ -194,96 +205,109 @@ fn always_allows(n: u32) -> Input {
 }
 
 /// Returns the answers that the agent gets to its requests.
-fn answered(life: &mut RunState, news: Vec<Input>) -> Vec<(u32, bool, Option<String>)> {
-    let deeds: Vec<SupervisorAction> =
-        news.into_iter().flat_map(|input| step(life, input)).collect();
-    let told = deeds.into_iter().filter_map(|deed| match deed {
+fn answers_to(state: &mut RunState, inputs: Vec<Input>) -> Vec<(u32, bool, Option<String>)> {
+    let actions: Vec<SupervisorAction> =
+        inputs.into_iter().flat_map(|input| step(state, input)).collect();
+    let answers = actions.into_iter().filter_map(|action| match action {
         SupervisorAction::Answer { n, decision } => Some((n, decision.allow, decision.why)),
         _ => None,
     });
-    told.collect()
+    answers.collect()
 }
 
 #[test]
 fn unattended_requests_are_denied_immediately_with_a_hint() {
-    let mut life = plain();
-    step_all(&mut life, begun());
+    let mut state = default_state();
+    step_all(&mut state, start_inputs());
     for n in 1..=3 {
-        let told = answered(&mut life, vec![asks(n, "rm -rf")]);
-        let [(number, false, Some(why))] = told.as_slice() else { panic!("{told:?}") };
+        let answers = answers_to(&mut state, vec![request_input(n, "rm -rf")]);
+        let [(number, false, Some(why))] = answers.as_slice() else { panic!("{answers:?}") };
         assert_eq!(*number, n);
         assert_eq!(
             why,
             "no terminal to ask on; `studio resume task-aaaa --ask` keeps requests open"
         );
     }
-    assert_eq!((life.story.phase.clone(), life.story.denied.count), (Phase::Working, 3));
+    assert_eq!((state.summary.phase.clone(), state.summary.denials.count), (Phase::Working, 3));
 }
 
 #[test]
 fn a_request_waits_for_the_user_and_is_answered_by_number() {
-    let mut life = life(&[], RunLimits::default(), true);
-    step_all(&mut life, begun());
-    let told = answered(&mut life, vec![asks(1, "a"), asks(2, "b"), allows(2), allows(9)]);
-    assert_eq!(told, [(2, true, None)]);
-    assert_eq!(life.story.phase, Phase::Waiting { reason: "permission 1: a".into() });
-    assert_eq!(answered(&mut life, vec![asks(3, "b")]), [], "`allow` is for once");
+    let mut state = run_state(&[], RunLimits::default(), true);
+    step_all(&mut state, start_inputs());
+    let answers = answers_to(
+        &mut state,
+        vec![request_input(1, "a"), request_input(2, "b"), allows(2), allows(9)],
+    );
+    assert_eq!(answers, [(2, true, None)]);
+    assert_eq!(state.summary.phase, Phase::Waiting { reason: "permission 1: a".into() });
+    assert_eq!(answers_to(&mut state, vec![request_input(3, "b")]), [], "`allow` is for once");
 }
 
 #[test]
 fn always_answers_further_and_open_requests_of_its_kind() {
-    let mut life = life(&[], RunLimits::default(), true);
-    step_all(&mut life, begun());
-    let news = vec![asks(1, "a"), asks(2, "b"), asks(3, "a"), always_allows(1)];
-    assert_eq!(answered(&mut life, news), [(1, true, None), (3, true, None)]);
-    assert_eq!(answered(&mut life, vec![asks(4, "a")]), [(4, true, None)]);
-    assert_eq!(life.story.asks.keys().collect::<Vec<_>>(), [&2], "another kind still waits");
+    let mut state = run_state(&[], RunLimits::default(), true);
+    step_all(&mut state, start_inputs());
+    let inputs =
+        vec![request_input(1, "a"), request_input(2, "b"), request_input(3, "a"), always_allows(1)];
+    assert_eq!(answers_to(&mut state, inputs), [(1, true, None), (3, true, None)]);
+    assert_eq!(answers_to(&mut state, vec![request_input(4, "a")]), [(4, true, None)]);
+    assert_eq!(
+        state.summary.open_requests.keys().collect::<Vec<_>>(),
+        [&2],
+        "another kind still waits"
+    );
 }
 
 #[test]
 fn a_request_that_the_sandbox_denies_is_not_asked() {
-    let mut life = life(&[], RunLimits::default(), true);
-    step_all(&mut life, begun());
-    let futile = Some("the box is closed there".to_owned());
-    let asked = PermissionAsk { n: 1, what: "write /opt/x".into(), rule: "r".into(), futile };
-    let told = answered(&mut life, vec![Input::Asked(asked)]);
-    assert_eq!(told, [(1, false, Some("the box is closed there".into()))]);
+    let mut state = run_state(&[], RunLimits::default(), true);
+    step_all(&mut state, start_inputs());
+    let futile_reason = Some("the box is closed there".to_owned());
+    let request = PermissionAsk {
+        number: 1,
+        description: "write /opt/x".into(),
+        rule: "r".into(),
+        futile_reason,
+    };
+    let answers = answers_to(&mut state, vec![Input::PermissionRequested(request)]);
+    assert_eq!(answers, [(1, false, Some("the box is closed there".into()))]);
 }
 
-fn step_all(life: &mut RunState, news: Vec<Input>) {
-    for input in news {
-        step(life, input);
+fn step_all(state: &mut RunState, inputs: Vec<Input>) {
+    for input in inputs {
+        step(state, input);
     }
 }
 
 #[test]
 fn events_are_numbered_over_all_runs() {
-    let mut life = plain();
+    let mut state = default_state();
     let event = || Input::Event { event: serde_json::json!({"seq": 1, "time": "t", "type": "x"}) };
-    step_all(&mut life, begun());
-    step_all(&mut life, vec![event(), event()]);
-    let mut story = life.story.clone();
-    story.hear_entry(&JournalEntry::Queued { prompt: None });
-    let mut again = RunState::new(life.record, story, ConversationMemory::Keeps);
-    step_all(&mut again, begun());
-    let deeds = step(&mut again, event());
-    let SupervisorAction::Write(JournalEntry::Event { event }) = &deeds[0] else {
-        panic!("{deeds:?}")
+    step_all(&mut state, start_inputs());
+    step_all(&mut state, vec![event(), event()]);
+    let mut summary = state.summary.clone();
+    summary.add_entry(&JournalEntry::Queued { prompt: None });
+    let mut resumed = RunState::new(state.record, summary, ConversationMemory::Persistent);
+    step_all(&mut resumed, start_inputs());
+    let actions = step(&mut resumed, event());
+    let SupervisorAction::Write(JournalEntry::Event { event }) = &actions[0] else {
+        panic!("{actions:?}")
     };
     assert_eq!(event["seq"], 3);
-    assert_eq!(step(&mut again, Input::Event { event: serde_json::json!([1]) }), []);
+    assert_eq!(step(&mut resumed, Input::Event { event: serde_json::json!([1]) }), []);
 }
 
 #[test]
 fn an_agent_without_memory_gets_the_task_with_a_message() {
-    let mut life = RunState { memory: ConversationMemory::Forgets, ..plain() };
-    let mut news = begun();
+    let mut state = RunState { memory: ConversationMemory::PerTurn, ..default_state() };
+    let mut inputs = start_inputs();
     let sent = Input::Send { text: "also this".into() };
-    news.extend([sent, Input::TurnEnded { why: None }]);
-    step_all(&mut life, news);
-    let deeds = step(&mut life, work(1));
-    let Some(SupervisorAction::Prompt { text, recap: true }) = deeds.last() else {
-        panic!("{deeds:?}")
+    inputs.extend([sent, Input::TurnEnded { why: None }]);
+    step_all(&mut state, inputs);
+    let actions = step(&mut state, work(1));
+    let Some(SupervisorAction::Prompt { text, recap: true }) = actions.last() else {
+        panic!("{actions:?}")
     };
     for part in ["You have worked on", "do it", "also this"] {
         assert!(text.contains(part), "no `{part}` in: {text}");
@@ -294,28 +318,29 @@ fn an_agent_without_memory_gets_the_task_with_a_message() {
 fn a_budget_ends_a_session_with_an_unpriced_model() {
     let usage = serde_json::json!({"seq": 1, "time": "t", "type": "usage", "input": 60,
         "output": 50, "cache_read": 0, "cache_write": 0, "cost_usd": null});
-    let money = RunLimits { usd: Some(100.0), ..RunLimits::default() };
-    let mut life = life(&[], money, false);
-    step_all(&mut life, begun());
-    let deeds = step(&mut life, Input::Event { event: usage });
-    assert!(deeds.contains(&SupervisorAction::Cancel), "{deeds:?}");
+    let limits = RunLimits { usd: Some(100.0), ..RunLimits::default() };
+    let mut state = run_state(&[], limits, false);
+    step_all(&mut state, start_inputs());
+    let actions = step(&mut state, Input::Event { event: usage });
+    assert!(actions.contains(&SupervisorAction::Cancel), "{actions:?}");
 }
 
 #[test]
 fn limits_count_all_runs_and_are_raised_by_the_user() {
     let turn = || serde_json::json!({"seq": 1, "time": "t", "type": "turn", "n": 1});
-    let mut first = life(&[], RunLimits { turns: Some(2), ..RunLimits::default() }, false);
-    step_all(&mut first, begun());
+    let mut first = run_state(&[], RunLimits { turns: Some(2), ..RunLimits::default() }, false);
+    step_all(&mut first, start_inputs());
     step_all(&mut first, vec![Input::Event { event: turn() }, Input::Event { event: turn() }]);
-    let mut story = first.story.clone();
-    story.hear_entry(&JournalEntry::Queued { prompt: None });
-    let mut again = RunState::new(first.record.clone(), story.clone(), ConversationMemory::Keeps);
-    step_all(&mut again, begun());
-    assert!(step(&mut again, Input::Event { event: turn() }).contains(&SupervisorAction::Cancel));
-    let more = RunLimits { turns: Some(3), ..RunLimits::default() };
-    story.hear_entry(&JournalEntry::Settings { limits: more, attended: None });
-    let mut raised = RunState::new(first.record, story, ConversationMemory::Keeps);
-    step_all(&mut raised, begun());
+    let mut summary = first.summary.clone();
+    summary.add_entry(&JournalEntry::Queued { prompt: None });
+    let mut resumed =
+        RunState::new(first.record.clone(), summary.clone(), ConversationMemory::Persistent);
+    step_all(&mut resumed, start_inputs());
+    assert!(step(&mut resumed, Input::Event { event: turn() }).contains(&SupervisorAction::Cancel));
+    let limits = RunLimits { turns: Some(3), ..RunLimits::default() };
+    summary.add_entry(&JournalEntry::Settings { limits, attended: None });
+    let mut raised = RunState::new(first.record, summary, ConversationMemory::Persistent);
+    step_all(&mut raised, start_inputs());
     assert!(!step(&mut raised, Input::Event { event: turn() }).contains(&SupervisorAction::Cancel));
     assert!(step(&mut raised, Input::Event { event: turn() }).contains(&SupervisorAction::Cancel));
 }
@@ -327,29 +352,29 @@ fn limits_of_turns_tokens_and_money_cancel_the_turn() {
         "output": 50, "cache_read": 0, "cache_write": 0, "cost_usd": 0.5});
     let turns = RunLimits { turns: Some(0), ..RunLimits::default() };
     let tokens = RunLimits { tokens: Some(100), ..RunLimits::default() };
-    let money = RunLimits { usd: Some(0.4), ..RunLimits::default() };
-    for (limits, event) in [(turns, turn), (tokens, usage.clone()), (money, usage)] {
-        let mut news = begun();
-        news.push(Input::Event { event });
-        let names = played(&mut life(&[], limits, false), news);
+    let usd = RunLimits { usd: Some(0.4), ..RunLimits::default() };
+    for (limits, event) in [(turns, turn), (tokens, usage.clone()), (usd, usage)] {
+        let mut inputs = start_inputs();
+        inputs.push(Input::Event { event });
+        let names = run_inputs(&mut run_state(&[], limits, false), inputs);
         assert_eq!(names.last().unwrap(), "Cancel", "{limits:?}");
     }
 }
 
 #[test]
 fn an_agent_without_its_conversation_gets_the_task_and_its_last_message() {
-    let mut before = plain();
-    let mut news = begun();
-    let said = serde_json::json!({"seq": 1, "time": "t", "type": "text", "text": "half done"});
-    news.push(Input::Event { event: said });
-    played(&mut before, news);
-    let mut story = before.story;
-    story.hear_entry(&JournalEntry::Queued { prompt: Some("be quick".into()) });
-    let mut again = RunState::new(before.record, story, ConversationMemory::Keeps);
-    let deeds: Vec<SupervisorAction> =
-        begun().into_iter().flat_map(|input| step(&mut again, input)).collect();
-    let Some(SupervisorAction::Prompt { text, recap: true }) = deeds.last() else {
-        panic!("{deeds:?}")
+    let mut first = default_state();
+    let mut inputs = start_inputs();
+    let event = serde_json::json!({"seq": 1, "time": "t", "type": "text", "text": "half done"});
+    inputs.push(Input::Event { event });
+    run_inputs(&mut first, inputs);
+    let mut summary = first.summary;
+    summary.add_entry(&JournalEntry::Queued { prompt: Some("be quick".into()) });
+    let mut resumed = RunState::new(first.record, summary, ConversationMemory::Persistent);
+    let actions: Vec<SupervisorAction> =
+        start_inputs().into_iter().flat_map(|input| step(&mut resumed, input)).collect();
+    let Some(SupervisorAction::Prompt { text, recap: true }) = actions.last() else {
+        panic!("{actions:?}")
     };
     for part in ["do it", "half done", "be quick"] {
         assert!(text.contains(part), "no `{part}` in: {text}");

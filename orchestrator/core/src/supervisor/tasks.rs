@@ -20,7 +20,7 @@ use studio_git::repo::Repository;
 use studio_git::{import, recreate_worktree, snapshot, worktree};
 
 /// Default timeout of one check or setup line, in seconds.
-const LINE_SECONDS: u64 = 3600;
+const DEFAULT_LINE_SECONDS: u64 = 3600;
 /// Maximum number of bytes of the diff in a recap.
 const DIFF_BYTES: usize = 20_000;
 
@@ -29,17 +29,18 @@ pub(crate) fn make_worktree(
     config: &SupervisorConfig,
 ) -> impl Future<Output = Input> + Send + 'static {
     let (repository, record) = (config.repository.clone(), config.record.clone());
-    let (setup_room, setup) = (config.setup_room.clone(), config.setup.clone());
+    let (setup_runner, setup) = (config.setup_runner.clone(), config.setup.clone());
     let caches = BuildCaches::of(&config.repository, &config.record.id);
-    let most = line_limit(config);
+    let timeout = line_timeout(config);
     async move {
-        let made = tokio::task::spawn_blocking(move || stand_up(&repository, &record)).await;
-        match made
+        let result =
+            tokio::task::spawn_blocking(move || prepare_worktree(&repository, &record)).await;
+        match result
             .unwrap_or_else(|e| Err(Failure::new(base::failure::FailureKind::Bug, e.to_string())))
         {
-            Ok(WorktreeState::Before) => Input::WorktreeStands { note: None },
+            Ok(WorktreeState::Existing) => Input::WorktreeReady { note: None },
             Ok(WorktreeState::New { note }) => {
-                prepared(&setup_room, &setup, most, note, caches).await
+                run_setup(&setup_runner, &setup, timeout, note, caches).await
             }
             Err(failure) => Input::CannotStart { why: failure.in_full() },
         }
@@ -48,46 +49,46 @@ pub(crate) fn make_worktree(
 
 /// Whether the worktree existed already.
 enum WorktreeState {
-    Before,
+    Existing,
     New { note: Option<String> },
 }
 
-fn stand_up(repository: &Repository, record: &SessionRecord) -> Result<WorktreeState> {
+fn prepare_worktree(repository: &Repository, record: &SessionRecord) -> Result<WorktreeState> {
     let caches = BuildCaches::of(repository, &record.id);
-    if worktree::is_finished(&record.place) {
-        let remade = recreate_worktree::if_gone(repository, &record.place)?;
+    if worktree::is_finished(&record.session_repo) {
+        let recreated = recreate_worktree::recreate_if_missing(repository, &record.session_repo)?;
         // Otherwise the work of a turn could not be collected: this is reported before the turn
         // costs anything.
-        import::check_pointer(&record.place)?;
+        import::check_pointer(&record.session_repo)?;
         if caches.are_missing() {
-            caches.begin(&record.place.worktree, &home())?;
+            caches.prepare(&record.session_repo.worktree, &home())?;
         }
-        return match remade {
+        return match recreated {
             Recreated::Yes { note } => Ok(WorktreeState::New { note }),
-            Recreated::No => caches.hand_over().map(|()| WorktreeState::Before),
+            Recreated::No => caches.copy_to_agent().map(|()| WorktreeState::Existing),
         };
     }
-    worktree::unmake(repository, &record.place)?;
-    worktree::make_at(repository, &record.place, &record.templates.branches()?)?;
-    caches.begin(&record.place.worktree, &home())?;
+    worktree::remove_incomplete(repository, &record.session_repo)?;
+    worktree::create_at(repository, &record.session_repo, &record.templates.branches()?)?;
+    caches.prepare(&record.session_repo.worktree, &home())?;
     Ok(WorktreeState::New { note: None })
 }
 
-async fn prepared(
-    room: &SandboxedRunner,
+async fn run_setup(
+    runner: &SandboxedRunner,
     setup: &[String],
-    most: Duration,
+    timeout: Duration,
     note: Option<String>,
     caches: BuildCaches,
 ) -> Input {
     for line in setup {
-        match room.run_shell(line, most).await {
-            Ok(ended) if ended.exit == 0 => {}
-            Ok(ended) => {
-                let tail = base::text::tail(ended.tail.trim_end(), 500);
+        match runner.run_shell(line, timeout).await {
+            Ok(output) if output.exit == 0 => {}
+            Ok(output) => {
+                let tail = base::text::tail(output.tail.trim_end(), 500);
                 let mut why =
-                    format!("setup `{line}` failed with exit code {}: {tail}", ended.exit);
-                if let Some(hint) = path_dependencies::hint(room.worktree()) {
+                    format!("setup `{line}` failed with exit code {}: {tail}", output.exit);
+                if let Some(hint) = path_dependencies::missing_hint(runner.worktree()) {
                     why = format!("{why}\n{hint}");
                 }
                 return Input::CannotStart { why };
@@ -96,23 +97,23 @@ async fn prepared(
         }
     }
     // If it fails, the caches are cold, which only costs time.
-    let _ = tokio::task::spawn_blocking(move || caches.hand_over()).await;
-    Input::WorktreeStands { note }
+    let _ = tokio::task::spawn_blocking(move || caches.copy_to_agent()).await;
+    Input::WorktreeReady { note }
 }
 
 /// Collects the session's work: import, then a snapshot of uncommitted changes.
-pub(crate) fn bring_home(
+pub(crate) fn collect_work(
     config: &SupervisorConfig,
 ) -> impl Future<Output = Input> + Send + 'static {
     let (repository, record) = (config.repository.clone(), config.record.clone());
-    let room = config.room.clone();
+    let runner = config.runner.clone();
     async move {
-        let bring = move || {
-            let _frozen = room.freeze();
+        let collect = move || {
+            let _frozen = runner.freeze();
             collect::collect(&repository, &record, &snapshot::SnapshotLimits::default())
         };
-        match tokio::task::spawn_blocking(bring).await {
-            Ok(Ok(brought)) => Input::Imported { work: brought.work },
+        match tokio::task::spawn_blocking(collect).await {
+            Ok(Ok(collected)) => Input::Imported { work: collected.work },
             Ok(Err(failure)) => Input::CannotImport { why: failure.in_full() },
             Err(e) => Input::CannotImport { why: e.to_string() },
         }
@@ -124,41 +125,42 @@ pub(crate) fn check(
     config: &SupervisorConfig,
     work: Option<&WorkSummary>,
 ) -> impl Future<Output = Input> + Send + 'static {
-    let (room, checks) = (config.check_room.clone(), config.record.checks.clone());
+    let (runner, checks) = (config.check_runner.clone(), config.record.checks.clone());
     let (repository, record) = (config.repository.clone(), config.record.clone());
     let work = work.cloned();
     let fails_on_base = config.fails_on_base.clone();
-    let most = line_limit(config);
+    let timeout = line_timeout(config);
     let caches = BuildCaches::of(&config.repository, &config.record.id);
     async move {
         let renewed = tokio::task::spawn_blocking(move || caches.renew_checks(&home())).await;
         if let Ok(Err(failure)) = renewed {
-            let red = |command: &String| check::not_run(command.clone(), failure.in_full());
-            return Input::Checked { results: checks.iter().map(red).collect() };
+            let not_run =
+                |command: &String| check::failed_result(command.clone(), failure.in_full());
+            return Input::Checked { results: checks.iter().map(not_run).collect() };
         }
-        let mut results = check::run(&room, &checks, most).await;
+        let mut results = check::run(&runner, &checks, timeout).await;
         if let Some(work) = work {
             // Files that cannot be recorded count as the session's work, and nothing is lost.
             let note = move || collect::note_leftovers(&repository, &record, &work);
             let _ = tokio::task::spawn_blocking(note).await;
         }
-        if let Some(red) = results.iter_mut().find(|result| !result.ok) {
-            let (cancel, command) = (CancellationToken::new(), red.command.clone());
+        if let Some(failed) = results.iter_mut().find(|result| !result.ok) {
+            let (cancel, command) = (CancellationToken::new(), failed.command.clone());
             // Dropped with this future, so that cancelled checks end.
             let _guard = cancel.clone().drop_guard();
-            let find_out = move || fails_on_base(&command, cancel);
-            red.fails_on = tokio::task::spawn_blocking(find_out).await.ok().flatten();
+            let check_base = move || fails_on_base(&command, cancel);
+            failed.fails_on = tokio::task::spawn_blocking(check_base).await.ok().flatten();
         }
         Input::Checked { results }
     }
 }
 
-fn line_limit(config: &SupervisorConfig) -> Duration {
-    Duration::from_secs(config.limits.check_seconds.unwrap_or(LINE_SECONDS))
+fn line_timeout(config: &SupervisorConfig) -> Duration {
+    Duration::from_secs(config.limits.check_seconds.unwrap_or(DEFAULT_LINE_SECONDS))
 }
 
 /// Returns the prompt with the diff so far, for an agent without its conversation.
-pub(crate) fn with_diff(
+pub(crate) fn append_diff(
     config: &SupervisorConfig,
     work: Option<&WorkSummary>,
     text: String,
@@ -166,17 +168,17 @@ pub(crate) fn with_diff(
     let diff = work.and_then(|work| collect::diff(&config.repository, &config.record, work).ok());
     match diff.filter(|diff| !diff.trim().is_empty()) {
         Some(diff) => {
-            let shown = base::text::head(&diff, DIFF_BYTES);
-            format!("{text}\n\nThe changes so far:\n\n{shown}")
+            let excerpt = base::text::head(&diff, DIFF_BYTES);
+            format!("{text}\n\nThe changes so far:\n\n{excerpt}")
         }
         None => text,
     }
 }
 
 /// Returns the limit in words, if the free space on the disk of the worktree is below the floor.
-pub(crate) fn disk_is_full(config: &SupervisorConfig) -> Option<String> {
+pub(crate) fn low_disk_space(config: &SupervisorConfig) -> Option<String> {
     let floor = config.record.limits.disk_floor_bytes?;
-    let stat = rustix::fs::statvfs(&config.record.place.worktree).ok()?;
-    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-    (free < floor).then(|| format!("{floor} bytes of free disk space"))
+    let stat = rustix::fs::statvfs(&config.record.session_repo.worktree).ok()?;
+    let free_bytes = stat.f_bavail.saturating_mul(stat.f_frsize);
+    (free_bytes < floor).then(|| format!("{floor} bytes of free disk space"))
 }

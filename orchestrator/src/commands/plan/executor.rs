@@ -23,7 +23,7 @@ use studio_core::session::summary::Disposition;
 use studio_core::session_view::SessionView;
 
 /// Maximum number of bytes of a failed check's output that the agent gets.
-const TAIL: usize = 3000;
+const MAX_OUTPUT_BYTES: usize = 3000;
 
 /// How the execution ended.
 pub(crate) enum ExecutionEnd {
@@ -40,64 +40,72 @@ pub(crate) struct PlacedTask {
     /// The session; `None` before it starts, or if the user discarded it.
     pub view: Option<SessionView>,
     /// The status of the session.
-    pub standing: TaskSessionStatus,
+    pub status: TaskSessionStatus,
     /// The commit of earlier landed work on the task, with other requirements.
-    pub earlier: Option<String>,
+    pub earlier_commit: Option<String>,
 }
 
 impl Plan<'_> {
     /// Returns whether all tasks are done.
-    pub(crate) fn is_done(&self, tasks: &[Task], all: &[Requirement]) -> Result<bool> {
+    pub(crate) fn is_done(&self, tasks: &[Task], requirements: &[Requirement]) -> Result<bool> {
         Ok(self
-            .standing(tasks, all)?
+            .task_statuses(tasks, requirements)?
             .iter()
-            .all(|placed| placed.standing == TaskSessionStatus::Done))
+            .all(|placed| placed.status == TaskSessionStatus::Done))
     }
 
     /// Returns all tasks with their sessions. A session belongs to a task if the task, its
     /// requirements and its dependencies are unchanged since the session was created.
-    pub(crate) fn standing(&self, tasks: &[Task], all: &[Requirement]) -> Result<Vec<PlacedTask>> {
+    pub(crate) fn task_statuses(
+        &self,
+        tasks: &[Task],
+        requirements: &[Requirement],
+    ) -> Result<Vec<PlacedTask>> {
         let views = self.sessions()?;
-        let fates = self.context.fates()?;
-        let placed = |(task, digest): (&Task, TaskDigest)| {
-            let of_task = |view: &&SessionView| view.record.part.name.as_ref() == Some(&task.id);
-            let same = |view: &SessionView| {
-                view.record.part.digest.as_ref().is_some_and(|it| digest.is(it))
+        let dispositions = self.context.dispositions()?;
+        let to_placed_task = |(task, digest): (&Task, TaskDigest)| {
+            let is_of_task =
+                |view: &&SessionView| view.record.plan_ref.name.as_ref() == Some(&task.id);
+            let has_same_digest = |view: &SessionView| {
+                view.record.plan_ref.digest.as_ref().is_some_and(|it| digest.matches(it))
             };
-            let view = views.iter().filter(of_task).rfind(|view| same(view)).cloned();
-            let earlier = views.iter().filter(of_task).filter(|view| !same(view));
-            let earlier = earlier.filter_map(landed_as).next_back();
+            let view = views.iter().filter(is_of_task).rfind(|view| has_same_digest(view)).cloned();
+            let earlier_commit =
+                views.iter().filter(is_of_task).filter(|view| !has_same_digest(view));
+            let earlier_commit = earlier_commit.filter_map(landed_commit).next_back();
             let view = view.filter(|view| view.state != SessionState::Discarded);
-            let standing = match &view {
+            let status = match &view {
                 _ if task.done => TaskSessionStatus::Done,
                 None => TaskSessionStatus::None,
-                Some(view) => match stands(view) {
-                    TaskSessionStatus::Ready if self.stays_undone(&fates, &view.record.id) => {
+                Some(view) => match status_of(view) {
+                    TaskSessionStatus::Ready
+                        if self.remains_undone(&dispositions, &view.record.id) =>
+                    {
                         TaskSessionStatus::Undone
                     }
-                    standing => standing,
+                    status => status,
                 },
             };
-            PlacedTask { view, standing, earlier }
+            PlacedTask { view, status, earlier_commit }
         };
-        Ok(tasks.iter().zip(self.digests(tasks, all)).map(placed).collect())
+        Ok(tasks.iter().zip(self.digests(tasks, requirements)).map(to_placed_task).collect())
     }
 
     /// Returns whether the user undid the landing of a session and did not agree to land it again.
-    fn stays_undone(&self, fates: &Dispositions, id: &Id) -> bool {
-        fates.is_landing_undone(id) && !self.land_again.contains(id)
+    fn remains_undone(&self, dispositions: &Dispositions, id: &Id) -> bool {
+        dispositions.is_landing_undone(id) && !self.land_again.contains(id)
     }
 
     /// Asks about each session whose landing was undone whether to land it again. The answer
     /// applies to this call of `studio plan`.
-    fn ask_about_undone(&mut self, tasks: &[Task], all: &[Requirement]) -> Result<()> {
-        for (task, placed) in tasks.iter().zip(self.standing(tasks, all)?) {
-            let Some(view) = placed.view.filter(|_| placed.standing == TaskSessionStatus::Undone)
+    fn ask_about_undone(&mut self, tasks: &[Task], requirements: &[Requirement]) -> Result<()> {
+        for (task, placed) in tasks.iter().zip(self.task_statuses(tasks, requirements)?) {
+            let Some(view) = placed.view.filter(|_| placed.status == TaskSessionStatus::Undone)
             else {
                 continue;
             };
             let question = format!("the landing of task `{}` was undone; land it again?", task.id);
-            if confirm::yes(&question) == Some(true) {
+            if confirm::ask(&question) == Some(true) {
                 self.land_again.insert(view.record.id);
             }
         }
@@ -107,158 +115,167 @@ impl Plan<'_> {
     /// Returns the sessions of this plan, oldest first.
     fn sessions(&self) -> Result<Vec<SessionView>> {
         let mut views = self.context.views()?;
-        views.retain(|view| view.record.part.plan.as_ref() == Some(&self.saved.id));
+        views.retain(|view| view.record.plan_ref.plan.as_ref() == Some(&self.record.id));
         Ok(views)
     }
 
     /// Works until there is nothing left to do, or the user must look at it.
-    pub(crate) fn work(&mut self) -> Result<ExecutionEnd> {
+    pub(crate) fn execute(&mut self) -> Result<ExecutionEnd> {
         // The approved texts apply, even if the files change during the execution.
-        let all = self.files.requirements(self.saved.approved.as_deref().unwrap_or_default())?;
-        let tasks = self.files.tasks(self.saved.agreed.as_deref().unwrap_or_default(), &all)?;
-        self.drop_others(&tasks, &all)?;
-        self.ask_about_undone(&tasks, &all)?;
-        let digests = self.digests(&tasks, &all);
+        let requirements =
+            self.files.requirements(self.record.approved.as_deref().unwrap_or_default())?;
+        let tasks =
+            self.files.tasks(self.record.agreed.as_deref().unwrap_or_default(), &requirements)?;
+        self.discard_obsolete(&tasks, &requirements)?;
+        self.ask_about_undone(&tasks, &requirements)?;
+        let digests = self.digests(&tasks, &requirements);
         let context = self.context;
         let mut watcher = Watcher::begin(context, WatchFrom::FromNow)?;
-        let mut tries = vec![0; tasks.len()];
+        let mut attempts = vec![0; tasks.len()];
         loop {
-            let placed = self.standing(&tasks, &all)?;
-            let standing: Vec<TaskSessionStatus> = placed.iter().map(|it| it.standing).collect();
-            let acts = plan::next(&tasks, &standing, &tries);
-            for (at, act) in &acts {
-                tries[*at] += 1;
-                if let Err(failure) =
-                    self.carry_out(*act, (&tasks[*at], &digests[*at].now), &placed[*at], &all)
-                {
+            let placed = self.task_statuses(&tasks, &requirements)?;
+            let statuses: Vec<TaskSessionStatus> = placed.iter().map(|it| it.status).collect();
+            let actions = plan::next_actions(&tasks, &statuses, &attempts);
+            for (index, action) in &actions {
+                attempts[*index] += 1;
+                if let Err(failure) = self.perform(
+                    *action,
+                    (&tasks[*index], &digests[*index].current),
+                    &placed[*index],
+                    &requirements,
+                ) {
                     // The other tasks continue.
-                    report::say(&format!("{}: {}", tasks[*at].id, failure.in_full()));
-                    tries[*at] = u32::MAX;
+                    report::say(&format!("{}: {}", tasks[*index].id, failure.in_full()));
+                    attempts[*index] = u32::MAX;
                 }
             }
-            if !acts.is_empty() {
+            if !actions.is_empty() {
                 context.schedule()?;
                 continue;
             }
-            let at_work: Vec<&Id> = placed
+            let running: Vec<&Id> = placed
                 .iter()
-                .filter(|placed| placed.standing == TaskSessionStatus::AtWork)
+                .filter(|placed| placed.status == TaskSessionStatus::AtWork)
                 .filter_map(|placed| Some(&placed.view.as_ref()?.record.id))
                 .collect();
-            if at_work.is_empty() {
-                let done = standing.iter().all(|standing| *standing == TaskSessionStatus::Done);
-                return Ok(if done { ExecutionEnd::Done } else { ExecutionEnd::Stuck });
+            if running.is_empty() {
+                let all_done = statuses.iter().all(|statuses| *statuses == TaskSessionStatus::Done);
+                return Ok(if all_done { ExecutionEnd::Done } else { ExecutionEnd::Stuck });
             }
-            at_work.into_iter().for_each(|id| watcher.add(id));
-            if watcher.until(StopWhen::One)? == WatchOutcome::Interrupted {
+            running.into_iter().for_each(|id| watcher.add(id));
+            if watcher.run_until(StopWhen::One)? == WatchOutcome::Interrupted {
                 return Ok(ExecutionEnd::Interrupted);
             }
         }
     }
 
     /// Discards sessions whose tasks are no longer part of the plan; `undo` restores them.
-    fn drop_others(&self, tasks: &[Task], all: &[Requirement]) -> Result<()> {
-        let digests = self.digests(tasks, all);
-        let wanted = |view: &SessionView| {
-            let part = &view.record.part;
+    fn discard_obsolete(&self, tasks: &[Task], requirements: &[Requirement]) -> Result<()> {
+        let digests = self.digests(tasks, requirements);
+        let is_planned = |view: &SessionView| {
+            let part = &view.record.plan_ref;
             tasks.iter().zip(&digests).any(|(task, digest)| {
                 part.name.as_ref() == Some(&task.id)
-                    && part.digest.as_ref().is_some_and(|it| digest.is(it))
+                    && part.digest.as_ref().is_some_and(|it| digest.matches(it))
             })
         };
-        let mut others = self.sessions()?;
-        others.retain(|view| !view.state.is_over() && !wanted(view));
-        if others.is_empty() {
+        let mut obsolete = self.sessions()?;
+        obsolete.retain(|view| !view.state.is_over() && !is_planned(view));
+        if obsolete.is_empty() {
             return Ok(());
         }
-        let operation = discard::drop_all(self.context, &others)?;
-        let ids: Vec<&str> = others.iter().map(|view| view.record.id.as_str()).collect();
+        let operation = discard::discard_all(self.context, &obsolete)?;
+        let ids: Vec<&str> = obsolete.iter().map(|view| view.record.id.as_str()).collect();
         report::say(&format!("discarded because the plan changed: {}", ids.join(", ")));
         report::say(&format!("undo: studio undo {operation}"));
         Ok(())
     }
 
-    fn carry_out(
+    fn perform(
         &self,
-        act: TaskAction,
+        action: TaskAction,
         task: (&Task, &str),
         placed: &PlacedTask,
-        all: &[Requirement],
+        requirements: &[Requirement],
     ) -> Result<()> {
-        let view = match (&placed.view, act) {
-            (None, _) | (_, TaskAction::Begin) => return self.begin_task(task, placed, all),
+        let view = match (&placed.view, action) {
+            (None, _) | (_, TaskAction::Begin) => {
+                return self.start_task(task, placed, requirements);
+            }
             (Some(view), TaskAction::GoOn | TaskAction::Again | TaskAction::Land) => view,
         };
         let id = &view.record.id;
-        match act {
+        match action {
             TaskAction::Begin => Ok(()),
-            TaskAction::GoOn => resume::wake(self.context, id, None),
-            TaskAction::Again => resume::wake(self.context, id, Some(why_again(view))),
-            TaskAction::Land => match accept::one(self.context, view, &LandingOptions::default()) {
-                Ok(landed) => {
-                    output::landed(self.context, &landed);
-                    Ok(())
+            TaskAction::GoOn => resume::requeue(self.context, id, None),
+            TaskAction::Again => resume::requeue(self.context, id, Some(retry_prompt(view))),
+            TaskAction::Land => {
+                match accept::land_one(self.context, view, &LandingOptions::default()) {
+                    Ok(landed) => {
+                        output::landed(self.context, &landed);
+                        Ok(())
+                    }
+                    Err(rejection) => self.handle_rejection(id, rejection),
                 }
-                Err(refused) => self.not_landed(id, refused),
-            },
+            }
         }
     }
 
     /// Sends a conflict, or a check that fails on the merged tree, to the agent.
-    fn not_landed(&self, id: &Id, refused: Rejection) -> Result<()> {
-        let Rejection { failure, agent_prompt, .. } = refused;
+    fn handle_rejection(&self, id: &Id, rejection: Rejection) -> Result<()> {
+        let Rejection { failure, agent_prompt, .. } = rejection;
         match (failure.kind, agent_prompt) {
             (FailureKind::Conflict, Some(prompt)) => {
-                resume::wake(self.context, id, Some(prompt.into()))
+                resume::requeue(self.context, id, Some(prompt.into()))
             }
             (FailureKind::Failed, _) => {
-                let branch = &self.saved.branch;
+                let branch = &self.record.branch;
                 let tip = self.context.repository.base(Some(branch))?.commit;
                 let text = format!(
                     "Your work does not land: {}. The branch `{branch}` is at commit {tip}. Commit \
                      what you have, run `git merge {tip}`, and make it pass.",
                     failure.in_full()
                 );
-                resume::wake(self.context, id, Some(text))
+                resume::requeue(self.context, id, Some(text))
             }
             (_, _) => Err(failure),
         }
     }
 
-    fn begin_task(
+    fn start_task(
         &self,
         (task, digest): (&Task, &str),
         placed: &PlacedTask,
-        all: &[Requirement],
+        requirements: &[Requirement],
     ) -> Result<()> {
-        let mut order = self.order(task, placed.earlier.as_deref(), all);
-        order.part.digest = Some(digest.to_owned());
-        create_session::create(self.context, &[order]).map(|_| ())
+        let mut spec = self.session_spec(task, placed.earlier_commit.as_deref(), requirements);
+        spec.plan_ref.digest = Some(digest.to_owned());
+        create_session::create(self.context, &[spec]).map(|_| ())
     }
 
-    /// Returns the specification of a task's session; `earlier` is the commit of earlier landed
-    /// work on it.
-    pub(crate) fn order(
+    /// Returns the specification of a task's session; `earlier_commit` is the commit of earlier
+    /// landed work on it.
+    pub(crate) fn session_spec(
         &self,
         task: &Task,
-        earlier: Option<&str>,
-        all: &[Requirement],
+        earlier_commit: Option<&str>,
+        requirements: &[Requirement],
     ) -> SessionSpec {
         let agent = task.agent.clone().or_else(|| self.context.config.studio.agent.clone());
         let agent = agent.unwrap_or_else(|| "g3".to_owned());
         let mut text = task.text.clone();
-        if let Some(commit) = earlier {
+        if let Some(commit) = earlier_commit {
             text.push_str(&format!(
                 "\n\nEarlier work on this has landed as commit {}. Its requirements, or what it \
                  builds on, have changed since: bring it in line with them.",
                 head(commit, 12)
             ));
         }
-        let mut contract = plan::contract(task, all);
+        let mut contract = plan::contract(task, requirements);
         // Only g3 has a coach; other agents, and personas, get the requirements as text.
         let persona = task.persona.as_deref();
-        let coached = has_rounds(&self.context.config, &agent, persona);
-        if let Some(lines) = contract.take_if(|_| !coached) {
+        let has_coach = has_rounds(&self.context.config, &agent, persona);
+        if let Some(lines) = contract.take_if(|_| !has_coach) {
             text.push_str(&format!("\n\nIt serves these requirements:\n\n{lines}"));
         }
         let mut checks = task.checks.clone();
@@ -266,25 +283,25 @@ impl Plan<'_> {
         SessionSpec {
             agent: Some(agent),
             persona: task.persona.clone(),
-            base: task.base.clone().or_else(|| Some(self.saved.branch.clone())),
+            base: task.base.clone().or_else(|| Some(self.record.branch.clone())),
             checks,
-            part: PlanRef {
+            plan_ref: PlanRef {
                 name: Some(task.id.clone()),
                 paths: task.paths.clone(),
                 requirements: task.requirements.clone(),
                 contract,
-                plan: Some(self.saved.id.clone()),
+                plan: Some(self.record.id.clone()),
                 digest: None,
             },
             limits: self.args.limits.limits(),
-            manner: self.manner(),
+            run_mode: self.run_mode(),
             ..SessionSpec::of(text)
         }
     }
 }
 
 /// Returns the status of a session in its plan.
-fn stands(view: &SessionView) -> TaskSessionStatus {
+fn status_of(view: &SessionView) -> TaskSessionStatus {
     match &view.state {
         // Its supervisor is landing it.
         SessionState::Ready if view.facts.locked => TaskSessionStatus::AtWork,
@@ -303,20 +320,20 @@ fn stands(view: &SessionView) -> TaskSessionStatus {
 }
 
 /// Returns the commit as which a session landed.
-fn landed_as(view: &SessionView) -> Option<String> {
-    match &view.facts.fate {
+fn landed_commit(view: &SessionView) -> Option<String> {
+    match &view.facts.disposition {
         Disposition::Accepted { commit, .. } => commit.clone(),
         Disposition::Open | Disposition::Landing | Disposition::Discarded { .. } => None,
     }
 }
 
 /// Returns the prompt for the agent of a failed session.
-fn why_again(view: &SessionView) -> String {
+fn retry_prompt(view: &SessionView) -> String {
     let mut text = format!("It is not done yet: {}.", view.why().unwrap_or_default());
-    let checks = view.facts.story.checks.iter().flatten();
+    let checks = view.facts.summary.checks.iter().flatten();
     for check in checks.filter(|check| !check.ok && !check.tail.trim().is_empty()) {
-        let said = tail(check.tail.trim_end(), TAIL);
-        text.push_str(&format!("\n\n`{}` wrote:\n{said}", check.command));
+        let output_tail = tail(check.tail.trim_end(), MAX_OUTPUT_BYTES);
+        text.push_str(&format!("\n\n`{}` wrote:\n{output_tail}", check.command));
     }
     text + "\n\nSet that right."
 }

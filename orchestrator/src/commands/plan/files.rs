@@ -9,7 +9,7 @@ use base::files::{self, step};
 use planner::document;
 use planner::history::{self, HistoryEvent};
 use planner::requirement::{self, AmbiguousRequirements, Requirement};
-use planner::requirement_coverage::strangers;
+use planner::requirement_coverage::unknown_references;
 use planner::task::{self, Task};
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,8 @@ pub(crate) struct PlanRecord {
     /// Its id, which its sessions refer to.
     pub id: String,
     /// The user's original text.
-    pub wish: String,
+    #[serde(rename = "wish")]
+    pub request: String,
     /// The branch to land on.
     pub branch: String,
     /// The commit at which it started.
@@ -47,21 +48,21 @@ pub(crate) struct PlanRecord {
 #[derive(Clone, Debug)]
 pub(crate) struct PlanFiles {
     /// The main checkout.
-    pub top: PathBuf,
+    pub checkout: PathBuf,
     /// The path of studio's record.
-    saved: PathBuf,
+    record_path: PathBuf,
 }
 
 impl PlanFiles {
     /// Returns the files for a repository.
-    pub(crate) fn at(top: PathBuf, studio: &Path) -> PlanFiles {
-        PlanFiles { top, saved: studio.join("plan.json") }
+    pub(crate) fn new(checkout: PathBuf, studio: &Path) -> PlanFiles {
+        PlanFiles { checkout, record_path: studio.join("plan.json") }
     }
 
     /// Reads the record; `None` before the first plan.
-    pub(crate) fn saved(&self) -> Result<Option<PlanRecord>> {
-        let fail = || format!("cannot read {}", self.saved.display());
-        match std::fs::read(&self.saved) {
+    pub(crate) fn load_record(&self) -> Result<Option<PlanRecord>> {
+        let fail = || format!("cannot read {}", self.record_path.display());
+        match std::fs::read(&self.record_path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).or_fail(fail),
             Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(why) => Err(why).or_fail(fail),
@@ -69,15 +70,15 @@ impl PlanFiles {
     }
 
     /// Writes the record.
-    pub(crate) fn save(&self, saved: &PlanRecord) -> Result<()> {
+    pub(crate) fn save(&self, record: &PlanRecord) -> Result<()> {
         step("plan.saved");
-        let fail = || format!("cannot write {}", self.saved.display());
-        files::replace_json(&self.saved, saved).or_fail(fail)
+        let fail = || format!("cannot write {}", self.record_path.display());
+        files::replace_json(&self.record_path, record).or_fail(fail)
     }
 
     /// Returns the text of a file; `None` if it does not exist.
     pub(crate) fn read(&self, name: &str) -> Result<Option<String>> {
-        let path = self.top.join(name);
+        let path = self.checkout.join(name);
         match std::fs::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
             Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -87,15 +88,15 @@ impl PlanFiles {
 
     /// Replaces a file.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
-        let path = self.top.join(name);
+        let path = self.checkout.join(name);
         let fail = || format!("cannot write {}", path.display());
         step("plan.written");
-        std::fs::create_dir_all(path.parent().unwrap_or(&self.top)).or_fail(fail)?;
+        std::fs::create_dir_all(path.parent().unwrap_or(&self.checkout)).or_fail(fail)?;
         files::replace(&path, text.as_bytes()).or_fail(fail)
     }
 
     /// Appends events to the history.
-    pub(crate) fn tell(&self, clock: Clock, all: Vec<HistoryEvent>) -> Result<()> {
+    pub(crate) fn append_history(&self, clock: Clock, events: Vec<HistoryEvent>) -> Result<()> {
         let now = clock.now().to_zoned(jiff::tz::TimeZone::system());
         let time = now.strftime("%Y-%m-%d %H:%M:%S").to_string();
         let mut text = self.read(HISTORY)?.unwrap_or_default();
@@ -103,31 +104,33 @@ impl PlanFiles {
             text.push('\n');
         }
         let lines =
-            all.into_iter().map(|what| history::HistoryLine { time: time.clone(), what }.text());
+            events.into_iter().map(|what| history::HistoryLine { time: time.clone(), what }.text());
         text.extend(lines);
         self.write(HISTORY, &text)
     }
 
     /// Archives the files of an earlier plan under new names, and returns those names.
-    pub(crate) fn set_aside(&self, how: &str, stamp: &str) -> Result<Vec<String>> {
+    pub(crate) fn archive(&self, prefix: &str, stamp: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for (name, kind, ending) in [(TASKS, "tasks", "toml"), (REQUIREMENTS, "requirements", "md")]
         {
-            let there = self.top.join(name);
-            if !there.exists() {
+            let path = self.checkout.join(name);
+            if !path.exists() {
                 continue;
             }
-            let free = (1..).map(|n| match n {
-                1 => format!("g3-plan/{how}_{kind}_{stamp}.{ending}"),
-                n => format!("g3-plan/{how}_{kind}_{stamp}_{n}.{ending}"),
+            let candidates = (1..).map(|n| match n {
+                1 => format!("g3-plan/{prefix}_{kind}_{stamp}.{ending}"),
+                n => format!("g3-plan/{prefix}_{kind}_{stamp}_{n}.{ending}"),
             });
-            let Some(kept) = free.into_iter().find(|kept| !self.top.join(kept).exists()) else {
+            let Some(target) =
+                candidates.into_iter().find(|target| !self.checkout.join(target).exists())
+            else {
                 continue;
             };
             step("plan.set_aside");
-            std::fs::rename(&there, self.top.join(&kept))
+            std::fs::rename(&path, self.checkout.join(&target))
                 .or_fail(|| format!("cannot rename {name}"))?;
-            names.push(kept);
+            names.push(target);
         }
         Ok(names)
     }
@@ -135,8 +138,8 @@ impl PlanFiles {
     /// Parses the requirements of a refined text.
     pub(crate) fn requirements(&self, text: &str) -> Result<Vec<Requirement>> {
         let Some(section) = document::current(text) else { return Ok(Vec::new()) };
-        requirement::read(section).map_err(|unclear| {
-            let what = match unclear {
+        requirement::read(section).map_err(|error| {
+            let what = match error {
                 AmbiguousRequirements::Empty => format!("no requirement in {REQUIREMENTS}"),
                 AmbiguousRequirements::Twice(id) => {
                     format!("{REQUIREMENTS}: two requirements have the id {id}")
@@ -147,10 +150,11 @@ impl PlanFiles {
     }
 
     /// Parses the tasks of a text; every requirement that they name must exist.
-    pub(crate) fn tasks(&self, text: &str, all: &[Requirement]) -> Result<Vec<Task>> {
+    pub(crate) fn tasks(&self, text: &str, requirements: &[Requirement]) -> Result<Vec<Task>> {
         let path = Path::new(TASKS);
-        let found = task::from_toml(text).map_err(|mistakes| tasks::refused(path, &mistakes))?;
-        let unknown: Vec<task::TaskFileError> = strangers(all, &found)
+        let listed =
+            task::from_toml(text).map_err(|mistakes| tasks::invalid_list(path, &mistakes))?;
+        let unknown: Vec<task::TaskFileError> = unknown_references(requirements, &listed)
             .into_iter()
             .map(|(task, id)| task::TaskFileError {
                 line: task.line,
@@ -158,8 +162,8 @@ impl PlanFiles {
             })
             .collect();
         match unknown.is_empty() {
-            true => Ok(found),
-            false => Err(tasks::refused(path, &unknown)),
+            true => Ok(listed),
+            false => Err(tasks::invalid_list(path, &unknown)),
         }
     }
 }

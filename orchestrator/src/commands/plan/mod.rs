@@ -36,7 +36,7 @@ use studio_core::session::spec::SessionSpec;
 use studio_git::transaction;
 
 /// Timeout of one call of the model.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The command line of `plan`.
 #[derive(Clone, Debug, clap::Args)]
@@ -69,19 +69,19 @@ struct Plan<'a> {
     context: &'a CommandContext,
     args: &'a Args,
     files: PlanFiles,
-    saved: PlanRecord,
+    record: PlanRecord,
     /// Whether a model was already asked to split: requirements without a task are not split again.
     split: bool,
     /// Sessions whose landing was undone and which the user agreed to land again.
     land_again: BTreeSet<Id>,
-    _alone: Lock,
+    _lock: Lock,
 }
 
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    for said in transaction::recover(&context.repository)? {
-        report::say(&said);
+    for note in transaction::recover(&context.repository)? {
+        report::say(&note);
     }
     let mut plan = Plan::open(&context, args)?;
     loop {
@@ -92,7 +92,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             PlanStage::Approve => plan.approve()?,
             PlanStage::Split => plan.split()?,
             PlanStage::Agree => plan.agree()?,
-            PlanStage::Work => match plan.work()? {
+            PlanStage::Work => match plan.execute()? {
                 ExecutionEnd::Done => {}
                 ExecutionEnd::Stuck => return plan.report(common).map(|_| 1),
                 ExecutionEnd::Interrupted => {
@@ -101,8 +101,8 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
                 }
             },
             PlanStage::Over => {
-                plan.saved.over = true;
-                plan.files.save(&plan.saved)?;
+                plan.record.over = true;
+                plan.files.save(&plan.record)?;
                 return plan.report(common);
             }
         }
@@ -112,172 +112,177 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 impl<'a> Plan<'a> {
     /// Opens the current plan, or a new one.
     fn open(context: &'a CommandContext, args: &'a Args) -> Result<Plan<'a>> {
-        let top = context.repository.main_checkout.clone().ok_or_else(|| {
+        let checkout = context.repository.main_checkout.clone().ok_or_else(|| {
             Failure::refused("a plan needs a checkout")
                 .because("its files are in g3-plan/, and this repository is bare")
         })?;
         let studio = context.repository.studio_dir()?;
-        let lock = studio.join("plan.lock");
-        let alone = Lock::try_take(&lock).or_fail(|| format!("cannot lock {}", lock.display()))?;
-        let _alone = alone.ok_or_else(|| {
+        let lock_path = studio.join("plan.lock");
+        let lock = Lock::try_take(&lock_path)
+            .or_fail(|| format!("cannot lock {}", lock_path.display()))?;
+        let _lock = lock.ok_or_else(|| {
             Failure::refused("`studio plan` is already running in this repository")
                 .hint("studio list")
                 .hint("or stop the other one with Ctrl-C")
         })?;
-        let files = PlanFiles::at(top, &studio);
-        let saved = files.saved()?;
-        let wish = args.wish.as_deref().map(|file| open::wish(context, file)).transpose()?;
-        let saved = match (wish, saved) {
-            (Some(wish), Some(saved)) if wish == saved.wish => saved,
-            (Some(wish), before) => {
-                open::refuse_without_agents(context, args, &wish)?;
-                open::begin(context, args, &files, &wish, before)?
+        let files = PlanFiles::new(checkout, &studio);
+        let record = files.load_record()?;
+        let request =
+            args.wish.as_deref().map(|file| open::read_request(context, file)).transpose()?;
+        let record = match (request, record) {
+            (Some(request), Some(record)) if request == record.request => record,
+            (Some(request), previous) => {
+                open::refuse_without_agents(context, args, &request)?;
+                open::begin(context, args, &files, &request, previous)?
             }
-            (None, saved) => open::go_on(context, &files, saved)?,
+            (None, record) => open::continue_plan(context, &files, record)?,
         };
-        Ok(Plan { context, args, files, saved, split: false, land_again: BTreeSet::new(), _alone })
+        Ok(Plan { context, args, files, record, split: false, land_again: BTreeSet::new(), _lock })
     }
 
     fn requirements(&self) -> Result<(String, Vec<Requirement>)> {
         let text = self.files.read(REQUIREMENTS)?.unwrap_or_default();
-        let all = self.files.requirements(&text)?;
-        Ok((text, all))
+        let requirements = self.files.requirements(&text)?;
+        Ok((text, requirements))
     }
 
-    fn tasks(&self, all: &[Requirement]) -> Result<(String, Vec<Task>)> {
+    fn tasks(&self, requirements: &[Requirement]) -> Result<(String, Vec<Task>)> {
         let text = self.files.read(TASKS)?.unwrap_or_default();
-        let tasks = self.files.tasks(&text, all)?;
+        let tasks = self.files.tasks(&text, requirements)?;
         Ok((text, tasks))
     }
 
     fn stage(&self) -> Result<PlanStage> {
-        let (text, all) = self.requirements()?;
-        let mut found = PlanStatus {
-            approved: self.saved.approved.as_ref() == Some(&text),
+        let (text, requirements) = self.requirements()?;
+        let mut status = PlanStatus {
+            approved: self.record.approved.as_ref() == Some(&text),
             ..PlanStatus::default()
         };
         if document::current(&text).is_none() {
-            return Ok(plan::stage(found));
+            return Ok(plan::stage(status));
         }
-        found.requirements = RequirementsStatus::Refined;
-        if found.approved {
-            let (text, tasks) = self.tasks(&all)?;
-            let served =
+        status.requirements = RequirementsStatus::Refined;
+        if status.approved {
+            let (text, tasks) = self.tasks(&requirements)?;
+            let is_covered =
                 |it: &Requirement| tasks.iter().any(|task| task.requirements.contains(&it.id));
-            if self.split || all.iter().all(served) {
-                found.tasks = TaskListStatus::Whole;
+            if self.split || requirements.iter().all(is_covered) {
+                status.tasks = TaskListStatus::Whole;
             }
-            found.agreed = self.saved.agreed.as_ref() == Some(&text);
-            found.done = found.agreed && self.is_done(&tasks, &all)?;
+            status.agreed = self.record.agreed.as_ref() == Some(&text);
+            status.done = status.agreed && self.is_done(&tasks, &requirements)?;
         }
-        Ok(plan::stage(found))
+        Ok(plan::stage(status))
     }
 
     /// Lets a model refine the user's text.
     fn refine(&mut self) -> Result<()> {
         let text = self.files.read(REQUIREMENTS)?.unwrap_or_default();
-        let text = document::marked(&text);
-        let wish = document::original(&text).unwrap_or(&text);
-        let wanted = match self.model(&["plan", "refine"], wish) {
+        let text = document::mark_original(&text);
+        let request = document::original(&text).unwrap_or(&text);
+        let section = match self.model(&["plan", "refine"], request) {
             // A text with a list of requirements can be used without a model.
-            Err(failure) if requirement::items_of(wish) > 0 => {
+            Err(failure) if requirement::count_items(request) > 0 => {
                 output::without_a_model(&failure, "using your own list of requirements");
-                wish.to_owned()
+                request.to_owned()
             }
-            wanted_or_failed => wanted_or_failed?,
+            other => other?,
         };
-        let refined = document::with_current(&text, &wanted);
-        let (refined, _) = document::numbered(&refined)
+        let refined = document::with_current(&text, &section);
+        let (refined, _) = document::add_ids(&refined)
             .map_err(|_| Failure::failed("requirement ids are not unique"))?;
         self.files.write(REQUIREMENTS, &refined)
     }
 
     /// Asks the user to approve the requirements in the file.
     fn approve(&mut self) -> Result<()> {
-        let (text, all) = self.requirements()?;
-        let before = self.saved.approved.as_deref().unwrap_or_default();
-        let before = self.files.requirements(before).unwrap_or_default();
-        output::requirements(self.context, &all, &before);
+        let (text, requirements) = self.requirements()?;
+        let previous = self.record.approved.as_deref().unwrap_or_default();
+        let previous = self.files.requirements(previous).unwrap_or_default();
+        output::requirements(self.context, &requirements, &previous);
         self.ask("approve these requirements?", "the requirements are not approved", REQUIREMENTS)?;
         let approved = HistoryEvent::Approved(hash(text.as_bytes()));
-        self.saved.approved = Some(text);
+        self.record.approved = Some(text);
         // The resulting tasks are shown and need approval as well.
-        self.saved.agreed = None;
-        self.saved.over = false;
-        self.files.save(&self.saved)?;
-        self.files.tell(self.context.clock, vec![approved])
+        self.record.agreed = None;
+        self.record.over = false;
+        self.files.save(&self.record)?;
+        self.files.append_history(self.context.clock, vec![approved])
     }
 
     /// Lets a model create tasks for requirements without one.
     fn split(&mut self) -> Result<()> {
-        let (text, all) = self.requirements()?;
-        let (there, tasks) = self.tasks(&all)?;
-        let path = self.files.top.join(TASKS);
+        let (text, requirements) = self.requirements()?;
+        let (existing, tasks) = self.tasks(&requirements)?;
+        let path = self.files.checkout.join(TASKS);
         let path = path.to_string_lossy();
-        let part: &[&str] = match there.trim().is_empty() {
+        let subcommand: &[&str] = match existing.trim().is_empty() {
             true => &["plan", "split"],
             false => &["plan", "split", "--tasks", &path],
         };
-        let new = self.model(part, &text).unwrap_or_else(|failure| {
+        let new_tasks = self.model(subcommand, &text).unwrap_or_else(|failure| {
             output::without_a_model(&failure, "each requirement becomes one task, in order");
-            task::to_toml(&plan::one_each(&all, &tasks))
+            task::to_toml(&plan::tasks_for_uncovered(&requirements, &tasks))
         });
-        let gap = if there.is_empty() || there.ends_with("\n\n") { "" } else { "\n" };
+        let gap = if existing.is_empty() || existing.ends_with("\n\n") { "" } else { "\n" };
         self.split = true;
-        self.files.write(TASKS, &format!("{there}{gap}{new}"))
+        self.files.write(TASKS, &format!("{existing}{gap}{new_tasks}"))
     }
 
     /// Asks the user to approve the tasks in the file.
     fn agree(&mut self) -> Result<()> {
-        let (_, all) = self.requirements()?;
-        let (text, tasks) = self.tasks(&all)?;
-        let orders: Vec<SessionSpec> =
-            tasks.iter().map(|task| self.order(task, None, &all)).collect();
-        preflight::check(self.context, &orders)?;
-        output::tasks(self.context, &tasks, &self.standing(&tasks, &all)?);
+        let (_, requirements) = self.requirements()?;
+        let (text, tasks) = self.tasks(&requirements)?;
+        let specs: Vec<SessionSpec> =
+            tasks.iter().map(|task| self.session_spec(task, None, &requirements)).collect();
+        preflight::check(self.context, &specs)?;
+        output::tasks(self.context, &tasks, &self.task_statuses(&tasks, &requirements)?);
         self.ask("work on these tasks?", "the tasks are not approved", TASKS)?;
-        self.saved.agreed = Some(text);
-        self.files.save(&self.saved)?;
-        let tip = self.context.repository.base(Some(&self.saved.branch))?.commit;
-        let lines = all.iter().map(|it| format!("{}: {}", it.id, it.text)).collect();
-        self.files
-            .tell(self.context.clock, vec![HistoryEvent::Head(tip), HistoryEvent::Started(lines)])
+        self.record.agreed = Some(text);
+        self.files.save(&self.record)?;
+        let tip = self.context.repository.base(Some(&self.record.branch))?.commit;
+        let lines = requirements.iter().map(|it| format!("{}: {}", it.id, it.text)).collect();
+        self.files.append_history(
+            self.context.clock,
+            vec![HistoryEvent::Head(tip), HistoryEvent::Started(lines)],
+        )
     }
 
     /// Asks a question, unless `--yes` was given.
-    fn ask(&self, question: &str, refused: &str, file: &str) -> Result<()> {
-        let said = if self.args.yes { Some(true) } else { confirm::yes(question) };
-        match said {
+    fn ask(&self, question: &str, refusal: &str, file: &str) -> Result<()> {
+        let answer = if self.args.yes { Some(true) } else { confirm::ask(question) };
+        match answer {
             Some(true) => Ok(()),
             Some(false) => {
-                Err(Failure::refused(refused).hint(format!("change {file}, then: studio plan")))
+                Err(Failure::refused(refusal).hint(format!("change {file}, then: studio plan")))
             }
-            None => Err(Failure::refused(refused)
+            None => Err(Failure::refused(refusal)
                 .because("no terminal to ask on")
                 .hint(format!("read {file}, then: studio plan --yes"))),
         }
     }
 
     /// Returns the model's answer to a text on stdin.
-    fn model(&self, part: &[&str], input: &str) -> Result<String> {
-        let mut job = Command::new(g3_program(), &self.files.top).args(part).arg("--json");
+    fn model(&self, subcommand: &[&str], input: &str) -> Result<String> {
+        let mut command =
+            Command::new(g3_program(), &self.files.checkout).args(subcommand).arg("--json");
         if let Some(file) = &self.context.config_file {
-            job = job.arg("--config").arg(file);
+            command = command.arg("--config").arg(file);
         }
-        let limits = OutputLimits { time: Some(PATIENCE), bytes: 4 << 20 };
+        let limits = OutputLimits { time: Some(TIMEOUT), bytes: 4 << 20 };
         let fail = || "cannot run g3";
         // On a terminal the user sees the model's progress.
-        let seen = !self.context.json && std::io::stderr().is_terminal();
-        let stderr = if seen { Stream::Inherit } else { Stream::Piped };
-        let output = job.input(input).stderr(stderr).output(limits).or_fail(fail)?;
+        let shows_progress = !self.context.json && std::io::stderr().is_terminal();
+        let stderr = if shows_progress { Stream::Inherit } else { Stream::Piped };
+        let output = command.input(input).stderr(stderr).output(limits).or_fail(fail)?;
         let failed =
             || Failure::failed("the planning model failed").hint("retry with: studio plan");
-        let told: Value = serde_json::from_slice(&output.stdout)
+        let reply: Value = serde_json::from_slice(&output.stdout)
             .map_err(|_| failed().because(format!("g3 ended with exit code {}", output.code())))?;
-        if let Some(text) = told["text"].as_str() {
+        if let Some(text) = reply["text"].as_str() {
             return Ok(text.to_owned());
         }
-        let why = Failure::from_json(&told["error"]);
+        let why = Failure::from_json(&reply["error"]);
         Err(why.map_or_else(failed, |why| {
             let failure = failed().because(base::text::printable(&why.sentence()));
             why.hints.into_iter().fold(failure, Failure::hint)
@@ -285,7 +290,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns how the sessions of this plan are run.
-    fn manner(&self) -> RunMode {
+    fn run_mode(&self) -> RunMode {
         RunMode {
             jobs: self.args.jobs.unwrap_or(0),
             accept: true,
@@ -294,21 +299,21 @@ impl<'a> Plan<'a> {
         }
     }
 
-    fn digests(&self, tasks: &[Task], all: &[Requirement]) -> Vec<plan::TaskDigest> {
-        plan::digests(tasks, all, |text| hash(text.as_bytes()))
+    fn digests(&self, tasks: &[Task], requirements: &[Requirement]) -> Vec<plan::TaskDigest> {
+        plan::digests(tasks, requirements, |text| hash(text.as_bytes()))
     }
 
     fn report(&self, common: &CommonArgs) -> Result<u8> {
-        let (_, all) = self.requirements()?;
-        let (_, tasks) = self.tasks(&all)?;
-        let standing = self.standing(&tasks, &all)?;
-        output::end(self.context, &tasks, &standing);
+        let (_, requirements) = self.requirements()?;
+        let (_, tasks) = self.tasks(&requirements)?;
+        let statuses = self.task_statuses(&tasks, &requirements)?;
+        output::end(self.context, &tasks, &statuses);
         if !self.context.json {
             let scope = RequirementFilter {
                 id: None,
-                file: self.files.top.join(REQUIREMENTS),
-                since: Some(self.saved.since.clone()),
-                onto: self.saved.branch.clone(),
+                file: self.files.checkout.join(REQUIREMENTS),
+                since: Some(self.record.since.clone()),
+                onto: self.record.branch.clone(),
             };
             trace::run(common, &trace::Args { scope, markdown: false })?;
         }

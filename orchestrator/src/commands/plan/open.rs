@@ -16,14 +16,14 @@ use studio_core::session::random;
 use studio_core::session::spec::SessionSpec;
 
 /// Maximum size of a feature text, in bytes.
-const MOST: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 
 /// Reads the feature text from a file.
-pub(crate) fn wish(context: &CommandContext, file: &Path) -> Result<String> {
+pub(crate) fn read_request(context: &CommandContext, file: &Path) -> Result<String> {
     let path = context.directory.as_deref().unwrap_or(Path::new(".")).join(file);
     let unreadable =
         |why: String| Failure::usage(format!("cannot read {}", file.display())).because(why);
-    let bytes = input::read(&path, MOST).map_err(|e| unreadable(e.to_string()))?;
+    let bytes = input::read(&path, MAX_BYTES).map_err(|e| unreadable(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
     match text.trim().is_empty() {
         true => Err(Failure::usage(format!("{} is empty", file.display()))
@@ -37,18 +37,19 @@ pub(crate) fn wish(context: &CommandContext, file: &Path) -> Result<String> {
 pub(crate) fn refuse_without_agents(
     context: &CommandContext,
     args: &Args,
-    wish: &str,
+    request: &str,
 ) -> Result<()> {
-    let needs_model = document::current(wish).is_none() && requirement::items_of(wish) == 0;
+    let needs_model =
+        document::current(request).is_none() && requirement::count_items(request) == 0;
     if needs_model {
         preflight::planner(context)?;
     }
-    let order = SessionSpec {
+    let spec = SessionSpec {
         agent: context.config.studio.agent.clone(),
         limits: args.limits.limits(),
-        ..SessionSpec::of(wish.to_owned())
+        ..SessionSpec::of(request.to_owned())
     };
-    preflight::check(context, &[order])
+    preflight::check(context, &[spec])
 }
 
 /// Starts a plan for a feature text.
@@ -56,88 +57,88 @@ pub(crate) fn begin(
     context: &CommandContext,
     args: &Args,
     files: &PlanFiles,
-    wish: &str,
-    before: Option<PlanRecord>,
+    request: &str,
+    previous: Option<PlanRecord>,
 ) -> Result<PlanRecord> {
-    let at_work = before.as_ref().is_some_and(|before| !before.over);
-    let strange = before.is_none() && files.read(REQUIREMENTS)?.is_some();
-    if (at_work || strange) && !args.new {
+    let is_active = previous.as_ref().is_some_and(|previous| !previous.over);
+    let is_unrecorded = previous.is_none() && files.read(REQUIREMENTS)?.is_some();
+    if (is_active || is_unrecorded) && !args.new {
         let file = args.wish.as_deref().unwrap_or(Path::new("FILE")).display();
         return Err(Failure::refused("another plan is active")
             .because(format!("it is in {REQUIREMENTS}"))
             .hint("studio plan    continues it")
             .hint(format!("studio plan --new {file}    sets it aside; nothing is lost")));
     }
-    let saved = fresh(context, wish)?;
+    let record = new_record(context, request)?;
     let stamp = context.clock.now().strftime("%Y-%m-%d_%H-%M-%S").to_string();
-    let how = if at_work || strange { "dropped" } else { "completed" };
+    let prefix = if is_active || is_unrecorded { "dropped" } else { "completed" };
     // A task list without requirements belongs to the user, for this plan.
-    let earlier = before.is_some() || strange;
-    let kept = earlier.then(|| files.set_aside(how, &stamp)).transpose()?.unwrap_or_default();
-    for name in &kept {
+    let earlier = previous.is_some() || is_unrecorded;
+    let archived = earlier.then(|| files.archive(prefix, &stamp)).transpose()?.unwrap_or_default();
+    for name in &archived {
         report::say(&format!("archived the earlier plan: {name}"));
     }
-    if let [tasks, requirements] = kept.as_slice() {
-        let what = match how {
+    if let [tasks, requirements] = archived.as_slice() {
+        let what = match prefix {
             "completed" => HistoryEvent::Completed(requirements.clone(), tasks.clone()),
             _ => HistoryEvent::Other(format!("SET ASIDE ({requirements}, {tasks})")),
         };
-        files.tell(context.clock, vec![what])?;
+        files.append_history(context.clock, vec![what])?;
     }
-    let text = match document::current(wish) {
-        Some(_) => numbered(wish)?,
-        None => document::marked(wish),
+    let text = match document::current(request) {
+        Some(_) => numbered(request)?,
+        None => document::mark_original(request),
     };
     // The text goes first: otherwise the record would refer to the earlier plan's text.
     files.write(REQUIREMENTS, &text)?;
-    files.save(&saved)?;
-    Ok(saved)
+    files.save(&record)?;
+    Ok(record)
 }
 
 /// Continues the current plan; requirements from another program, e.g. `g3 --planning`, count as
 /// one.
-pub(crate) fn go_on(
+pub(crate) fn continue_plan(
     context: &CommandContext,
     files: &PlanFiles,
-    saved: Option<PlanRecord>,
+    record: Option<PlanRecord>,
 ) -> Result<PlanRecord> {
     let Some(text) = files.read(REQUIREMENTS)? else {
         return Err(Failure::usage("no plan in this repository")
             .because(format!("there is no {REQUIREMENTS}"))
             .hint("studio plan WISH.md    where WISH.md says what you want"));
     };
-    if let Some(saved) = saved {
-        return Ok(saved);
+    if let Some(record) = record {
+        return Ok(record);
     }
-    let saved = fresh(context, &text)?;
+    let record = new_record(context, &text)?;
     if document::current(&text).is_some() {
-        let text_now = numbered(&text)?;
-        if text_now != text {
-            files.write(REQUIREMENTS, &text_now)?;
+        let numbered_text = numbered(&text)?;
+        if numbered_text != text {
+            files.write(REQUIREMENTS, &numbered_text)?;
         }
     }
-    files.save(&saved)?;
-    Ok(saved)
+    files.save(&record)?;
+    Ok(record)
 }
 
 fn numbered(text: &str) -> Result<String> {
-    let (text, _) = document::numbered(text).map_err(|unclear| {
-        Failure::usage("cannot number the requirements").because(requirements::mistake(&unclear))
+    let (text, _) = document::add_ids(text).map_err(|error| {
+        Failure::usage("cannot number the requirements").because(requirements::mistake(&error))
     })?;
     Ok(text)
 }
 
-fn fresh(context: &CommandContext, wish: &str) -> Result<PlanRecord> {
+fn new_record(context: &CommandContext, request: &str) -> Result<PlanRecord> {
     let base = context.repository.base(None)?;
     let branch = base.branch.ok_or_else(|| {
         Failure::refused("a plan needs a branch to land on")
             .because("no branch is checked out here")
             .hint("git switch BRANCH")
     })?;
-    let id = base::text::hex(&random::four(wish, 0)?);
+    let id = base::text::hex(&random::four_bytes(request, 0)?);
     Ok(PlanRecord {
         id: format!("plan-{id}"),
-        wish: wish.to_owned(),
+        request: request.to_owned(),
         branch: branch.to_string(),
         since: base.commit,
         ..PlanRecord::default()

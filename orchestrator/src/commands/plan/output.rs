@@ -33,21 +33,25 @@ pub(crate) fn stage(context: &CommandContext, stage: PlanStage) {
 }
 
 /// Prints the requirements, and what changed since the user approved some.
-pub(crate) fn requirements(context: &CommandContext, all: &[Requirement], before: &[Requirement]) {
+pub(crate) fn requirements(
+    context: &CommandContext,
+    requirements: &[Requirement],
+    previous: &[Requirement],
+) {
     if context.json {
         return;
     }
     report::out(&format!("{REQUIREMENTS}:"));
-    for it in all {
-        let mark = match before.iter().find(|old| old.id == it.id) {
+    for it in requirements {
+        let mark = match previous.iter().find(|old| old.id == it.id) {
             Some(old) if old.text == it.text => " ",
             Some(_) => "~",
-            None if before.is_empty() => " ",
+            None if previous.is_empty() => " ",
             None => "+",
         };
         report::out(&printable(&format!("{mark} {}: {}", it.id, it.text)));
     }
-    for old in before.iter().filter(|old| all.iter().all(|it| it.id != old.id)) {
+    for old in previous.iter().filter(|old| requirements.iter().all(|it| it.id != old.id)) {
         report::out(&printable(&format!("- {}: {}", old.id, old.text)));
     }
 }
@@ -58,9 +62,9 @@ pub(crate) fn tasks(context: &CommandContext, tasks: &[Task], placed: &[PlacedTa
         return;
     }
     let row = |(task, placed): (&Task, &PlacedTask)| {
-        let now = match (placed.standing, &placed.earlier) {
+        let now = match (placed.status, &placed.earlier_commit) {
             (TaskSessionStatus::None, Some(_)) => "to be redone",
-            (standing, _) => word(standing),
+            (status, _) => status_word(status),
         };
         [
             task.id.clone(),
@@ -77,9 +81,9 @@ pub(crate) fn tasks(context: &CommandContext, tasks: &[Task], placed: &[PlacedTa
 }
 
 /// Reports that a model call failed and the plan continues without it.
-pub(crate) fn without_a_model(failure: &Failure, instead: &str) {
+pub(crate) fn without_a_model(failure: &Failure, fallback: &str) {
     let sentence = failure.sentence();
-    report::say(&format!("note: {}; {instead}", sentence.lines().next().unwrap_or_default()));
+    report::say(&format!("note: {}; {fallback}", sentence.lines().next().unwrap_or_default()));
 }
 
 /// Reports that a session of the plan landed.
@@ -94,7 +98,7 @@ pub(crate) fn landed(context: &CommandContext, landed: &Landed) {
 pub(crate) fn end(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask]) {
     let rows = tasks.iter().zip(placed);
     if context.json {
-        let tasks: Vec<Value> = rows.map(|(task, placed)| told(task, placed)).collect();
+        let tasks: Vec<Value> = rows.map(|(task, placed)| task_json(task, placed)).collect();
         report::json_line(&json!({"type": "summary", "schema": 1, "tasks": tasks}));
         return;
     }
@@ -108,8 +112,8 @@ pub(crate) fn end(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask
         ["TASK", "STATE", "SESSION", "COMMIT"],
         rows.clone().map(row).collect(),
     ));
-    for (task, placed) in rows.filter(|(_, placed)| placed.standing != TaskSessionStatus::Done) {
-        let undone = placed.view.as_ref().filter(|_| placed.standing == TaskSessionStatus::Undone);
+    for (task, placed) in rows.filter(|(_, placed)| placed.status != TaskSessionStatus::Done) {
+        let undone = placed.view.as_ref().filter(|_| placed.status == TaskSessionStatus::Undone);
         if let Some(view) = undone {
             let id = &view.record.id;
             report::say(&format!(
@@ -127,7 +131,7 @@ pub(crate) fn end(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask
     }
 }
 
-fn told(task: &Task, placed: &PlacedTask) -> Value {
+fn task_json(task: &Task, placed: &PlacedTask) -> Value {
     let view = placed.view.as_ref();
     json!({
         "id": task.id, "requirements": task.requirements, "after": task.after,
@@ -137,7 +141,7 @@ fn told(task: &Task, placed: &PlacedTask) -> Value {
 }
 
 fn commit(placed: &PlacedTask) -> Option<String> {
-    match &placed.view.as_ref()?.facts.fate {
+    match &placed.view.as_ref()?.facts.disposition {
         Disposition::Accepted { commit, .. } => commit.clone(),
         Disposition::Open | Disposition::Landing | Disposition::Discarded { .. } => None,
     }
@@ -145,11 +149,11 @@ fn commit(placed: &PlacedTask) -> Option<String> {
 
 /// Returns the state of the session, else the next action.
 fn state(placed: &PlacedTask) -> &'static str {
-    placed.view.as_ref().map_or(word(placed.standing), |view| view.state.name())
+    placed.view.as_ref().map_or(status_word(placed.status), |view| view.state.name())
 }
 
-fn word(standing: TaskSessionStatus) -> &'static str {
-    match standing {
+fn status_word(status: TaskSessionStatus) -> &'static str {
+    match status {
         TaskSessionStatus::None => "to do",
         TaskSessionStatus::AtWork => "at work",
         TaskSessionStatus::Ready => "ready",

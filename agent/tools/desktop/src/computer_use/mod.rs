@@ -101,7 +101,7 @@ impl Run<'_, '_> {
         loop {
             let reply = match planner.ask().await? {
                 PlannerAnswer::Reply(reply) => reply,
-                PlannerAnswer::Anew => {
+                PlannerAnswer::Restarted => {
                     // The service lost the conversation, so the planner must see the current
                     // screen.
                     let picture = self.capture().await?;

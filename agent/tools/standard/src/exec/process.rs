@@ -135,7 +135,7 @@ fn git_guard(containment: &Containment, context: &ToolContext) -> Option<GitGuar
     // studio's directory is too large to be copied for each command.
     let mut protected = confinement.rules.fixed.clone();
     protected.retain(|path| !path.ends_with(git_dirs::STUDIO));
-    (!confinement.holds_fixed()).then(|| GitGuard::new(&protected, &backup_dir))
+    (!confinement.protects_fixed()).then(|| GitGuard::new(&protected, &backup_dir))
 }
 
 fn start(spec: &ProcessSpec<'_>, directory_file: Option<&File>) -> io::Result<AsyncRunning> {
