@@ -15,11 +15,11 @@ impl Provider for Echo {
     fn ask<'a>(
         &'a self,
         request: &'a ChatRequest<'a>,
-        hear: &'a mut OnDelta<'_>,
+        on_delta: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async move {
             let asked = request.messages.last().map(Message::words).unwrap_or_default();
-            hear(Delta::Text(&asked));
+            on_delta(Delta::Text(&asked));
             let message = Message::text(MessageRole::Assistant, asked);
             Ok(Reply { message, usage: Usage::default(), stop: StopReason::Done })
         })
@@ -44,12 +44,12 @@ async fn the_example_provider_answers() {
     let request =
         ChatRequest { system: "", messages: &messages, tools: &[], max_output: 100, session: "s" };
     let mut heard = String::new();
-    let mut hear = |delta: Delta<'_>| {
+    let mut on_delta = |delta: Delta<'_>| {
         if let Delta::Text(text) = delta {
             heard.push_str(text);
         }
     };
-    let reply = Echo { facts }.ask(&request, &mut hear).await.unwrap();
+    let reply = Echo { facts }.ask(&request, &mut on_delta).await.unwrap();
     assert_eq!((reply.message.words().as_str(), heard.as_str()), ("hello", "hello"));
 }
 

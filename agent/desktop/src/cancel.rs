@@ -7,26 +7,26 @@ use base::failure::{Failure, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Set by a signal that asks the program to exit.
-static ENDING: AtomicBool = AtomicBool::new(false);
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Maximum interval between checks for cancellation.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Waits. Fails immediately if the program must exit or its output is no longer read. This stops
 /// typing in the middle of a text, and the caller releases held keys.
 pub(crate) fn pause(time: Duration) -> Result<()> {
     let end = Instant::now() + time;
     loop {
-        let left = end.saturating_duration_since(Instant::now()).min(LOOK);
+        let remaining = end.saturating_duration_since(Instant::now()).min(POLL_INTERVAL);
         let stdout = std::io::stdout();
         // No events are requested, so only an error or a hang-up ends the wait.
-        let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+        let mut poll_fds = [PollFd::new(&stdout, PollFlags::empty())];
         let limit = Timespec {
-            tv_sec: left.as_secs().cast_signed(),
-            tv_nsec: i64::from(left.subsec_nanos()),
+            tv_sec: remaining.as_secs().cast_signed(),
+            tv_nsec: i64::from(remaining.subsec_nanos()),
         };
-        let gone = poll(&mut watched, Some(&limit)).is_ok_and(|ready| ready > 0);
-        if gone || ENDING.load(Ordering::Relaxed) {
+        let is_closed = poll(&mut poll_fds, Some(&limit)).is_ok_and(|ready| ready > 0);
+        if is_closed || IS_ENDING.load(Ordering::Relaxed) {
             return Err(Failure::failed("cancelled"));
         }
         if Instant::now() >= end {
@@ -48,9 +48,9 @@ pub fn end_on_signals() {
                 return;
             };
             tokio::select! { _ = term.recv() => {}, _ = int.recv() => {} }
-            ENDING.store(true, Ordering::Relaxed);
+            IS_ENDING.store(true, Ordering::Relaxed);
             // Waiting code notices the flag, other code finishes soon; exit after that.
-            tokio::time::sleep(LOOK * 4).await;
+            tokio::time::sleep(POLL_INTERVAL * 4).await;
             std::process::exit(143);
         });
     });

@@ -11,8 +11,8 @@ use crate::a11y::{act, controls};
 use crate::{capture, input, ocr, window_system};
 
 /// Returns the response to a request.
-pub(crate) fn answer(ask: DesktopRequest) -> Result<DesktopResponse> {
-    match ask {
+pub(crate) fn answer(request: DesktopRequest) -> Result<DesktopResponse> {
+    match request {
         DesktopRequest::Capture(wanted) => capture::capture(&wanted).map(DesktopResponse::Picture),
         DesktopRequest::Input { steps, fail_safe } => {
             input::run(&steps, fail_safe).map(|()| DesktopResponse::Done)
@@ -26,9 +26,9 @@ pub(crate) fn answer(ask: DesktopRequest) -> Result<DesktopResponse> {
             Ok(DesktopResponse::Words { words: ocr::words(&picture)? })
         }
         DesktopRequest::Unknown => {
-            let why = "g3 and g3-desktop are of different versions";
+            let reason = "g3 and g3-desktop are of different versions";
             let failure = Failure::failed("this helper does not know what it was asked");
-            Err(failure.because(why).hint("build both from the same source"))
+            Err(failure.because(reason).hint("build both from the same source"))
         }
     }
 }
@@ -40,17 +40,17 @@ fn windows() -> Result<DesktopResponse> {
         return Ok(DesktopResponse::Windows { windows: capture::xcap::windows()? });
     }
     window_system::here()?.only(window_system::WindowSystem::X11, "listing windows")?;
-    let desk = crate::x11::X11Display::open(None)?;
+    let display = crate::x11::X11Display::open(None)?;
     Ok(DesktopResponse::Windows {
-        windows: desk.windows()?.into_iter().map(|open| open.told).collect(),
+        windows: display.windows()?.into_iter().map(|open| open.info).collect(),
     })
 }
 
 #[cfg(target_os = "linux")]
 fn maximize() -> Result<DesktopResponse> {
     window_system::here()?.only(window_system::WindowSystem::X11, "maximizing a window")?;
-    let (title, already) = crate::x11::X11Display::open(None)?.maximize()?;
-    Ok(DesktopResponse::Maximized { title, already })
+    let (title, is_maximized) = crate::x11::X11Display::open(None)?.maximize()?;
+    Ok(DesktopResponse::Maximized { title, already: is_maximized })
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -11,7 +11,7 @@ use crate::input_backend::{InputBackend, InputEvent, PointerPosition, PositionCh
 
 /// Programs read the keyboard map when a key event arrives, so a keycode that was assigned to a
 /// character may be reassigned only after they had time to handle it.
-const SETTLE: Duration = Duration::from_millis(300);
+const SETTLE_TIME: Duration = Duration::from_millis(300);
 
 /// The backend. On drop, it releases all keys and the keycodes that it assigned.
 pub(crate) struct EnigoBackend {
@@ -22,7 +22,7 @@ pub(crate) struct EnigoBackend {
 impl Drop for EnigoBackend {
     fn drop(&mut self) {
         if self.lends {
-            let _ = pause(SETTLE);
+            let _ = pause(SETTLE_TIME);
         }
     }
 }
@@ -30,8 +30,8 @@ impl Drop for EnigoBackend {
 impl EnigoBackend {
     /// Opens the backend.
     pub(crate) fn open() -> Result<EnigoBackend> {
-        let opened = Enigo::new(&Settings::default());
-        opened.map(|enigo| EnigoBackend { enigo, lends: false }).map_err(|error| {
+        let result = Enigo::new(&Settings::default());
+        result.map(|enigo| EnigoBackend { enigo, lends: false }).map_err(|error| {
             Failure::failed("pointer and keyboard cannot be steered")
                 .because(error)
                 .hint("an X server needs its XTEST extension and free keycodes")
@@ -51,33 +51,33 @@ impl EnigoBackend {
 impl InputBackend for EnigoBackend {
     fn make(&mut self, event: InputEvent) -> Result<()> {
         let what = || "the input was not taken";
-        let hands = &mut self.enigo;
+        let enigo_backend = &mut self.enigo;
         match event {
-            InputEvent::Go(x, y) => hands.move_mouse(x, y, Coordinate::Abs).or_fail(what),
+            InputEvent::Go(x, y) => enigo_backend.move_mouse(x, y, Coordinate::Abs).or_fail(what),
             InputEvent::Button(button, direction) => {
                 let button = match button {
                     Button::Left => enigo::Button::Left,
                     Button::Right => enigo::Button::Right,
                     Button::Middle => enigo::Button::Middle,
                 };
-                hands.button(button, direction).or_fail(what)
+                enigo_backend.button(button, direction).or_fail(what)
             }
             InputEvent::Wheel(down, right) => {
-                hands.scroll(down, Axis::Vertical).or_fail(what)?;
-                hands.scroll(right, Axis::Horizontal).or_fail(what)
+                enigo_backend.scroll(down, Axis::Vertical).or_fail(what)?;
+                enigo_backend.scroll(right, Axis::Horizontal).or_fail(what)
             }
             InputEvent::Key(key, direction) => {
                 // Letters and digits are on nearly every keyboard; other characters may not be.
-                let common = |c: char| c.is_ascii_alphanumeric();
-                self.lends |= matches!(key, Key::Unicode(c) if !common(c));
-                hands.key(key, direction).or_fail(what)
+                let is_common = |c: char| c.is_ascii_alphanumeric();
+                self.lends |= matches!(key, Key::Unicode(c) if !is_common(c));
+                enigo_backend.key(key, direction).or_fail(what)
             }
         }
     }
 
     #[cfg(target_os = "linux")]
-    fn type_text(&mut self, text: &str, watch: PositionCheck<'_>) -> Result<()> {
-        crate::typing::type_text(text, watch)
+    fn type_text(&mut self, text: &str, check_position: PositionCheck<'_>) -> Result<()> {
+        crate::typing::type_text(text, check_position)
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -85,7 +85,7 @@ impl InputBackend for EnigoBackend {
         self.enigo.text(text).or_fail(|| "the text was not taken")
     }
 
-    fn place(&self) -> Result<PointerPosition> {
+    fn pointer_position(&self) -> Result<PointerPosition> {
         self.enigo.location().map(Some).or_fail(|| "the pointer position is unknown")
     }
 }

@@ -13,16 +13,16 @@ use crate::keys::combination;
 use crate::window_system;
 
 /// Delay between two steps, so that programs can react.
-const BETWEEN: Duration = Duration::from_millis(100);
+const STEP_PAUSE: Duration = Duration::from_millis(100);
 /// Duration of a drag, and its number of moves.
-const DRAG: Duration = Duration::from_millis(500);
+const DRAG_TIME: Duration = Duration::from_millis(500);
 const DRAG_MOVES: i32 = 25;
 /// Maximum number of characters, clicks and notches of a step.
-const MOST_TEXT: usize = 10_000;
-const MOST_CLICKS: u32 = 3;
-const MOST_NOTCHES: u32 = 100;
+const MAX_TEXT: usize = 10_000;
+const MAX_CLICKS: u32 = 3;
+const MAX_NOTCHES: u32 = 100;
 /// Distance from a corner, in pixels, within which the pointer is in it.
-const CORNER: i64 = 2;
+const CORNER_SIZE: i64 = 2;
 
 /// Executes the steps in order. No key or button is held afterwards, even after an error.
 pub(crate) fn run(steps: &[InputStep], fail_safe: bool) -> Result<()> {
@@ -45,36 +45,42 @@ fn check_all(steps: &[InputStep], screen: Area) -> Result<()> {
 }
 
 /// Executes the steps, unless the pointer is in a corner of the guarded screen.
-fn do_all(hands: &mut impl InputBackend, steps: &[InputStep], guarded: Option<Area>) -> Result<()> {
-    let mut ours = None;
-    for (at, step) in steps.iter().enumerate() {
-        let watch = |now: PointerPosition| {
+fn do_all(
+    backend: &mut impl InputBackend,
+    steps: &[InputStep],
+    guarded_screen: Option<Area>,
+) -> Result<()> {
+    let mut last_position = None;
+    for (index, step) in steps.iter().enumerate() {
+        let check_position = |position: PointerPosition| {
             // A position set by one of our own steps is not a request to stop.
-            let now = now.filter(|now| Some(*now) != ours);
-            match now.zip(guarded) {
-                Some((now, screen)) if in_corner(now, screen) => Err(stopped(now)),
+            let position = position.filter(|position| Some(*position) != last_position);
+            match position.zip(guarded_screen) {
+                Some((position, screen)) if in_corner(position, screen) => Err(stopped(position)),
                 Some(_) | None => Ok(()),
             }
         };
-        watch(hands.place()?).map_err(|failure| of_step(failure, at, steps))?;
-        if at > 0 {
-            pause(BETWEEN)?;
+        check_position(backend.pointer_position()?)
+            .map_err(|failure| of_step(failure, index, steps))?;
+        if index > 0 {
+            pause(STEP_PAUSE)?;
         }
-        do_step(hands, step, &watch).map_err(|failure| of_step(failure, at, steps))?;
+        do_step(backend, step, &check_position)
+            .map_err(|failure| of_step(failure, index, steps))?;
         if let InputStep::Move { x, y } | InputStep::Drag { x, y } = step {
-            ours = Some((*x, *y));
+            last_position = Some((*x, *y));
         }
     }
     Ok(())
 }
 
 /// Adds the number of the step to a failure.
-fn of_step(failure: Failure, at: usize, steps: &[InputStep]) -> Failure {
-    let all = steps.len();
-    if all < 2 {
+fn of_step(failure: Failure, index: usize, steps: &[InputStep]) -> Failure {
+    let count = steps.len();
+    if count < 2 {
         return failure;
     }
-    Failure { what: format!("step {} of {all}: {}", at + 1, failure.what), ..failure }
+    Failure { what: format!("step {} of {count}: {}", index + 1, failure.what), ..failure }
 }
 
 fn stopped((x, y): (i32, i32)) -> Failure {
@@ -84,24 +90,24 @@ fn stopped((x, y): (i32, i32)) -> Failure {
 }
 
 fn in_corner((x, y): (i32, i32), screen: Area) -> bool {
-    let near = |place: i32, start: i32, length: u32| {
-        let place = i64::from(place) - i64::from(start);
-        place < CORNER || place >= i64::from(length) - CORNER
+    let is_near = |coordinate: i32, start: i32, length: u32| {
+        let coordinate = i64::from(coordinate) - i64::from(start);
+        coordinate < CORNER_SIZE || coordinate >= i64::from(length) - CORNER_SIZE
     };
-    near(x, screen.x, screen.width) && near(y, screen.y, screen.height)
+    is_near(x, screen.x, screen.width) && is_near(y, screen.y, screen.height)
 }
 
 /// Checks whether a step can be executed.
 fn check(step: &InputStep, screen: Area) -> Result<()> {
     match step {
         InputStep::Move { x, y } | InputStep::Drag { x, y } => on_screen(*x, *y, screen),
-        InputStep::Click { times, .. } if *times == 0 || *times > MOST_CLICKS => {
-            Err(Failure::usage(format!("1 to {MOST_CLICKS} clicks, not {times}")))
+        InputStep::Click { times, .. } if *times == 0 || *times > MAX_CLICKS => {
+            Err(Failure::usage(format!("1 to {MAX_CLICKS} clicks, not {times}")))
         }
         InputStep::Scroll { down, right }
-            if down.unsigned_abs().max(right.unsigned_abs()) > MOST_NOTCHES =>
+            if down.unsigned_abs().max(right.unsigned_abs()) > MAX_NOTCHES =>
         {
-            Err(Failure::usage(format!("at most {MOST_NOTCHES} notches at once")))
+            Err(Failure::usage(format!("at most {MAX_NOTCHES} notches at once")))
         }
         InputStep::Type { text } => typable(text),
         InputStep::Keys { keys } => combination(keys).map(drop),
@@ -110,10 +116,10 @@ fn check(step: &InputStep, screen: Area) -> Result<()> {
 }
 
 fn on_screen(x: i32, y: i32, screen: Area) -> Result<()> {
-    let inside = |place: i32, start: i32, length: u32| {
-        (0..i64::from(length)).contains(&(i64::from(place) - i64::from(start)))
+    let is_inside = |coordinate: i32, start: i32, length: u32| {
+        (0..i64::from(length)).contains(&(i64::from(coordinate) - i64::from(start)))
     };
-    if inside(x, screen.x, screen.width) && inside(y, screen.y, screen.height) {
+    if is_inside(x, screen.x, screen.width) && is_inside(y, screen.y, screen.height) {
         return Ok(());
     }
     let Area { width, height, .. } = screen;
@@ -123,61 +129,64 @@ fn on_screen(x: i32, y: i32, screen: Area) -> Result<()> {
 
 fn typable(text: &str) -> Result<()> {
     let count = text.chars().count();
-    if count > MOST_TEXT {
+    if count > MAX_TEXT {
         let failure = Failure::usage(format!("{count} characters are too many to type at once"));
-        return Err(failure.because(format!("at most {MOST_TEXT}")));
+        return Err(failure.because(format!("at most {MAX_TEXT}")));
     }
     match text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
-        Some(odd) => Err(Failure::usage(format!("the control character {odd:?} cannot be typed"))
-            .hint("press keys instead, e.g. `esc`")),
+        Some(control_char) => {
+            Err(Failure::usage(format!("the control character {control_char:?} cannot be typed"))
+                .hint("press keys instead, e.g. `esc`"))
+        }
         None => Ok(()),
     }
 }
 
 fn do_step(
-    hands: &mut impl InputBackend,
+    backend: &mut impl InputBackend,
     step: &InputStep,
-    watch: PositionCheck<'_>,
+    check_position: PositionCheck<'_>,
 ) -> Result<()> {
     match step {
-        InputStep::Move { x, y } => hands.make(InputEvent::Go(*x, *y)),
+        InputStep::Move { x, y } => backend.make(InputEvent::Go(*x, *y)),
         InputStep::Click { button, times } => {
             let click = InputEvent::Button(*button, Direction::Click);
-            (0..*times).try_for_each(|_| hands.make(click))
+            (0..*times).try_for_each(|_| backend.make(click))
         }
-        InputStep::Drag { x, y } => drag(hands, (*x, *y)),
-        InputStep::Scroll { down, right } => hands.make(InputEvent::Wheel(*down, *right)),
-        InputStep::Type { text } => hands.type_text(text, watch),
-        InputStep::Keys { keys } => press(hands, &combination(keys)?),
+        InputStep::Drag { x, y } => drag(backend, (*x, *y)),
+        InputStep::Scroll { down, right } => backend.make(InputEvent::Wheel(*down, *right)),
+        InputStep::Type { text } => backend.type_text(text, check_position),
+        InputStep::Keys { keys } => press(backend, &combination(keys)?),
     }
 }
 
 /// Drags with the left button, which is released in any case.
-fn drag(hands: &mut impl InputBackend, to: (i32, i32)) -> Result<()> {
-    let Some(from) = hands.place()? else {
+fn drag(backend: &mut impl InputBackend, to: (i32, i32)) -> Result<()> {
+    let Some(from) = backend.pointer_position()? else {
         let failure = Failure::failed("cannot drag: the pointer position is unknown");
         return Err(failure.hint("move the pointer first"));
     };
-    hands.make(InputEvent::Button(Button::Left, Direction::Press))?;
-    let between = |from: i32, to: i32, part: i32| from + (to - from) * part / DRAG_MOVES;
-    let moved = (1..=DRAG_MOVES).try_for_each(|part| {
-        pause(DRAG / DRAG_MOVES.unsigned_abs())?;
-        hands.make(InputEvent::Go(between(from.0, to.0, part), between(from.1, to.1, part)))
+    backend.make(InputEvent::Button(Button::Left, Direction::Press))?;
+    let interpolate = |from: i32, to: i32, part: i32| from + (to - from) * part / DRAG_MOVES;
+    let move_result = (1..=DRAG_MOVES).try_for_each(|part| {
+        pause(DRAG_TIME / DRAG_MOVES.unsigned_abs())?;
+        backend
+            .make(InputEvent::Go(interpolate(from.0, to.0, part), interpolate(from.1, to.1, part)))
     });
-    let released = hands.make(InputEvent::Button(Button::Left, Direction::Release));
-    moved.and(released)
+    let release_result = backend.make(InputEvent::Button(Button::Left, Direction::Release));
+    move_result.and(release_result)
 }
 
 /// Presses the keys together. All pressed keys are released in any case.
-fn press(hands: &mut impl InputBackend, keys: &[Key]) -> Result<()> {
-    let mut held = Vec::new();
-    let pressed = keys.iter().try_for_each(|key| {
-        held.push(*key);
-        hands.make(InputEvent::Key(*key, Direction::Press))
+fn press(backend: &mut impl InputBackend, keys: &[Key]) -> Result<()> {
+    let mut pressed_keys = Vec::new();
+    let press_result = keys.iter().try_for_each(|key| {
+        pressed_keys.push(*key);
+        backend.make(InputEvent::Key(*key, Direction::Press))
     });
-    let let_go = |key: Key| hands.make(InputEvent::Key(key, Direction::Release));
-    let released: Vec<Result<()>> = held.into_iter().rev().map(let_go).collect();
-    pressed.and(released.into_iter().collect())
+    let release = |key: Key| backend.make(InputEvent::Key(key, Direction::Release));
+    let release_results: Vec<Result<()>> = pressed_keys.into_iter().rev().map(release).collect();
+    press_result.and(release_results.into_iter().collect())
 }
 
 #[cfg(test)]

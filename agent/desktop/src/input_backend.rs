@@ -35,5 +35,5 @@ pub(crate) trait InputBackend {
     /// Types a text while `watch` succeeds.
     fn type_text(&mut self, text: &str, watch: PositionCheck<'_>) -> Result<()>;
     /// Returns the pointer position.
-    fn place(&self) -> Result<PointerPosition>;
+    fn pointer_position(&self) -> Result<PointerPosition>;
 }

@@ -72,7 +72,9 @@ pub(crate) fn combination(names: &[String]) -> Result<Vec<Key>> {
             keys.len()
         )));
     }
-    let blocked = BLOCKED.iter().find(|(_, all)| all.iter().all(|key| keys.contains(key)));
+    let blocked = BLOCKED
+        .iter()
+        .find(|(_, combination_keys)| combination_keys.iter().all(|key| keys.contains(key)));
     if let Some((name, _)) = blocked {
         return Err(Failure::refused(format!("{name} is blocked"))
             .because("it leaves the desktop, closes a program or starts any"));
@@ -94,29 +96,33 @@ fn pieces(text: &str) -> Vec<&str> {
 
 /// Returns the key of a name.
 fn key(name: &str) -> Result<Key> {
-    let plain = name.trim().to_lowercase();
-    let mut characters = plain.chars();
+    let normalized = name.trim().to_lowercase();
+    let mut characters = normalized.chars();
     if let (Some(character), None) = (characters.next(), characters.next())
         && !character.is_control()
     {
         return Ok(Key::Unicode(character));
     }
-    let plain = sided(&plain.replace([' ', '-'], "_")).to_owned();
-    let found = NAMES.iter().find(|(_, names)| names.contains(&plain.as_str()));
-    found.map(|(key, _)| *key).ok_or_else(|| {
-        let known: Vec<&str> = NAMES.iter().map(|(_, names)| names[0]).collect();
+    let normalized = sided(&normalized.replace([' ', '-'], "_")).to_owned();
+    let known_key = NAMES.iter().find(|(_, names)| names.contains(&normalized.as_str()));
+    known_key.map(|(key, _)| *key).ok_or_else(|| {
+        let key_names: Vec<&str> = NAMES.iter().map(|(_, names)| names[0]).collect();
         Failure::usage(format!("unknown key `{}`", name.trim()))
-            .because(format!("the keys are: {}, and every single character", known.join(", ")))
+            .because(format!("the keys are: {}, and every single character", key_names.join(", ")))
     })
 }
 
 /// Returns a modifier without its side, since left and right are treated the same.
 fn sided(name: &str) -> &str {
-    let bare = name.strip_suffix("_l").or_else(|| name.strip_suffix("_r"));
-    let bare = bare.or_else(|| name.strip_suffix("_left")).or_else(|| name.strip_suffix("_right"));
-    let bare = bare.or_else(|| name.strip_prefix("left_")).or_else(|| name.strip_prefix("right_"));
-    match bare {
-        Some(bare) if NAMES[..4].iter().any(|(_, names)| names.contains(&bare)) => bare,
+    let without_side = name.strip_suffix("_l").or_else(|| name.strip_suffix("_r"));
+    let without_side =
+        without_side.or_else(|| name.strip_suffix("_left")).or_else(|| name.strip_suffix("_right"));
+    let without_side =
+        without_side.or_else(|| name.strip_prefix("left_")).or_else(|| name.strip_prefix("right_"));
+    match without_side {
+        Some(without_side) if NAMES[..4].iter().any(|(_, names)| names.contains(&without_side)) => {
+            without_side
+        }
         _ => name,
     }
 }

@@ -12,12 +12,12 @@ use image::{DynamicImage, ImageFormat, ImageReader, imageops::FilterType};
 
 const PROGRAM: &str = "tesseract";
 /// Timeout in seconds.
-const LONGEST: u64 = 60;
+const TIMEOUT_SECONDS: u64 = 60;
 /// Maximum number of pixels of a side, since a small file can claim to be a huge image.
-const LARGEST: u32 = 16_000;
+const MAX_SIDE: u32 = 16_000;
 /// Text on a screen is small for tesseract: an image whose longer side is below this is scaled up
 /// by this factor.
-const LARGER: &[(u32, u32)] = &[(1000, 3), (2600, 2)];
+const SCALES: &[(u32, u32)] = &[(1000, 3), (2600, 2)];
 
 /// Returns the words in reading order.
 pub(crate) fn words(picture: &str) -> Result<Vec<OcrWord>> {
@@ -30,37 +30,39 @@ pub(crate) fn words(picture: &str) -> Result<Vec<OcrWord>> {
     let bytes = STANDARD.decode(picture.trim()).or_fail(what)?;
     let mut reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format().or_fail(what)?;
     let mut limits = image::Limits::default();
-    (limits.max_image_width, limits.max_image_height) = (Some(LARGEST), Some(LARGEST));
+    (limits.max_image_width, limits.max_image_height) = (Some(MAX_SIDE), Some(MAX_SIDE));
     reader.limits(limits);
     let picture = reader.decode().or_fail(what)?;
-    let times = times(picture.width().max(picture.height()));
-    let (width, height) = (picture.width() * times, picture.height() * times);
+    let scale = times(picture.width().max(picture.height()));
+    let (width, height) = (picture.width() * scale, picture.height() * scale);
     // Converted to grey, since colored text on a colored background is harder to recognize.
-    let large = DynamicImage::from(picture.to_luma8());
-    let large =
-        if times > 1 { large.resize_exact(width, height, FilterType::CatmullRom) } else { large };
+    let scaled = DynamicImage::from(picture.to_luma8());
+    let scaled =
+        if scale > 1 { scaled.resize_exact(width, height, FilterType::CatmullRom) } else { scaled };
     let mut png = Cursor::new(Vec::new());
-    large.write_to(&mut png, ImageFormat::Png).or_fail(what)?;
-    Ok(found(&table(png.into_inner(), times)?, times))
+    scaled.write_to(&mut png, ImageFormat::Png).or_fail(what)?;
+    Ok(found(&table(png.into_inner(), scale)?, scale))
 }
 
 fn times(side: u32) -> u32 {
-    LARGER.iter().find(|(most, _)| side < *most).map_or(1, |(_, times)| *times)
+    SCALES.iter().find(|(max, _)| side < *max).map_or(1, |(_, times)| *times)
 }
 
 /// Returns the program's output for an image: a tab-separated table.
-fn table(png: Vec<u8>, times: u32) -> Result<String> {
+fn table(png: Vec<u8>, scale: u32) -> Result<String> {
     let what = || "`tesseract` read nothing";
     // Sparse text: a screen has no columns and paragraphs.
-    let job = Command::new(PROGRAM, std::env::temp_dir())
+    let command = Command::new(PROGRAM, std::env::temp_dir())
         .args(["stdin", "stdout", "--psm", "11", "--dpi"])
-        .arg((96 * times).to_string())
+        .arg((96 * scale).to_string())
         .arg("tsv")
         .kill_on_parent_death()
         .input(png);
-    let output = job.output(OutputLimits::seconds(LONGEST)).or_fail(what)?;
+    let output = command.output(OutputLimits::seconds(TIMEOUT_SECONDS)).or_fail(what)?;
     if output.timed_out {
-        return Err(Failure::failed(what()).because(format!("it took more than {LONGEST} s")));
+        return Err(
+            Failure::failed(what()).because(format!("it took more than {TIMEOUT_SECONDS} s"))
+        );
     }
     if !output.ok() {
         let failure = Failure::failed(what()).because(output.error_text());
@@ -70,10 +72,10 @@ fn table(png: Vec<u8>, times: u32) -> Result<String> {
 }
 
 /// Returns the words of the table, line by line from the top, with positions in the original image.
-fn found(table: &str, times: u32) -> Vec<OcrWord> {
+fn found(table: &str, scale: u32) -> Vec<OcrWord> {
     let mut lines: BTreeMap<[u32; 3], Vec<OcrWord>> = BTreeMap::new();
     for row in table.lines() {
-        if let Some((line, word)) = word(row, times.max(1)) {
+        if let Some((line, word)) = word(row, scale.max(1)) {
             lines.entry(line).or_default().push(word);
         }
     }
@@ -87,24 +89,27 @@ fn found(table: &str, times: u32) -> Vec<OcrWord> {
 
 /// Parses a row: level, page, block, paragraph, line, word, left, top, width, height, confidence,
 /// text.
-fn word(row: &str, times: u32) -> Option<([u32; 3], OcrWord)> {
+fn word(row: &str, scale: u32) -> Option<([u32; 3], OcrWord)> {
     const WORD: u32 = 5;
     let cells: Vec<&str> = row.splitn(12, '\t').collect();
-    let number = |at: usize| cells.get(at)?.parse::<u32>().ok();
+    let number = |index: usize| cells.get(index)?.parse::<u32>().ok();
     let text = cells.get(11)?.trim();
     if number(0)? != WORD || text.is_empty() {
         return None;
     }
-    let sure: f32 = cells.get(10)?.parse().ok()?;
-    let place = |at: usize| number(at).map(|value| value / times);
+    let confidence: f32 = cells.get(10)?.parse().ok()?;
+    let position = |index: usize| number(index).map(|value| value / scale);
     let area = Area {
-        x: i32::try_from(place(6)?).ok()?,
-        y: i32::try_from(place(7)?).ok()?,
-        width: place(8)?.max(1),
-        height: place(9)?.max(1),
+        x: i32::try_from(position(6)?).ok()?,
+        y: i32::try_from(position(7)?).ok()?,
+        width: position(8)?.max(1),
+        height: position(9)?.max(1),
     };
-    let sure = sure.round().clamp(0.0, 100.0) as u8;
-    Some(([number(2)?, number(3)?, number(4)?], OcrWord { text: text.to_owned(), area, sure }))
+    let confidence = confidence.round().clamp(0.0, 100.0) as u8;
+    Some((
+        [number(2)?, number(3)?, number(4)?],
+        OcrWord { text: text.to_owned(), area, sure: confidence },
+    ))
 }
 
 #[cfg(test)]

@@ -20,9 +20,9 @@ const NAME: &str = "org.freedesktop.portal.Desktop";
 const PATH: &str = "/org/freedesktop/portal/desktop";
 const REQUEST: &str = "org.freedesktop.portal.Request";
 /// Timeout of a call that needs no user.
-const CALL: Duration = Duration::from_secs(5);
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of a call to which the user must agree.
-const AGREE: Duration = Duration::from_secs(60);
+const CONSENT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Named arguments and results of a call.
 type Options<'a> = HashMap<&'a str, Variant<'a>>;
@@ -40,8 +40,8 @@ impl Portal {
     /// Finds the session's portal.
     pub(crate) fn open() -> Result<Portal> {
         let runtime = base::runtime::current_thread();
-        let runtime = runtime.map_err(none)?;
-        let connection = within(&runtime, CALL, Builder::session().build())?;
+        let runtime = runtime.map_err(unavailable)?;
+        let connection = within(&runtime, CALL_TIMEOUT, Builder::session().build())?;
         Ok(Portal { runtime, connection, requests: Cell::new(0) })
     }
 
@@ -57,25 +57,28 @@ impl Portal {
     {
         // The response is a signal of an object whose path is determined in advance, so that it
         // cannot be missed.
-        self.requests.update(|made| made + 1);
+        self.requests.update(|count| count + 1);
         let token = format!("g3_{}", self.requests.get());
-        let us = self.connection.unique_name().map(|name| name.as_str()).unwrap_or_default();
-        let us = us.trim_start_matches(':').replace('.', "_");
-        let path = format!("{PATH}/request/{us}/{token}");
+        let unique_name =
+            self.connection.unique_name().map(|name| name.as_str()).unwrap_or_default();
+        let unique_name = unique_name.trim_start_matches(':').replace('.', "_");
+        let path = format!("{PATH}/request/{unique_name}/{token}");
         let body = body(HashMap::from([("handle_token", Variant::from(token.clone()))]));
-        within(&self.runtime, AGREE, async {
+        within(&self.runtime, CONSENT_TIMEOUT, async {
             let rule = MatchRule::builder()
                 .msg_type(zbus::message::Type::Signal)
                 .interface(REQUEST)
                 .member("Response")
                 .path(path)
                 .build()?;
-            let mut told = MessageStream::for_match_rule(rule, &self.connection, None).await?;
-            let asked =
+            let mut responses = MessageStream::for_match_rule(rule, &self.connection, None).await?;
+            let reply =
                 self.connection.call_method(Some(NAME), PATH, Some(interface), method, &body);
-            asked.await?.body().deserialize::<OwnedObjectPath>()?;
-            let Some(told) = told.next().await else { return Err(zbus::Error::InvalidReply) };
-            told?.body().deserialize::<(u32, Results)>()
+            reply.await?.body().deserialize::<OwnedObjectPath>()?;
+            let Some(responses) = responses.next().await else {
+                return Err(zbus::Error::InvalidReply);
+            };
+            responses?.body().deserialize::<(u32, Results)>()
         })
         .and_then(|(code, results)| match code {
             0 => Ok(results),
@@ -91,14 +94,14 @@ fn within<T>(
     call: impl Future<Output = zbus::Result<T>>,
 ) -> Result<T> {
     match runtime.block_on(async { tokio::time::timeout(time, call).await }) {
-        Ok(answered) => answered.map_err(none),
-        Err(_) => Err(none(format!("it did not answer within {} s", time.as_secs()))),
+        Ok(result) => result.map_err(unavailable),
+        Err(_) => Err(unavailable(format!("it did not answer within {} s", time.as_secs()))),
     }
 }
 
-fn none(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
+fn unavailable(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
     Failure::failed("the desktop portal of this Wayland session cannot be used")
-        .because(why)
+        .because(reason)
         .hint("install xdg-desktop-portal with the backend of your desktop, e.g. xdg-desktop-portal-gnome")
         .hint("or start the programs on an X server of their own (Xvfb)")
 }

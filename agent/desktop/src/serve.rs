@@ -18,21 +18,21 @@ pub fn serve(input: impl BufRead, mut output: impl Write) -> io::Result<()> {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let mut told = serde_json::to_vec(&told(&line, answer))?;
-        told.push(b'\n');
-        output.write_all(&told)?;
+        let mut response_line = serde_json::to_vec(&respond(&line, answer))?;
+        response_line.push(b'\n');
+        output.write_all(&response_line)?;
         output.flush()?;
     }
     Ok(())
 }
 
 /// Returns the response to one line.
-fn told(
+fn respond(
     line: &[u8],
     answer: impl Fn(DesktopRequest) -> Result<DesktopResponse>,
 ) -> DesktopResponseLine {
-    let asked: DesktopRequestLine = match serde_json::from_slice(line) {
-        Ok(asked) => asked,
+    let request_line: DesktopRequestLine = match serde_json::from_slice(line) {
+        Ok(request_line) => request_line,
         Err(error) => {
             let failure = Failure::usage("this line is not a question").because(error);
             return DesktopResponseLine {
@@ -42,11 +42,11 @@ fn told(
         }
     };
     // A panicking library must not end the session's helper.
-    let answered = catch_unwind(AssertUnwindSafe(|| answer(asked.what)));
-    let answered = answered.unwrap_or_else(|panic| Err(of_panic(&*panic)));
+    let result = catch_unwind(AssertUnwindSafe(|| answer(request_line.what)));
+    let result = result.unwrap_or_else(|panic| Err(panic_failure(&*panic)));
     DesktopResponseLine {
-        id: asked.id,
-        what: answered.unwrap_or_else(|failure| DesktopResponse::Fault(DesktopFault::of(failure))),
+        id: request_line.id,
+        what: result.unwrap_or_else(|failure| DesktopResponse::Fault(DesktopFault::of(failure))),
     }
 }
 
@@ -56,10 +56,10 @@ fn id_of(line: &[u8]) -> u64 {
     value.get("id").and_then(Value::as_u64).unwrap_or_default()
 }
 
-fn of_panic(panic: &(dyn std::any::Any + Send)) -> Failure {
-    let words = panic.downcast_ref::<&str>().copied();
-    let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Failure::failed("a desktop library broke down").because(words.unwrap_or("it did not say why"))
+fn panic_failure(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let message = panic.downcast_ref::<&str>().copied();
+    let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Failure::failed("a desktop library broke down").because(message.unwrap_or("it did not say why"))
 }
 
 #[cfg(test)]
@@ -77,17 +77,17 @@ mod tests {
     #[test]
     fn an_invalid_request_gets_a_fault_with_its_id_if_it_has_one() {
         let never = |_| panic!("nobody asked");
-        let (id, words) = fault(told(br#"{"id": 7, "ask": "input"}"#, never));
+        let (id, words) = fault(respond(br#"{"id": 7, "ask": "input"}"#, never));
         assert_eq!(id, 7);
         assert!(words.contains("steps"), "{words}");
-        assert_eq!(fault(told(b"{\"id\": 7", never)).0, 0);
-        assert_eq!(fault(told(b"\xff\xfe", never)).0, 0);
+        assert_eq!(fault(respond(b"{\"id\": 7", never)).0, 0);
+        assert_eq!(fault(respond(b"\xff\xfe", never)).0, 0);
     }
 
     #[test]
     fn a_panic_is_a_fault() {
         let (id, words) =
-            fault(told(br#"{"id": 3, "ask": "screen"}"#, |_| panic!("no {}", "luck")));
+            fault(respond(br#"{"id": 3, "ask": "screen"}"#, |_| panic!("no {}", "luck")));
         assert_eq!((id, words.as_str()), (3, "a desktop library broke down: no luck"));
     }
 

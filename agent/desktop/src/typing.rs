@@ -26,7 +26,7 @@ enum Stroke {
 }
 
 /// Types the text at the keyboard focus.
-pub(crate) fn type_text(text: &str, watch: PositionCheck<'_>) -> Result<()> {
+pub(crate) fn type_text(text: &str, check_position: PositionCheck<'_>) -> Result<()> {
     let keyboard = X11Display::open(None)?.keyboard()?;
     let most = keyboard.free().clamp(1, TOGETHER);
     for part in parts(&keyboard, text, most) {
@@ -35,7 +35,7 @@ pub(crate) fn type_text(text: &str, watch: PositionCheck<'_>) -> Result<()> {
         for stroke in part {
             strike(&mut library, stroke)?;
             pause(SPACING)?;
-            watch(library.place()?)?;
+            check_position(library.pointer_position()?)?;
         }
     }
     Ok(())

@@ -7,22 +7,22 @@ use base::failure::{Failure, Result};
 /// contains this text.
 pub(crate) fn position<'a>(
     windows: impl Iterator<Item = &'a WindowInfo> + Clone,
-    wanted: &str,
+    query: &str,
 ) -> Result<usize> {
-    let number = number(wanted).map(|number| number.to_string());
-    let words = wanted.trim().to_lowercase();
-    let named = |window: &WindowInfo| {
-        [&window.app, &window.title].iter().any(|name| name.to_lowercase().contains(&words))
+    let number = number(query).map(|number| number.to_string());
+    let query_text = query.trim().to_lowercase();
+    let is_named = |window: &WindowInfo| {
+        [&window.app, &window.title].iter().any(|name| name.to_lowercase().contains(&query_text))
     };
     let by_number = windows.clone().position(|window| Some(&window.id) == number.as_ref());
-    by_number.or_else(|| windows.clone().position(named)).ok_or_else(|| {
+    by_number.or_else(|| windows.clone().position(is_named)).ok_or_else(|| {
         let open = windows
             .take(15)
             .map(|window| format!("{} ({}, id {})", window.title, window.app, window.id));
         let open = open.collect::<Vec<_>>().join("; ");
-        let none =
+        let not_found =
             if open.is_empty() { "no window is open".to_owned() } else { format!("open: {open}") };
-        Failure::not_found(format!("no open window is called `{wanted}`")).because(none)
+        Failure::not_found(format!("no open window is called `{query}`")).because(not_found)
     })
 }
 

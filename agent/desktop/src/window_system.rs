@@ -26,18 +26,18 @@ impl WindowSystem {
 
     /// Fails on every other system.
     #[cfg(target_os = "linux")]
-    pub(crate) fn only(self, wanted: WindowSystem, doing: &str) -> Result<()> {
-        if self == wanted { Ok(()) } else { Err(self.lacks(doing)) }
+    pub(crate) fn only(self, wanted: WindowSystem, action: &str) -> Result<()> {
+        if self == wanted { Ok(()) } else { Err(self.lacks(action)) }
     }
 
     /// Returns the error for an unsupported operation.
-    pub(crate) fn lacks(self, doing: &str) -> Failure {
+    pub(crate) fn lacks(self, action: &str) -> Failure {
         match self {
-            WindowSystem::X11 => Failure::failed(format!("{doing} does not work under X11")),
-            WindowSystem::Wayland => Failure::failed(format!("{doing} does not work under Wayland"))
+            WindowSystem::X11 => Failure::failed(format!("{action} does not work under X11")),
+            WindowSystem::Wayland => Failure::failed(format!("{action} does not work under Wayland"))
                 .because("a Wayland compositor lets no program look at or steer the others")
                 .hint("log in to an X11 session, or start the programs on an X server of their own (Xvfb)"),
-            WindowSystem::Mac => Failure::failed(format!("{doing} is not built for macOS")),
+            WindowSystem::Mac => Failure::failed(format!("{action} is not built for macOS")),
         }
     }
 }
@@ -52,8 +52,8 @@ pub(crate) fn here() -> Result<WindowSystem> {
 
 /// Returns the window system that an environment specifies.
 fn of(variable: impl Fn(&str) -> String) -> Result<WindowSystem> {
-    let told = |name| !variable(name).is_empty();
-    match (told("DISPLAY"), told("WAYLAND_DISPLAY")) {
+    let is_set = |name| !variable(name).is_empty();
+    match (is_set("DISPLAY"), is_set("WAYLAND_DISPLAY")) {
         // There is an X server for legacy programs, but it does not show the desktop.
         (true, true) if variable("XDG_SESSION_TYPE") == "wayland" => Ok(WindowSystem::Wayland),
         (true, _) => Ok(WindowSystem::X11),
@@ -71,21 +71,21 @@ pub(crate) fn screen() -> Result<ScreenInfo> {
     let (area, pointer) = match system {
         #[cfg(target_os = "linux")]
         WindowSystem::X11 => {
-            let desk = crate::x11::X11Display::open(None)?;
-            (desk.area(), desk.pointer()?)
+            let display = crate::x11::X11Display::open(None)?;
+            (display.area(), display.pointer()?)
         }
         #[cfg(target_os = "linux")]
         WindowSystem::Wayland => crate::portal::remote::with(|remote| {
             let base::desktop_protocol::Area { x, y, width, height } = remote.area;
-            let half = |length: u32| i32::try_from(length / 2).unwrap_or_default();
-            let middle = (x + half(width), y + half(height));
-            Ok((remote.area, remote.last.unwrap_or(middle)))
+            let half_of = |length: u32| i32::try_from(length / 2).unwrap_or_default();
+            let center = (x + half_of(width), y + half_of(height));
+            Ok((remote.area, remote.last.unwrap_or(center)))
         })?,
         #[cfg(target_os = "macos")]
         WindowSystem::Mac => {
             use crate::input_backend::InputBackend;
-            let library = crate::enigo::EnigoBackend::open()?;
-            (library.area()?, library.place()?.unwrap_or_default())
+            let backend = crate::enigo::EnigoBackend::open()?;
+            (backend.area()?, backend.place()?.unwrap_or_default())
         }
         other => return Err(other.lacks("asking for the size of the screen")),
     };

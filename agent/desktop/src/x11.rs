@@ -54,9 +54,9 @@ pub(crate) struct Keyboard {
 impl X11Display {
     /// Connects to a display by name, or to that of the environment.
     pub(crate) fn open(display: Option<&str>) -> Result<X11Display> {
-        let named = display.map(str::to_owned).or_else(|| std::env::var("DISPLAY").ok());
-        let named = named.unwrap_or_default();
-        let what = || format!("the X display `{named}` cannot be reached");
+        let display_name = display.map(str::to_owned).or_else(|| std::env::var("DISPLAY").ok());
+        let display_name = display_name.unwrap_or_default();
+        let what = || format!("the X display `{display_name}` cannot be reached");
         let (conn, number) = x11rb::connect(display).or_fail(what)?;
         let screen = conn.setup().roots[number].clone();
         let atoms = Atoms::new(&conn).or_fail(what)?.reply().or_fail(what)?;
@@ -84,56 +84,57 @@ impl X11Display {
         let what = || "the X server does not say how the keyboard is mapped";
         let setup = self.conn.setup();
         let (first, last) = (setup.min_keycode, setup.max_keycode);
-        let asked = self.conn.get_keyboard_mapping(first, last - first + 1).or_fail(what)?;
-        let reply = asked.reply().or_fail(what)?;
+        let cookie = self.conn.get_keyboard_mapping(first, last - first + 1).or_fail(what)?;
+        let reply = cookie.reply().or_fail(what)?;
         let pointer = self.conn.query_pointer(self.screen.root).or_fail(what)?.reply();
-        let caps = pointer.or_fail(what)?.mask.contains(KeyButMask::LOCK);
+        let caps_lock = pointer.or_fail(what)?.mask.contains(KeyButMask::LOCK);
         let width = usize::from(reply.keysyms_per_keycode).max(1);
-        Ok(Keyboard { first, width, symbols: reply.keysyms, caps })
+        Ok(Keyboard { first, width, symbols: reply.keysyms, caps: caps_lock })
     }
 
     /// Returns the active outputs by name.
     pub(crate) fn outputs(&self) -> Result<Vec<(String, Area)>> {
         let what = || "the X server does not name its outputs";
         let root = self.screen.root;
-        let found = self.conn.randr_get_screen_resources_current(root).or_fail(what)?;
-        let found = found.reply().or_fail(what)?;
-        let mut named = Vec::new();
-        for output in found.outputs {
-            let info = self.conn.randr_get_output_info(output, found.config_timestamp);
+        let resources = self.conn.randr_get_screen_resources_current(root).or_fail(what)?;
+        let resources = resources.reply().or_fail(what)?;
+        let mut named_outputs = Vec::new();
+        for output in resources.outputs {
+            let info = self.conn.randr_get_output_info(output, resources.config_timestamp);
             let info = info.or_fail(what)?.reply().or_fail(what)?;
             if info.crtc == 0 {
                 continue;
             }
-            let crtc = self.conn.randr_get_crtc_info(info.crtc, found.config_timestamp);
+            let crtc = self.conn.randr_get_crtc_info(info.crtc, resources.config_timestamp);
             let crtc = crtc.or_fail(what)?.reply().or_fail(what)?;
             let (width, height) = (crtc.width.into(), crtc.height.into());
             let area = Area { x: crtc.x.into(), y: crtc.y.into(), width, height };
-            named.push((String::from_utf8_lossy(&info.name).into_owned(), area));
+            named_outputs.push((String::from_utf8_lossy(&info.name).into_owned(), area));
         }
-        Ok(named)
+        Ok(named_outputs)
     }
 
     /// Returns the numbers in a property; empty if it is absent or the window is gone.
     fn numbers(&self, window: u32, property: Atom) -> Vec<u32> {
-        let asked = self.conn.get_property(false, window, property, AtomEnum::ANY, 0, 1 << 16);
-        let reply = asked.ok().and_then(|asked| asked.reply().ok());
+        let cookie = self.conn.get_property(false, window, property, AtomEnum::ANY, 0, 1 << 16);
+        let reply = cookie.ok().and_then(|cookie| cookie.reply().ok());
         reply.and_then(|reply| reply.value32().map(Iterator::collect)).unwrap_or_default()
     }
 
     /// Returns the bytes in a property; empty if it is absent or the window is gone.
     fn bytes(&self, window: u32, property: Atom) -> Vec<u8> {
-        let asked = self.conn.get_property(false, window, property, AtomEnum::ANY, 0, 1 << 16);
-        let reply = asked.ok().and_then(|asked| asked.reply().ok());
+        let cookie = self.conn.get_property(false, window, property, AtomEnum::ANY, 0, 1 << 16);
+        let reply = cookie.ok().and_then(|cookie| cookie.reply().ok());
         reply.filter(|reply| reply.format == 8).map(|reply| reply.value).unwrap_or_default()
     }
 
     /// Fails if there is no EWMH window manager.
     fn managed(&self) -> Result<()> {
         let check = self.atoms._NET_SUPPORTING_WM_CHECK;
-        let named = self.numbers(self.screen.root, check);
-        let lives = named.first().is_some_and(|window| self.numbers(*window, check) == named);
-        if lives {
+        let manager = self.numbers(self.screen.root, check);
+        let is_alive =
+            manager.first().is_some_and(|window| self.numbers(*window, check) == manager);
+        if is_alive {
             return Ok(());
         }
         Err(Failure::failed("no window manager on this display")

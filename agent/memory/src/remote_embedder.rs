@@ -88,7 +88,7 @@ pub(crate) fn open_configured(config: &Config) -> Result<ChosenEmbedder> {
     let dimensions = memory.dimensions;
     let size = dimensions.map_or_else(String::new, |size| format!("-{size}"));
     let name = format!("{}:{model}{size}", endpoint.host());
-    let endpoint = endpoint.idle(IDLE_TIMEOUT);
+    let endpoint = endpoint.idle_timeout(IDLE_TIMEOUT);
     let embedder = Arc::new(EmbeddingServer { name, endpoint, model, dimensions });
     Ok(ChosenEmbedder { embedder, notice: None })
 }
@@ -125,14 +125,14 @@ fn endpoint_of_provider(config: &Config, reference: &str) -> Result<Endpoint> {
     })?;
     let key = KeySources {
         provider: reference,
-        given: entry.api_key.as_ref(),
+        configured: entry.api_key.as_ref(),
         command: entry.api_key_command.as_ref(),
         variable: entry.base_url.is_none().then_some("OPENAI_API_KEY"),
     };
     let base = config.providers.base_url("openai", entry.base_url.as_deref());
     let base = base.map_or("https://api.openai.com/v1", |base| base.url);
     let endpoint = Endpoint::new(base, "/embeddings", entry.allow_http)?;
-    match key.find()?.filter(|key| key.secret.reveal() != "none") {
+    match key.optional()?.filter(|key| key.secret.reveal() != "none") {
         Some(key) => endpoint.key("authorization", "Bearer ", key.secret),
         None => Ok(endpoint),
     }
@@ -151,7 +151,7 @@ impl EmbeddingServer {
         let (status, host) = (response.status(), self.endpoint.host());
         let bytes = response.head(MAX_BYTES).await;
         if status != 200 {
-            let message = self.endpoint.without_key(&String::from_utf8_lossy(&bytes));
+            let message = self.endpoint.redact_key(&String::from_utf8_lossy(&bytes));
             let message = message.lines().next().unwrap_or_default();
             return Err(format!("{host} answers {status}: {}", base::text::head(message, 200)));
         }

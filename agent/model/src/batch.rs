@@ -3,10 +3,10 @@
 
 /// Tokens of a batch if no conversation is generating; a cancelled chat waits for at most one
 /// batch.
-const READING: usize = 256;
+const MAX_READ: usize = 256;
 /// Prompt tokens of a batch while others are generating, so that reading does not delay them for
 /// long.
-const BESIDE_WRITING: usize = 96;
+const MAX_READ_WHILE_WRITING: usize = 96;
 
 /// What a conversation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,22 +20,22 @@ pub(crate) enum Need {
 /// Returns the number of tokens for each conversation in the next batch, in the same order.
 pub(crate) fn share(needs: &[Need]) -> Vec<usize> {
     let writers = needs.iter().filter(|need| **need == Need::Write).count();
-    let mut room = if writers > 0 { BESIDE_WRITING } else { READING };
+    let mut remaining = if writers > 0 { MAX_READ_WHILE_WRITING } else { MAX_READ };
     let mut shares = vec![0; needs.len()];
     // The shortest first, so that their unused share goes to the longer ones.
     let mut readers: Vec<(usize, usize)> = Vec::new();
     for (index, need) in needs.iter().enumerate() {
         match need {
             Need::Write => shares[index] = 1,
-            Need::Read(left) => readers.push((*left, index)),
+            Need::Read(needed) => readers.push((*needed, index)),
         }
     }
     readers.sort_unstable();
     let count = readers.len();
-    for (place, (left, index)) in readers.into_iter().enumerate() {
-        let fair = room.div_ceil(count - place);
-        shares[index] = left.min(fair).min(room);
-        room -= shares[index];
+    for (position, (needed, index)) in readers.into_iter().enumerate() {
+        let fair_share = remaining.div_ceil(count - position);
+        shares[index] = needed.min(fair_share).min(remaining);
+        remaining -= shares[index];
     }
     shares
 }
@@ -48,8 +48,11 @@ mod tests {
 
     #[test]
     fn generation_continues_while_a_long_prompt_is_read() {
-        assert_eq!(share(&[Need::Write, Need::Read(5000), Need::Write]), [1, BESIDE_WRITING, 1]);
-        assert_eq!(share(&[Need::Read(5000), Need::Read(10)]), [READING - 10, 10]);
+        assert_eq!(
+            share(&[Need::Write, Need::Read(5000), Need::Write]),
+            [1, MAX_READ_WHILE_WRITING, 1]
+        );
+        assert_eq!(share(&[Need::Read(5000), Need::Read(10)]), [MAX_READ - 10, 10]);
         assert_eq!(share(&[Need::Read(3)]), [3]);
     }
 
@@ -67,7 +70,7 @@ mod tests {
                     Need::Read(left) => prop_assert!((1..=*left).contains(share)),
                 }
             }
-            prop_assert!(shares.iter().sum::<usize>() <= READING + 16);
+            prop_assert!(shares.iter().sum::<usize>() <= MAX_READ + 16);
         }
     }
 }

@@ -31,12 +31,12 @@ use crate::threads::Threads;
 
 const ROUNDS: usize = 5;
 /// Tokens generated in each measurement.
-const WRITTEN: u32 = 64;
+const REPLY_TOKENS: u32 = 64;
 const PROMPT: usize = 256;
 /// Tokens of context before what llama.cpp generates.
-const STANDING: u32 = 96;
-const CANNOT: &str = "llama.cpp cannot be measured";
-const QUESTION: &str = "Write the file story.txt with a long story about a lighthouse.";
+const CONTEXT_TOKENS: u32 = 96;
+const BENCH_ERROR: &str = "llama.cpp cannot be measured";
+const STORY_REQUEST: &str = "Write the file story.txt with a long story about a lighthouse.";
 const TASK: &str = "Create greet.py, a program that greets whoever its first argument names.";
 /// Maximum number of tokens of a call, which ends by itself before.
 const CALL: u32 = 256;
@@ -57,27 +57,27 @@ pub fn run(serve: &Serve) -> Result<String> {
     let threads = Threads::new(serve.threads).now();
     let serve = Serve { threads: Some(threads), ..serve.clone() };
     let (backend, model) = load::model(&serve)?;
-    let mut raw = Raw::new(&backend, &model, threads)?;
+    let mut raw_bench = Raw::new(&backend, &model, threads)?;
     // Not the user's cache: the prompts must be read, and their KV is of no use later.
-    let place = ScratchDir::new()?;
-    let prefixes =
-        PrefixStore::open(place.0.clone(), &serve.model).or_fail(|| "cannot keep conversations")?;
+    let scratch = ScratchDir::new()?;
+    let prefixes = PrefixStore::open(scratch.0.clone(), &serve.model)
+        .or_fail(|| "cannot keep conversations")?;
     let (engine, commands) = channel();
-    let (tell, loaded) = channel();
+    let (tx, loaded) = channel();
     std::thread::scope(|scope| {
         let (serve, backend, model) = (&serve, &backend, &model);
         let worker = scope.spawn(move || {
             let ready = || {
-                let _ = tell.send(());
+                let _ = tx.send(());
             };
             let threads = Threads::new(Some(threads));
-            let ground = EngineContext { backend, model, checked, threads, prefixes };
-            engine::answer(serve, ground, &commands, ready)
+            let engine_context = EngineContext { backend, model, checked, threads, prefixes };
+            engine::answer(serve, engine_context, &commands, ready)
         });
-        let measured = loaded.recv().is_ok().then(|| measure(&mut raw, &engine));
+        let measurement = loaded.recv().is_ok().then(|| measure(&mut raw_bench, &engine));
         let _ = engine.send(EngineCommand::Stop);
         worker.join().map_err(|_| Failure::failed("the engine broke"))??;
-        let rounds = measured.ok_or_else(|| Failure::failed("the model was not loaded"))??;
+        let rounds = measurement.ok_or_else(|| Failure::failed("the model was not loaded"))??;
         Ok(table(&name, threads, &rounds))
     })
 }
@@ -88,8 +88,8 @@ struct ScratchDir(PathBuf);
 impl ScratchDir {
     fn new() -> Result<ScratchDir> {
         let path = std::env::temp_dir().join(format!("g3-model-bench-{}", std::process::id()));
-        let made = DirBuilder::new().mode(0o700).create(&path);
-        made.or_fail(|| format!("cannot make `{}`", path.display()))?;
+        let created = DirBuilder::new().mode(0o700).create(&path);
+        created.or_fail(|| format!("cannot make `{}`", path.display()))?;
         Ok(ScratchDir(path))
     }
 }
@@ -129,7 +129,7 @@ impl<'m> Raw<'m> {
             .with_n_threads(threads)
             .with_n_threads_batch(threads);
         let context = model.new_context(backend, parameters);
-        Ok(Raw { context: context.or_fail(|| CANNOT)? })
+        Ok(Raw { context: context.or_fail(|| BENCH_ERROR)? })
     }
 
     /// Measures the tokens per second of reading.
@@ -139,29 +139,33 @@ impl<'m> Raw<'m> {
         for at in 0..PROMPT {
             let token = LlamaToken(i32::try_from(at * 7 % 1000).unwrap_or(0));
             let position = i32::try_from(at).unwrap_or(0);
-            batch.add(token, position, &[0], at + 1 == PROMPT).or_fail(|| CANNOT)?;
+            batch.add(token, position, &[0], at + 1 == PROMPT).or_fail(|| BENCH_ERROR)?;
         }
-        let since = Instant::now();
-        self.context.decode(&mut batch).or_fail(|| CANNOT)?;
+        let start_time = Instant::now();
+        self.context.decode(&mut batch).or_fail(|| BENCH_ERROR)?;
         // `decode` only starts decoding; reading the logits waits for its end.
         let _ = self.context.get_logits_ith(batch.n_tokens() - 1)[0];
-        Ok(PROMPT as f64 / since.elapsed().as_secs_f64())
+        Ok(PROMPT as f64 / start_time.elapsed().as_secs_f64())
     }
 
     /// Measures the tokens per second of generating, after about as much context as in the host's
     /// measurement.
     fn write(&mut self) -> Result<Rate> {
-        self.context.clear_kv_cache_seq(Some(0), Some(STANDING), None).or_fail(|| CANNOT)?;
+        self.context
+            .clear_kv_cache_seq(Some(0), Some(CONTEXT_TOKENS), None)
+            .or_fail(|| BENCH_ERROR)?;
         let mut batch = LlamaBatch::new(1, 1);
-        let since = Instant::now();
-        for n in 0..WRITTEN {
+        let start_time = Instant::now();
+        for n in 0..REPLY_TOKENS {
             batch.clear();
-            let at = (STANDING + n).cast_signed();
-            batch.add(LlamaToken(1000 + n.cast_signed()), at, &[0], true).or_fail(|| CANNOT)?;
-            self.context.decode(&mut batch).or_fail(|| CANNOT)?;
+            let position = (CONTEXT_TOKENS + n).cast_signed();
+            batch
+                .add(LlamaToken(1000 + n.cast_signed()), position, &[0], true)
+                .or_fail(|| BENCH_ERROR)?;
+            self.context.decode(&mut batch).or_fail(|| BENCH_ERROR)?;
             let _ = self.context.get_logits_ith(0)[0];
         }
-        Ok(f64::from(WRITTEN) / since.elapsed().as_secs_f64())
+        Ok(f64::from(REPLY_TOKENS) / start_time.elapsed().as_secs_f64())
     }
 }
 
@@ -179,12 +183,13 @@ fn round(raw: &mut Raw<'_>, engine: &Sender<EngineCommand>, n: usize) -> Result<
     // Always the same conversations, so that none is spilled to disk. Measured in both orders, so
     // that increasing or decreasing load affects all of them equally.
     let free = || Ok::<Rate, Failure>(rate(&ask(engine, &[chat("free", ToolCallMode::Free)])?));
-    let (raw_there, free_there) = (raw.write()?, free()?);
-    let (free_back, raw_back) = (free()?, raw.write()?);
-    let whole = |name, held| Ok::<ReplyUsage, Failure>(ask(engine, &[call(name, held)])?[0]);
-    let call_there = whole("call", false)?;
-    let held = [whole("held", true)?, whole("held", true)?];
-    let call_back = whole("call", false)?;
+    let (raw_first, free_first) = (raw.write()?, free()?);
+    let (free_second, raw_second) = (free()?, raw.write()?);
+    let whole_reply =
+        |name, constrained| Ok::<ReplyUsage, Failure>(ask(engine, &[call(name, constrained)])?[0]);
+    let call_first = whole_reply("call", false)?;
+    let constrained = [whole_reply("held", true)?, whole_reply("held", true)?];
+    let call_second = whole_reply("call", false)?;
     let four = together(engine)?;
     let mut long = chat("long", ToolCallMode::Free);
     long.system = format!("Round {n}. {}", "You are careful and short. ".repeat(80));
@@ -195,12 +200,12 @@ fn round(raw: &mut Raw<'_>, engine: &Sender<EngineCommand>, n: usize) -> Result<
     let second = ask(engine, &[long])?[0];
     Ok(Round {
         read,
-        raw: both(raw_there, raw_back),
-        free: both(free_there, free_back),
-        call: both(whole_rate(call_there), whole_rate(call_back)),
-        held: both(whole_rate(held[0]), whole_rate(held[1])),
+        raw: both(raw_first, raw_second),
+        free: both(free_first, free_second),
+        call: both(whole_rate(call_first), whole_rate(call_second)),
+        held: both(whole_rate(constrained[0]), whole_rate(constrained[1])),
         four,
-        filtered: held.iter().map(|usage| usage.filtered).sum(),
+        filtered: constrained.iter().map(|usage| usage.filtered).sum(),
         first_ms: first.prefill_ms as f64,
         second_ms: second.prefill_ms as f64,
         second_tokens: second.prefilled,
@@ -214,27 +219,27 @@ fn together(engine: &Sender<EngineCommand>) -> Result<Rate> {
     for chat in &chats {
         ask(engine, &[HostChat { max_tokens: 1, ..chat.clone() }])?;
     }
-    let since = Instant::now();
+    let start_time = Instant::now();
     let written: u64 = ask(engine, &chats)?.iter().map(|usage| usage.written).sum();
-    Ok(written as f64 / since.elapsed().as_secs_f64())
+    Ok(written as f64 / start_time.elapsed().as_secs_f64())
 }
 
 /// Returns the rate of two measurements of equal length.
-fn both(one: Rate, other: Rate) -> Rate {
-    2.0 / (1.0 / one + 1.0 / other)
+fn both(a: Rate, b: Rate) -> Rate {
+    2.0 / (1.0 / a + 1.0 / b)
 }
 
 /// Sends all chats at once and waits for all replies.
 fn ask(engine: &Sender<EngineCommand>, chats: &[HostChat]) -> Result<Vec<ReplyUsage>> {
-    let mut waiting = Vec::new();
+    let mut receivers = Vec::new();
     for (id, chat) in (1..).zip(chats) {
-        let (hears, heard) = channel::<HostResponseLine>();
+        let (reply_tx, rx) = channel::<HostResponseLine>();
         let chat = Box::new(chat.clone());
-        let _ = engine.send(EngineCommand::Chat { connection: 1, id, chat, hears });
-        waiting.push(heard);
+        let _ = engine.send(EngineCommand::Chat { connection: 1, id, chat, reply_tx });
+        receivers.push(rx);
     }
-    let done = |heard: std::sync::mpsc::Receiver<HostResponseLine>| {
-        let last = heard.into_iter().find_map(|told| match told.what {
+    let usage_of = |rx: std::sync::mpsc::Receiver<HostResponseLine>| {
+        let final_usage = rx.into_iter().find_map(|response_line| match response_line.what {
             HostResponse::Done { usage, .. } => Some(Ok(usage)),
             HostResponse::Error(fault) => Some(Err(fault.into_failure())),
             HostResponse::Text { .. }
@@ -242,9 +247,9 @@ fn ask(engine: &Sender<EngineCommand>, chats: &[HostChat]) -> Result<Vec<ReplyUs
             | HostResponse::Progress { .. } => None,
             HostResponse::Hello(_) | HostResponse::Status(_) | HostResponse::Vectors(_) => None,
         });
-        last.unwrap_or_else(|| Err(Failure::failed("the engine ended")))
+        final_usage.unwrap_or_else(|| Err(Failure::failed("the engine ended")))
     };
-    waiting.into_iter().map(done).collect()
+    receivers.into_iter().map(usage_of).collect()
 }
 
 fn chat(conversation: &str, mode: ToolCallMode) -> HostChat {
@@ -257,10 +262,10 @@ fn chat(conversation: &str, mode: ToolCallMode) -> HostChat {
     HostChat {
         conversation: conversation.into(),
         system: "You are a coding agent.".into(),
-        messages: vec![HostMessage::User { text: QUESTION.into() }],
+        messages: vec![HostMessage::User { text: STORY_REQUEST.into() }],
         tools: vec![HostTool { name: "write_file".into(), description, parameters }],
         mode,
-        max_tokens: WRITTEN,
+        max_tokens: REPLY_TOKENS,
         temperature: 0.0,
         seed: 0,
         act: false,
@@ -271,14 +276,14 @@ fn chat(conversation: &str, mode: ToolCallMode) -> HostChat {
 /// are equal except for the opening code fence, which the unconstrained one generates itself.
 fn call(conversation: &str, held: bool) -> HostChat {
     let tools = small_tools();
-    let asked = chat(conversation, if held { ToolCallMode::Envelope } else { ToolCallMode::Free });
-    let told = if held { String::new() } else { prompt::envelope_tools(&tools) };
+    let base = chat(conversation, if held { ToolCallMode::Envelope } else { ToolCallMode::Free });
+    let instructions = if held { String::new() } else { prompt::envelope_tools(&tools) };
     HostChat {
-        system: asked.system + &told,
+        system: base.system + &instructions,
         messages: vec![HostMessage::User { text: TASK.into() }],
         tools: if held { tools } else { Vec::new() },
         max_tokens: CALL,
-        ..asked
+        ..base
     }
 }
 
@@ -287,9 +292,11 @@ fn small_tools() -> Vec<HostTool> {
     let mut tools = Vec::new();
     for (table, names) in TOOLS {
         let table: Vec<Value> = serde_json::from_str(table).unwrap_or_default();
-        for face in table.iter().filter(|face| names.iter().any(|name| face["name"] == **name)) {
-            let text = |key: &str| face[key].as_str().unwrap_or_default().to_owned();
-            let mut parameters = face["parameters"].clone();
+        for definition in
+            table.iter().filter(|definition| names.iter().any(|name| definition["name"] == **name))
+        {
+            let text = |key: &str| definition[key].as_str().unwrap_or_default().to_owned();
+            let mut parameters = definition["parameters"].clone();
             if let Some(content) = parameters.pointer_mut("/properties/content/type") {
                 *content = json!(["string", "object", "array"]);
             }
@@ -323,7 +330,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 fn table(model: &str, threads: u32, rounds: &[Round]) -> String {
-    let middle = |of: fn(&Round) -> f64| median(rounds.iter().map(of));
+    let median_of = |value_of: fn(&Round) -> f64| median(rounds.iter().map(value_of));
     format!(
         "## The local model host\n\n\
          `g3-model bench`: {model}, {threads} threads, {ROUNDS} rounds; each number is the median, \
@@ -338,18 +345,18 @@ fn table(model: &str, threads: u32, rounds: &[Round]) -> String {
          | a first turn is read | {:.0} ms | | |\n\
          | a second turn is read ({} tokens) | {:.0} ms | | only what is new |\n\n\
          The whole vocabulary was filtered {} times.\n",
-        middle(|round| round.read),
-        middle(|round| round.raw),
-        middle(|round| round.free),
-        middle(|round| round.free / round.raw),
-        middle(|round| round.call),
-        middle(|round| round.held),
-        middle(|round| round.held / round.call),
-        middle(|round| round.four),
-        middle(|round| round.four / round.free),
-        middle(|round| round.first_ms),
+        median_of(|round| round.read),
+        median_of(|round| round.raw),
+        median_of(|round| round.free),
+        median_of(|round| round.free / round.raw),
+        median_of(|round| round.call),
+        median_of(|round| round.held),
+        median_of(|round| round.held / round.call),
+        median_of(|round| round.four),
+        median_of(|round| round.four / round.free),
+        median_of(|round| round.first_ms),
         rounds.last().map_or(0, |round| round.second_tokens),
-        middle(|round| round.second_ms),
+        median_of(|round| round.second_ms),
         rounds.iter().map(|round| round.filtered).sum::<u64>(),
     )
 }

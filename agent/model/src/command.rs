@@ -15,7 +15,7 @@ pub(crate) enum EngineCommand {
         /// The chat request.
         chat: Box<HostChat>,
         /// Receives the reply.
-        hears: Sender<HostResponseLine>,
+        reply_tx: Sender<HostResponseLine>,
     },
     /// Computes a vector of each text.
     Embed(EmbedRequest),
@@ -44,7 +44,7 @@ pub(crate) struct EmbedRequest {
     /// The texts.
     pub texts: Vec<String>,
     /// Receives the answer.
-    pub hears: Sender<HostResponseLine>,
+    pub reply_tx: Sender<HostResponseLine>,
 }
 
 /// The load of an engine.

@@ -26,9 +26,9 @@ use crate::load;
 use crate::mean_centering::MeanState;
 
 /// Tokens read at a time; a chat in progress waits for this many.
-const TURN: usize = 32;
+const TOKENS_PER_TURN: usize = 32;
 /// Maximum number of tokens read of a text; the rest is ignored.
-const MOST_TOKENS: usize = 512;
+const MAX_TOKENS: usize = 512;
 /// Version of the algorithm, incremented with every change.
 const WAY: u32 = 1;
 
@@ -44,9 +44,9 @@ pub(crate) fn name(head: &GgufHeader) -> Option<EmbedderId> {
 pub(crate) struct EmbedQueue<'m> {
     embedder: Option<EmbedderId>,
     context: Option<LlamaContext<'m>>,
-    usual: MeanState,
+    mean_state: MeanState,
     /// The file in which the mean state is stored.
-    kept: PathBuf,
+    mean_file: PathBuf,
     waiting: VecDeque<EmbedTask>,
     /// The text being read: one for the mean state, otherwise the next one of the first request.
     reading: Option<Reading>,
@@ -72,10 +72,10 @@ impl<'m> EmbedQueue<'m> {
         let (known_as, dimension) =
             embedder.as_ref().map_or(("", 0), |of| (of.name.as_str(), of.dimension));
         let file = known_as.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
-        let kept = directory.join(format!("usual-{file}.json"));
+        let mean_file = directory.join(format!("usual-{file}.json"));
         EmbedQueue {
-            usual: MeanState::kept(&kept, dimension),
-            kept,
+            mean_state: MeanState::kept(&mean_file, dimension),
+            mean_file,
             embedder,
             context: None,
             waiting: VecDeque::new(),
@@ -89,12 +89,12 @@ impl<'m> EmbedQueue<'m> {
     }
 
     /// Adds a request, or answers why it is rejected.
-    pub(crate) fn add(&mut self, wish: EmbedRequest) {
-        let Err(why) = self.check(&wish.texts) else {
-            self.waiting.push_back(EmbedTask { wish, vectors: Vec::new() });
+    pub(crate) fn add(&mut self, request: EmbedRequest) {
+        let Err(reason) = self.check(&request.texts) else {
+            self.waiting.push_back(EmbedTask { wish: request, vectors: Vec::new() });
             return;
         };
-        tell(&wish, HostResponse::Error(HostFault::new(HostFaultKind::Rejected, why)));
+        send(&request, HostResponse::Error(HostFault::new(HostFaultKind::Rejected, reason)));
     }
 
     fn check(&self, texts: &[String]) -> std::result::Result<(), String> {
@@ -111,16 +111,16 @@ impl<'m> EmbedQueue<'m> {
     }
 
     /// Cancels requests.
-    pub(crate) fn cancel(&mut self, is_meant: impl Fn(&EmbedRequest) -> bool) {
-        if self.waiting.front().is_some_and(|order| is_meant(&order.wish)) {
+    pub(crate) fn cancel(&mut self, is_selected: impl Fn(&EmbedRequest) -> bool) {
+        if self.waiting.front().is_some_and(|task| is_selected(&task.wish)) {
             self.reading = None;
         }
-        let (ended, waiting): (VecDeque<EmbedTask>, VecDeque<EmbedTask>) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|order| is_meant(&order.wish));
+        let (cancelled, waiting): (VecDeque<EmbedTask>, VecDeque<EmbedTask>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|task| is_selected(&task.wish));
         self.waiting = waiting;
-        for order in ended {
-            tell(
-                &order.wish,
+        for task in cancelled {
+            send(
+                &task.wish,
                 HostResponse::Done {
                     stop: HostStopReason::Cancelled,
                     usage: ReplyUsage::default(),
@@ -144,8 +144,8 @@ impl<'m> EmbedQueue<'m> {
         if let Err(failure) = self.turn(backend, model, threads) {
             self.rest();
             let fault = HostFault { kind: HostFaultKind::Broken, ..HostFault::from(failure) };
-            for order in std::mem::take(&mut self.waiting) {
-                tell(&order.wish, HostResponse::Error(fault.clone()));
+            for task in std::mem::take(&mut self.waiting) {
+                send(&task.wish, HostResponse::Error(fault.clone()));
             }
         }
     }
@@ -158,8 +158,8 @@ impl<'m> EmbedQueue<'m> {
         let mut reading = match self.reading.take() {
             Some(reading) => reading,
             None => {
-                let Some(order) = self.waiting.front() else { return Ok(()) };
-                let text = self.usual.wants().unwrap_or(&order.wish.texts[order.vectors.len()]);
+                let Some(task) = self.waiting.front() else { return Ok(()) };
+                let text = self.mean_state.wants().unwrap_or(&task.wish.texts[task.vectors.len()]);
                 context.clear_kv_cache();
                 Reading::new(model, text)
             }
@@ -170,11 +170,11 @@ impl<'m> EmbedQueue<'m> {
             return Ok(());
         }
         let state = reading.state();
-        if self.usual.wants().is_some() {
-            self.usual.take(state, &self.kept);
+        if self.mean_state.wants().is_some() {
+            self.mean_state.take(state, &self.mean_file);
             return Ok(());
         }
-        self.take(self.usual.vector(&state))
+        self.take(self.mean_state.vector(&state))
     }
 
     /// Stores a finished vector and proceeds to the next text.
@@ -182,14 +182,14 @@ impl<'m> EmbedQueue<'m> {
         if !vector.iter().all(|x| x.is_finite()) {
             return Err(Failure::failed("the model returned an invalid embedding"));
         }
-        let Some(mut order) = self.waiting.pop_front() else { return Ok(()) };
-        order.vectors.push(vector);
-        if order.vectors.len() < order.wish.texts.len() {
-            self.waiting.push_back(order);
+        let Some(mut task) = self.waiting.pop_front() else { return Ok(()) };
+        task.vectors.push(vector);
+        if task.vectors.len() < task.wish.texts.len() {
+            self.waiting.push_back(task);
             return Ok(());
         }
         let Some(embedder) = self.embedder.clone() else { return Ok(()) };
-        tell(&order.wish, HostResponse::Vectors(Vectors { embedder, vectors: order.vectors }));
+        send(&task.wish, HostResponse::Vectors(Vectors { embedder, vectors: task.vectors }));
         Ok(())
     }
 }
@@ -202,9 +202,9 @@ fn context<'m>(
     threads: u32,
 ) -> Result<LlamaContext<'m>> {
     let parameters = LlamaContextParams::default()
-        .with_n_ctx(NonZeroU32::new(MOST_TOKENS as u32))
-        .with_n_batch(TURN as u32)
-        .with_n_ubatch(TURN as u32)
+        .with_n_ctx(NonZeroU32::new(MAX_TOKENS as u32))
+        .with_n_batch(TOKENS_PER_TURN as u32)
+        .with_n_ubatch(TOKENS_PER_TURN as u32)
         .with_embeddings(true)
         .with_pooling_type(LlamaPoolingType::None)
         .with_no_perf(true);
@@ -217,14 +217,14 @@ impl Reading {
         let vocab = model.vocab();
         let text = base::text::head(text, TEXT_LIMIT);
         let mut tokens = vocab.tokenize(text.as_bytes(), vocab.should_add_bos(), false);
-        tokens.truncate(MOST_TOKENS);
+        tokens.truncate(MAX_TOKENS);
         Reading { tokens, at: 0, sum: Vec::new() }
     }
 
     /// Reads the next tokens.
     fn read(&mut self, context: &mut LlamaContext) -> Result<()> {
-        let cannot = || "llama.cpp cannot read a text";
-        let end = (self.at + TURN).min(self.tokens.len());
+        let error_text = || "llama.cpp cannot read a text";
+        let end = (self.at + TOKENS_PER_TURN).min(self.tokens.len());
         let part = &self.tokens[self.at..end];
         if part.is_empty() {
             return Ok(());
@@ -232,12 +232,12 @@ impl Reading {
         let mut batch = LlamaBatch::new(part.len(), 1);
         for (position, token) in (self.at..).zip(part) {
             let position = i32::try_from(position).unwrap_or(i32::MAX);
-            batch.add(*token, position, &[0], true).or_fail(cannot)?;
+            batch.add(*token, position, &[0], true).or_fail(error_text)?;
         }
-        context.decode(&mut batch).or_fail(cannot)?;
+        context.decode(&mut batch).or_fail(error_text)?;
         for (index, position) in (self.at..end).enumerate() {
             let index = i32::try_from(index).unwrap_or(i32::MAX);
-            let state = context.embeddings_ith(index).or_fail(cannot)?;
+            let state = context.embeddings_ith(index).or_fail(error_text)?;
             self.sum.resize(state.len(), 0.0);
             // A token only depends on the ones before it, so later ones carry more information.
             let weight = (position + 1) as f64;
@@ -255,9 +255,9 @@ impl Reading {
     }
 }
 
-fn tell(wish: &EmbedRequest, what: HostResponse) {
+fn send(request: &EmbedRequest, what: HostResponse) {
     // A disconnected client is ignored; the end of its connection cancels the request.
-    let _ = wish.hears.send(HostResponseLine { id: wish.id, what });
+    let _ = request.reply_tx.send(HostResponseLine { id: request.id, what });
 }
 
 #[cfg(test)]
@@ -283,10 +283,10 @@ mod tests {
     fn invalid_requests_are_rejected_and_cancelled_ones_are_dropped() {
         let nowhere = Path::new("/nonexistent");
         let mut embeds = EmbedQueue::new(&head(4), nowhere);
-        let (hears, heard) = channel();
+        let (reply_tx, heard) = channel();
         let ask = |id: u64, texts: &[&str], embeds: &mut EmbedQueue| {
             let texts = texts.iter().map(|text| (*text).to_owned()).collect();
-            embeds.add(EmbedRequest { connection: id % 2, id, texts, hears: hears.clone() });
+            embeds.add(EmbedRequest { connection: id % 2, id, texts, reply_tx: reply_tx.clone() });
         };
         ask(1, &[], &mut embeds);
         ask(2, &["a", ""], &mut embeds);

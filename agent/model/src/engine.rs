@@ -34,7 +34,7 @@ use crate::template::Template;
 use crate::threads::Threads;
 
 /// Minimum number of tokens for a reply; a longer prompt is rejected.
-const LEAST_ROOM: usize = 64;
+const MIN_REPLY: usize = 64;
 
 /// A loaded model and its conversations.
 struct Engine<'m> {
@@ -90,12 +90,12 @@ pub(crate) struct EngineContext<'m> {
 /// Executes commands with a loaded model until `Stop`.
 pub(crate) fn answer(
     serve: &Serve,
-    ground: EngineContext<'_>,
+    engine_context: EngineContext<'_>,
     commands: &Receiver<EngineCommand>,
     loaded: impl FnOnce(),
 ) -> Result<()> {
-    let EngineContext { backend, model, checked, mut threads, prefixes } = ground;
-    threads.look();
+    let EngineContext { backend, model, checked, mut threads, prefixes } = engine_context;
+    threads.update();
     let sequences = serve.parallel * 3;
     let parameters = LlamaContextParams::default()
         .with_n_ctx(NonZeroU32::new(checked.cells))
@@ -106,8 +106,8 @@ pub(crate) fn answer(
         .with_no_perf(true);
     let embeds = EmbedQueue::new(&checked.head, prefixes.directory());
     let context = load::context(backend, model, &parameters, threads.now())?;
-    let template = Template::new(checked.head.template.as_deref()).map_err(|why| {
-        Failure::usage("this model's chat template is not supported").because(why)
+    let template = Template::new(checked.head.template.as_deref()).map_err(|error| {
+        Failure::usage("this model's chat template is not supported").because(error)
     })?;
     let cells = usize::try_from(checked.cells).unwrap_or(usize::MAX);
     let cache = KvCache::new(prefixes, sequences as usize, cells, checked.head.kv_bytes)
@@ -127,10 +127,10 @@ pub(crate) fn answer(
     };
     loaded();
     while engine.listen(commands) {
-        if engine.settings.threads.look() {
-            engine = engine.move_over(backend)?;
+        if engine.settings.threads.update() {
+            engine = engine.recreate_context(backend)?;
         }
-        engine.admit();
+        engine.start_waiting();
         engine.step();
         engine.embeds.step(backend, model, engine.settings.threads.now());
     }
@@ -141,14 +141,14 @@ impl<'m> Engine<'m> {
     /// Continues in a new context with the current number of threads: llama.cpp could change the
     /// number in a context, but llama-cpp-2 does not expose this. The old context is dropped first
     /// while the conversations are on disk, so that the memory is needed only once.
-    fn move_over(mut self, backend: &LlamaBackend) -> Result<Engine<'m>> {
-        let moved = self.cache.leave(&mut self.context);
+    fn recreate_context(mut self, backend: &LlamaBackend) -> Result<Engine<'m>> {
+        let moved = self.cache.save_all(&mut self.context);
         drop(self.context);
         self.embeds.rest();
         let Settings { parameters, threads, .. } = &self.settings;
         let context = load::context(backend, self.model, parameters, threads.now())?;
         let mut engine = Engine { context, ..self };
-        if !engine.cache.come_back(&mut engine.context, &moved) {
+        if !engine.cache.restore_all(&mut engine.context, &moved) {
             engine.fail_all("the conversations were lost on the way to another number of threads");
         }
         Ok(engine)
@@ -159,14 +159,14 @@ impl<'m> Engine<'m> {
         if self.active.is_empty() && self.waiting.is_empty() && self.embeds.count() == 0 {
             let Ok(command) = commands.recv() else { return false };
             self.settings.threads.pause();
-            if !self.obey(command) {
+            if !self.run_command(command) {
                 return false;
             }
         }
         loop {
             match commands.try_recv() {
                 Ok(command) => {
-                    if !self.obey(command) {
+                    if !self.run_command(command) {
                         return false;
                     }
                 }
@@ -177,15 +177,15 @@ impl<'m> Engine<'m> {
     }
 
     /// Executes a command. Returns false if the engine must stop.
-    fn obey(&mut self, command: EngineCommand) -> bool {
+    fn run_command(&mut self, command: EngineCommand) -> bool {
         match command {
-            EngineCommand::Chat { connection, id, chat, hears } => {
+            EngineCommand::Chat { connection, id, chat, reply_tx } => {
                 let key = (connection, chat.conversation.clone());
                 match self.plan(key, id, &chat) {
-                    Ok(plan) => self.waiting.push((plan, chat, hears)),
-                    Err(fault) => {
-                        drop(hears.send(HostResponseLine { id, what: HostResponse::Error(fault) }))
-                    }
+                    Ok(plan) => self.waiting.push((plan, chat, reply_tx)),
+                    Err(fault) => drop(
+                        reply_tx.send(HostResponseLine { id, what: HostResponse::Error(fault) }),
+                    ),
                 }
             }
             EngineCommand::Embed(wish) => self.embeds.add(wish),
@@ -218,72 +218,72 @@ impl<'m> Engine<'m> {
         id: u64,
         chat: &HostChat,
     ) -> std::result::Result<JobPlan, HostFault> {
-        let since = Instant::now();
-        let refused = |why: String| HostFault::new(HostFaultKind::Rejected, why);
+        let start_time = Instant::now();
+        let rejected = |reason: String| HostFault::new(HostFaultKind::Rejected, reason);
         let mode = prompt::mode(chat, self.checked.head.parameters);
         let grammar = match mode {
             ToolCallMode::Envelope => Some(grammar::envelope(&chat.tools, chat.act)),
             ToolCallMode::Lazy => Some(grammar::after_mark(&chat.tools)),
             ToolCallMode::Free | ToolCallMode::Auto => None,
         };
-        let grammar = grammar.transpose().map_err(|e| refused(e.to_string()))?;
-        let spoken = self.spoken.get(&key).map_or(&[][..], Vec::as_slice);
-        let written = prompt::write(&self.template, chat, mode, spoken, &self.controls)
-            .map_err(|e| refused(e.to_string()))?;
+        let grammar = grammar.transpose().map_err(|e| rejected(e.to_string()))?;
+        let verbatim_calls = self.spoken.get(&key).map_or(&[][..], Vec::as_slice);
+        let prompt_text = prompt::write(&self.template, chat, mode, verbatim_calls, &self.controls)
+            .map_err(|e| rejected(e.to_string()))?;
         let tokens = |text: &str| {
             let vocab = self.model.vocab();
             vocab.tokenize(text.as_bytes(), vocab.should_add_bos(), true)
         };
-        let prompt = tokens(&written.text);
-        let shared = tokens(&written.shared);
+        let prompt = tokens(&prompt_text.text);
+        let shared = tokens(&prompt_text.shared);
         let shared = shared.iter().zip(&prompt).take_while(|(a, b)| a == b).count();
         let context = self.checked.context as usize;
-        let room = context.saturating_sub(prompt.len());
-        if room < LEAST_ROOM {
-            let why = format!("{} tokens, and the context holds {context}", prompt.len());
-            return Err(HostFault::new(HostFaultKind::TooLong, why));
+        let reply_room = context.saturating_sub(prompt.len());
+        if reply_room < MIN_REPLY {
+            let reason = format!("{} tokens, and the context holds {context}", prompt.len());
+            return Err(HostFault::new(HostFaultKind::TooLong, reason));
         }
-        let max_tokens = (chat.max_tokens as usize).clamp(1, room);
-        Ok(JobPlan { key, id, prompt, shared, mode, grammar, max_tokens, since })
+        let max_tokens = (chat.max_tokens as usize).clamp(1, reply_room);
+        Ok(JobPlan { key, id, prompt, shared, mode, grammar, max_tokens, since: start_time })
     }
 
     /// Assigns sequences to waiting chats in order, as long as there are any. No chat overtakes one
     /// that waits for space, or one that needs much space would wait forever.
-    fn admit(&mut self) {
-        let mut still = Vec::new();
-        let mut full = false;
-        for (plan, chat, hears) in std::mem::take(&mut self.waiting) {
-            if full || self.active.len() >= self.settings.parallel {
-                still.push((plan, chat, hears));
+    fn start_waiting(&mut self) {
+        let mut still_waiting = Vec::new();
+        let mut is_full = false;
+        for (plan, chat, reply_tx) in std::mem::take(&mut self.waiting) {
+            if is_full || self.active.len() >= self.settings.parallel {
+                still_waiting.push((plan, chat, reply_tx));
                 continue;
             }
             let JobPlan { key, prompt, shared, max_tokens, .. } = &plan;
-            let seat = self.cache.seat(&mut self.context, key, prompt, *shared, *max_tokens);
-            let seat = match seat {
-                Ok(seat) => seat,
+            let slot = self.cache.acquire(&mut self.context, key, prompt, *shared, *max_tokens);
+            let slot = match slot {
+                Ok(slot) => slot,
                 Err(wait) => {
-                    full = wait == SlotWait::Room;
-                    still.push((plan, chat, hears));
+                    is_full = wait == SlotWait::Room;
+                    still_waiting.push((plan, chat, reply_tx));
                     continue;
                 }
             };
             let mut sampler = Sampler::new(chat.temperature, chat.seed);
-            let constrained = match &plan.grammar {
+            let constraint = match &plan.grammar {
                 Some(grammar) if plan.mode == ToolCallMode::Envelope => {
                     sampler.constrain(self.model, grammar, &[])
                 }
                 Some(_) | None => Ok(()),
             };
-            let job = ReplyJob::new(plan, seat, sampler, hears);
-            match constrained {
+            let job = ReplyJob::new(plan, slot, sampler, reply_tx);
+            match constraint {
                 Ok(()) => self.active.push(job),
                 Err(why) => {
-                    self.cache.rest(seat.seq);
+                    self.cache.rest(slot.seq);
                     job.fail(HostFault::new(HostFaultKind::Rejected, why));
                 }
             }
         }
-        self.waiting = still;
+        self.waiting = still_waiting;
     }
 
     /// Decodes one batch for all conversations.
@@ -291,30 +291,30 @@ impl<'m> Engine<'m> {
         if self.active.is_empty() {
             return;
         }
-        let standing = |cache: &KvCache, job: &ReplyJob| cache.tokens(job.seat.seq).len();
+        let cached_tokens = |cache: &KvCache, job: &ReplyJob| cache.tokens(job.slot.seq).len();
         let needs: Vec<Need> =
-            self.active.iter().map(|job| job.need(standing(&self.cache, job))).collect();
+            self.active.iter().map(|job| job.need(cached_tokens(&self.cache, job))).collect();
         let shares = batch::share(&needs);
         let mut batch = LlamaBatch::new(shares.iter().sum::<usize>().max(1), 1);
         let mut parts = Vec::new();
-        for (job, share) in self.active.iter().zip(&shares) {
-            let at = standing(&self.cache, job);
-            let tokens = job.next(at, *share);
+        for (job, token_share) in self.active.iter().zip(&shares) {
+            let at = cached_tokens(&self.cache, job);
+            let tokens = job.next(at, *token_share);
             let complete = at + tokens.len() >= job.plan.prompt.len();
             let logits = (complete && !tokens.is_empty())
                 .then(|| batch.n_tokens() + i32::try_from(tokens.len()).unwrap_or(0) - 1);
             for (offset, token) in tokens.iter().enumerate() {
                 let last = complete && offset + 1 == tokens.len();
                 let position = i32::try_from(at + offset).unwrap_or(i32::MAX);
-                let sequence = i32::try_from(job.seat.seq).unwrap_or(0);
+                let sequence = i32::try_from(job.slot.seq).unwrap_or(0);
                 batch
                     .add(*token, position, &[sequence], last)
                     .expect("the batch was made for exactly these tokens");
             }
             parts.push((tokens, logits));
         }
-        if let Err(why) = self.context.decode(&mut batch) {
-            self.fail_all(&why.to_string());
+        if let Err(error) = self.context.decode(&mut batch) {
+            self.fail_all(&error.to_string());
             return;
         }
         self.take(parts);
@@ -322,22 +322,22 @@ impl<'m> Engine<'m> {
 
     /// Records what was read, and samples a token for each conversation whose prompt is complete.
     fn take(&mut self, parts: Vec<(Vec<LlamaToken>, Option<i32>)>) {
-        let mut going_on = Vec::new();
+        let mut still_active = Vec::new();
         for (mut job, (tokens, logits)) in std::mem::take(&mut self.active).into_iter().zip(parts) {
-            let seq = job.seat.seq;
+            let seq = job.slot.seq;
             self.cache.grow(&self.context, seq, &tokens, job.plan.shared);
             let Some(index) = logits else {
                 job.progress(self.cache.tokens(seq).len());
-                going_on.push(job);
+                still_active.push(job);
                 continue;
             };
             let token = job.sampler.pick(self.context.get_logits_ith(index));
             match self.write(&mut job, token) {
-                None => going_on.push(job),
+                None => still_active.push(job),
                 Some(stop) => self.finish(job, stop),
             }
         }
-        self.active = going_on;
+        self.active = still_active;
     }
 
     /// Adds a token to a reply. Returns `Some` if the reply ends with it.
@@ -346,17 +346,17 @@ impl<'m> Engine<'m> {
         if vocab.is_eog(token) {
             return Some(HostStopReason::Done);
         }
-        let marks = job.plan.mode == ToolCallMode::Lazy;
-        let bytes = vocab.token_to_piece(token, marks, None);
+        let has_marked_calls = job.plan.mode == ToolCallMode::Lazy;
+        let bytes = vocab.token_to_piece(token, has_marked_calls, None);
         match job.write(token, &bytes) {
             GrammarSwitch::None => {}
             GrammarSwitch::Release => job.sampler.release(),
-            GrammarSwitch::Constrain(begun) => {
+            GrammarSwitch::Constrain(call_text) => {
                 if let Some(grammar) = &job.plan.grammar {
-                    let begun = vocab.tokenize(begun.as_bytes(), false, false);
+                    let call_text = vocab.tokenize(call_text.as_bytes(), false, false);
                     // A grammar that worked for one reply works for the next; without it the call
                     // is only parsed more leniently.
-                    let _ = job.sampler.constrain(self.model, grammar, &begun);
+                    let _ = job.sampler.constrain(self.model, grammar, &call_text);
                 }
             }
         }
@@ -367,39 +367,39 @@ impl<'m> Engine<'m> {
     }
 
     fn finish(&mut self, job: ReplyJob, stop: HostStopReason) {
-        self.cache.rest(job.seat.seq);
+        self.cache.rest(job.slot.seq);
         let key = job.plan.key.clone();
         if let Some(spoken) = job.finish(stop) {
             self.spoken.entry(key).or_default().push(spoken);
         }
     }
 
-    fn cancel(&mut self, is_meant: impl Fn(&ConversationKey, u64) -> bool) {
-        let (left, waiting) = std::mem::take(&mut self.waiting)
+    fn cancel(&mut self, is_selected: impl Fn(&ConversationKey, u64) -> bool) {
+        let (cancelled, waiting) = std::mem::take(&mut self.waiting)
             .into_iter()
-            .partition(|(plan, _, _)| is_meant(&plan.key, plan.id));
+            .partition(|(plan, _, _)| is_selected(&plan.key, plan.id));
         self.waiting = waiting;
-        let left: Vec<(JobPlan, Box<HostChat>, Sender<HostResponseLine>)> = left;
-        for (plan, _, hears) in left {
+        let cancelled: Vec<(JobPlan, Box<HostChat>, Sender<HostResponseLine>)> = cancelled;
+        for (plan, _, reply_tx) in cancelled {
             let usage = ReplyUsage { prompt: plan.prompt.len() as u64, ..ReplyUsage::default() };
             let what = HostResponse::Done { stop: HostStopReason::Cancelled, usage };
-            let _ = hears.send(HostResponseLine { id: plan.id, what });
+            let _ = reply_tx.send(HostResponseLine { id: plan.id, what });
         }
-        let (ended, going_on) = std::mem::take(&mut self.active)
+        let (ended_jobs, still_active) = std::mem::take(&mut self.active)
             .into_iter()
-            .partition(|job| is_meant(&job.plan.key, job.plan.id));
-        self.active = going_on;
-        let ended: Vec<ReplyJob> = ended;
-        for job in ended {
+            .partition(|job| is_selected(&job.plan.key, job.plan.id));
+        self.active = still_active;
+        let ended_jobs: Vec<ReplyJob> = ended_jobs;
+        for job in ended_jobs {
             self.finish(job, HostStopReason::Cancelled);
         }
     }
 
-    fn fail_all(&mut self, why: &str) {
+    fn fail_all(&mut self, reason: &str) {
         for job in std::mem::take(&mut self.active) {
-            self.cache.forget(&mut self.context, job.seat.seq);
+            self.cache.forget(&mut self.context, job.slot.seq);
             let mut fault = HostFault::new(HostFaultKind::Broken, "llama.cpp failed");
-            fault.why = Some(why.to_owned());
+            fault.why = Some(reason.to_owned());
             job.fail(fault);
         }
     }

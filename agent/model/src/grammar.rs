@@ -84,7 +84,7 @@ fn with_thought(call: &Value) -> Value {
 
 fn convert(schema: &Value) -> Result<String, BadSchema> {
     llama_cpp_2::json_schema_to_grammar(&schema.to_string())
-        .map_err(|why| BadSchema(why.to_string()))
+        .map_err(|error| BadSchema(error.to_string()))
 }
 
 /// Reduces a tool's schema to the keywords that determine its form.

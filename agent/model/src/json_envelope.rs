@@ -84,8 +84,8 @@ impl JsonEnvelope {
 
     /// Returns the output, completed to valid JSON.
     fn closed(&self) -> String {
-        let whole = &self.raw[..self.raw.len() - self.scanner.dangling().min(self.raw.len())];
-        let mut text = String::from_utf8_lossy(whole).into_owned();
+        let complete = &self.raw[..self.raw.len() - self.scanner.dangling().min(self.raw.len())];
+        let mut text = String::from_utf8_lossy(complete).into_owned();
         if !self.ended() {
             text.push_str(&self.scanner.closing());
         }
@@ -106,21 +106,21 @@ impl Utf8Decoder {
         let mut text = String::new();
         loop {
             let error = match std::str::from_utf8(&self.pending) {
-                Ok(all) => {
-                    text.push_str(all);
+                Ok(valid_text) => {
+                    text.push_str(valid_text);
                     self.pending.clear();
                     return text;
                 }
                 Err(error) => error,
             };
-            let good = error.valid_up_to();
-            text.push_str(&String::from_utf8_lossy(&self.pending[..good]));
-            let Some(bad) = error.error_len() else {
-                self.pending.drain(..good);
+            let valid_len = error.valid_up_to();
+            text.push_str(&String::from_utf8_lossy(&self.pending[..valid_len]));
+            let Some(invalid_len) = error.error_len() else {
+                self.pending.drain(..valid_len);
                 return text; // an incomplete character
             };
             text.push('\u{FFFD}');
-            self.pending.drain(..good + bad);
+            self.pending.drain(..valid_len + invalid_len);
         }
     }
 }

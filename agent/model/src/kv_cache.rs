@@ -9,7 +9,7 @@ use base::process::is_alive;
 use llama_cpp_2::context::LlamaContext;
 use llama_cpp_2::token::LlamaToken;
 
-use crate::prompt_prefix::{HALF, PrefixStore, WORTH};
+use crate::prompt_prefix::{MIN_TOKENS, PARTIAL_PREFIX, PrefixStore};
 
 /// The key of a conversation: its connection and its name there.
 pub(crate) type ConversationKey = (u64, String);
@@ -94,7 +94,7 @@ impl KvCache {
     /// Assigns a sequence to a conversation with this prompt and keeps the part that was read
     /// before. Spills nothing for a conversation that must wait. The first `shared` tokens of the
     /// prompt are its system prompt and tools.
-    pub(crate) fn seat(
+    pub(crate) fn acquire(
         &mut self,
         context: &mut LlamaContext,
         key: &ConversationKey,
@@ -153,9 +153,9 @@ impl KvCache {
     }
 
     /// Saves all KV of a context that is about to be dropped. It is kept on disk, so that the
-    /// memory is needed only once. Returns what [`KvCache::come_back`] needs for the replies in
+    /// memory is needed only once. Returns what [`KvCache::restore_all`] needs for the replies in
     /// progress.
-    pub(crate) fn leave(&mut self, context: &mut LlamaContext) -> Vec<MovedKv> {
+    pub(crate) fn save_all(&mut self, context: &mut LlamaContext) -> Vec<MovedKv> {
         let mut moved = Vec::new();
         for seq in 0..self.slots.len() {
             let slot = &self.slots[seq];
@@ -176,7 +176,7 @@ impl KvCache {
 
     /// Loads the replies in progress into the next context. Returns false if one of them lost its
     /// KV.
-    pub(crate) fn come_back(&mut self, context: &mut LlamaContext, moved: &[MovedKv]) -> bool {
+    pub(crate) fn restore_all(&mut self, context: &mut LlamaContext, moved: &[MovedKv]) -> bool {
         let mut sound = true;
         for MovedKv { seq, path } in moved {
             let tokens = std::mem::take(&mut self.slots[*seq].tokens);
@@ -318,7 +318,7 @@ impl KvCache {
         let best = others.map(|other| (common(&self.slots[other].tokens, prompt), other)).max();
         let (length, other) = best.unwrap_or_default();
         if length < shared
-            && (WORTH..=prompt.len()).contains(&shared)
+            && (MIN_TOKENS..=prompt.len()).contains(&shared)
             && self.prefixes.load(context, id(seq), &prompt[..shared])
         {
             self.slots[seq].tokens = prompt[..shared].to_vec();
@@ -385,7 +385,7 @@ fn remove_left_behind(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let name = name.to_str().unwrap_or_default();
-        let pid = name.strip_prefix("spill-").or_else(|| name.strip_prefix(HALF));
+        let pid = name.strip_prefix("spill-").or_else(|| name.strip_prefix(PARTIAL_PREFIX));
         if pid.and_then(|pid| pid.parse().ok()).is_some_and(|pid| !is_alive(pid)) {
             let path = entry.path();
             let _ = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));

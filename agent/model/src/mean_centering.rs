@@ -27,7 +27,7 @@ const SENTENCES: [&str; 12] = [
 
 /// Added to every deviation, as a fraction of the average one: a dimension with a small deviation
 /// carries little information.
-const CALM: f32 = 0.3;
+const SWING_FLOOR: f32 = 0.3;
 
 /// The mean state, once all sentences have been read.
 #[derive(Debug)]
@@ -59,12 +59,12 @@ impl MeanState {
     pub(crate) fn kept(path: &Path, dimension: u32) -> MeanState {
         let kept = std::fs::read(path).ok();
         let kept = kept.and_then(|bytes| serde_json::from_slice::<Mean>(&bytes).ok());
-        let fits = |common: &Mean| {
+        let is_valid = |common: &Mean| {
             let length = dimension as usize;
-            let measures = common.swing.iter().all(|swing| *swing > 0.0);
-            common.mean.len() == length && common.swing.len() == length && measures
+            let has_swing = common.swing.iter().all(|swing| *swing > 0.0);
+            common.mean.len() == length && common.swing.len() == length && has_swing
         };
-        kept.filter(fits).map_or_else(MeanState::default, MeanState::Known)
+        kept.filter(is_valid).map_or_else(MeanState::default, MeanState::Known)
     }
 
     /// Returns the next sentence to read.
@@ -105,12 +105,14 @@ impl MeanState {
 fn common(states: &[Vec<f32>]) -> Mean {
     let count = states.len() as f32;
     let length = states.iter().map(Vec::len).min().unwrap_or(0);
-    let average = |of: &dyn Fn(&[f32]) -> f32| states.iter().map(|s| of(s)).sum::<f32>() / count;
-    let mean: Vec<f32> = (0..length).map(|at| average(&|state| state[at])).collect();
-    let swing = |at: usize| average(&|state| (state[at] - mean[at]).powi(2)).sqrt();
+    let average =
+        |value_of: &dyn Fn(&[f32]) -> f32| states.iter().map(|s| value_of(s)).sum::<f32>() / count;
+    let mean: Vec<f32> = (0..length).map(|index| average(&|state| state[index])).collect();
+    let swing = |index: usize| average(&|state| (state[index] - mean[index]).powi(2)).sqrt();
     let swing: Vec<f32> = (0..length).map(swing).collect();
-    let calm = (CALM * swing.iter().sum::<f32>() / length.max(1) as f32).max(f32::MIN_POSITIVE);
-    Mean { mean, swing: swing.into_iter().map(|swing| swing + calm).collect() }
+    let floor =
+        (SWING_FLOOR * swing.iter().sum::<f32>() / length.max(1) as f32).max(f32::MIN_POSITIVE);
+    Mean { mean, swing: swing.into_iter().map(|swing| swing + floor).collect() }
 }
 
 /// Scales a vector to length 1. A zero vector is unchanged.

@@ -29,20 +29,20 @@ pub(crate) struct CheckedModel {
 pub(crate) fn check(serve: &Serve) -> Result<CheckedModel> {
     let path = &serve.model;
     let length = std::fs::metadata(path).or_fail(|| unreadable(path))?.len();
-    let head = gguf::read(path).map_err(|why| {
-        Failure::usage(unreadable(path)).because(why).hint("g3 model pull").hint("g3 model list")
+    let head = gguf::read(path).map_err(|error| {
+        Failure::usage(unreadable(path)).because(error).hint("g3 model pull").hint("g3 model list")
     })?;
     if length < head.length {
-        let why = format!("it has {length} of {} bytes: it was cut off", head.length);
-        return Err(Failure::usage(unreadable(path)).because(why).hint("g3 model pull"));
+        let reason = format!("it has {length} of {} bytes: it was cut off", head.length);
+        return Err(Failure::usage(unreadable(path)).because(reason).hint("g3 model pull"));
     }
-    if let Some(wanted) = &serve.sha256 {
-        check_hash(path, wanted)?;
+    if let Some(expected) = &serve.sha256 {
+        check_hash(path, expected)?;
     }
     let context = serve.context.min(u32::try_from(head.context).unwrap_or(u32::MAX));
-    let affordable = (serve.memory << 20) / head.kv_bytes.max(1);
-    let wanted = u64::from(context) * u64::from(serve.parallel);
-    let cells = wanted.min(affordable.max(u64::from(context))).next_multiple_of(256);
+    let max_cells = (serve.memory << 20) / head.kv_bytes.max(1);
+    let wanted_cells = u64::from(context) * u64::from(serve.parallel);
+    let cells = wanted_cells.min(max_cells.max(u64::from(context))).next_multiple_of(256);
     let checked = CheckedModel { context, cells: u32::try_from(cells).unwrap_or(context), head };
     check_memory(path, need(&checked, length), available())?;
     Ok(checked)
@@ -52,13 +52,13 @@ fn unreadable(path: &Path) -> String {
     format!("cannot use the model file `{}`", path.display())
 }
 
-fn check_hash(path: &Path, wanted: &str) -> Result<()> {
-    let found = hash(path).or_fail(|| unreadable(path))?;
-    if found.eq_ignore_ascii_case(wanted) {
+fn check_hash(path: &Path, expected: &str) -> Result<()> {
+    let actual = hash(path).or_fail(|| unreadable(path))?;
+    if actual.eq_ignore_ascii_case(expected) {
         return Ok(());
     }
     Err(Failure::usage(unreadable(path))
-        .because(format!("its SHA-256 is {found}, and {wanted} was pinned"))
+        .because(format!("its SHA-256 is {actual}, and {expected} was pinned"))
         .hint("g3 model pull"))
 }
 
@@ -90,9 +90,9 @@ fn need(checked: &CheckedModel, length: u64) -> u64 {
 
 fn check_memory(path: &Path, need: u64, available: Option<u64>) -> Result<()> {
     let Some(available) = available.filter(|available| *available < need) else { return Ok(()) };
-    let why = format!("it needs {} MiB and {} MiB are free", need >> 20, available >> 20);
+    let reason = format!("it needs {} MiB and {} MiB are free", need >> 20, available >> 20);
     Err(Failure::usage(format!("too little memory for the model `{}`", path.display()))
-        .because(why)
+        .because(reason)
         .hint("close other programs")
         .hint("a smaller model: g3 model pull qwen2.5-coder-0.5b")
         .hint("a smaller context: context_length in [providers.embedded.default]"))

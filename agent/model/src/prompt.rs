@@ -155,16 +155,18 @@ fn raws(turns: &[HostMessage], mode: ToolCallMode, spoken: &[VerbatimCall]) -> V
         HostMessage::User { .. } | HostMessage::Result { .. } => Vec::new(),
     });
     let calls: Vec<HostToolCall> = calls.collect();
-    let mut before = spoken;
-    let raw = |call: &HostToolCall| match before.iter().rposition(|spoken| spoken.call == *call) {
-        Some(at) => {
-            let raw = before[at].raw.clone();
-            before = &before[..at];
-            raw
-        }
-        None => python(&json!({ "name": call.name, "arguments": call.args })),
-    };
-    let mut raws: Vec<String> = calls.iter().rev().map(raw).collect();
+    let mut remaining_calls = spoken;
+    let raw_of =
+        |call: &HostToolCall| match remaining_calls.iter().rposition(|spoken| spoken.call == *call)
+        {
+            Some(index) => {
+                let raw = remaining_calls[index].raw.clone();
+                remaining_calls = &remaining_calls[..index];
+                raw
+            }
+            None => python(&json!({ "name": call.name, "arguments": call.args })),
+        };
+    let mut raws: Vec<String> = calls.iter().rev().map(raw_of).collect();
     raws.reverse();
     raws
 }
@@ -181,12 +183,12 @@ fn tame_value(value: &mut Value, controls: &[String]) {
         Value::String(text) => tame(text, controls),
         Value::Array(all) => all.iter_mut().for_each(|value| tame_value(value, controls)),
         Value::Object(fields) => {
-            let tamed = std::mem::take(fields).into_iter().map(|(mut name, mut value)| {
+            let escaped = std::mem::take(fields).into_iter().map(|(mut name, mut value)| {
                 tame(&mut name, controls);
                 tame_value(&mut value, controls);
                 (name, value)
             });
-            *fields = tamed.collect();
+            *fields = escaped.collect();
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
@@ -234,10 +236,12 @@ fn marked_tools(tools: &[HostTool]) -> String {
 /// Describes a tool on one line: short prompts are read faster and understood better.
 fn signature(tool: &HostTool) -> String {
     let required = |name: &str| {
-        tool.parameters["required"].as_array().is_some_and(|all| all.iter().any(|it| it == name))
+        tool.parameters["required"]
+            .as_array()
+            .is_some_and(|entries| entries.iter().any(|it| it == name))
     };
     let names: Vec<String> = match tool.parameters["properties"].as_object() {
-        Some(all) => all
+        Some(entries) => entries
             .iter()
             .map(|(name, _)| if required(name) { name.clone() } else { format!("{name}?") })
             .collect(),

@@ -13,11 +13,11 @@ use llama_cpp_2::token::LlamaToken;
 use sha2::{Digest, Sha256};
 
 /// Minimum length in tokens; shorter prefixes are read as fast as a file is loaded.
-pub(crate) const WORTH: usize = 64;
+pub(crate) const MIN_TOKENS: usize = 64;
 /// The name prefix of a file being written; the process id follows.
-pub(crate) const HALF: &str = ".half-";
+pub(crate) const PARTIAL_PREFIX: &str = ".half-";
 /// Maximum size in bytes of all saved prefixes.
-const BOUND: u64 = 1 << 30;
+const MAX_TOTAL: u64 = 1 << 30;
 
 /// The saved prefixes of a model.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl PrefixStore {
         if !path.is_file() {
             return false;
         }
-        let loaded = context.state_seq_load_file(&path, seq, tokens.len() + 1);
-        if matches!(&loaded, Ok((found, _)) if found == tokens) {
+        let load_result = context.state_seq_load_file(&path, seq, tokens.len() + 1);
+        if matches!(&load_result, Ok((found, _)) if found == tokens) {
             let now = File::options()
                 .append(true)
                 .open(&path)
@@ -62,14 +62,14 @@ impl PrefixStore {
     /// Saves the KV of a sequence that contains exactly these tokens.
     pub(crate) fn save(&self, context: &LlamaContext, seq: i32, tokens: &[LlamaToken]) {
         let path = self.path(tokens);
-        if tokens.len() < WORTH || path.is_file() {
+        if tokens.len() < MIN_TOKENS || path.is_file() {
             return;
         }
-        let half = self.directory.join(format!("{HALF}{}", std::process::id()));
+        let partial_file = self.directory.join(format!("{PARTIAL_PREFIX}{}", std::process::id()));
         // Without a saved prefix, conversations only start more slowly.
-        let saved = context.state_seq_save_file(&half, seq, tokens).is_ok();
-        if !saved || fs::rename(&half, &path).is_err() {
-            let _ = fs::remove_file(&half);
+        let is_saved = context.state_seq_save_file(&partial_file, seq, tokens).is_ok();
+        if !is_saved || fs::rename(&partial_file, &path).is_err() {
+            let _ = fs::remove_file(&partial_file);
         }
         self.make_room();
     }
@@ -99,7 +99,7 @@ impl PrefixStore {
         files.sort();
         let mut total: u64 = files.iter().map(|(_, length, _)| length).sum();
         for (_, length, path) in files {
-            if total <= BOUND {
+            if total <= MAX_TOTAL {
                 break;
             }
             if fs::remove_file(path).is_ok() {

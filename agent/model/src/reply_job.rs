@@ -46,15 +46,15 @@ pub(crate) struct ReplyJob {
     /// The request.
     pub plan: JobPlan,
     /// The sequence with its KV.
-    pub seat: AcquiredSlot,
+    pub slot: AcquiredSlot,
     /// Samples its tokens.
     pub sampler: Sampler,
     /// Receives it.
-    pub hears: Sender<HostResponseLine>,
+    pub reply_tx: Sender<HostResponseLine>,
     written: Vec<LlamaToken>,
-    speech: OutputParser,
+    parser: OutputParser,
     first: Option<Instant>,
-    called: bool,
+    has_called: bool,
 }
 
 /// How the output is parsed.
@@ -80,11 +80,11 @@ impl ReplyJob {
     /// Creates a reply without output.
     pub(crate) fn new(
         plan: JobPlan,
-        seat: AcquiredSlot,
+        slot: AcquiredSlot,
         sampler: Sampler,
-        hears: Sender<HostResponseLine>,
+        reply_tx: Sender<HostResponseLine>,
     ) -> ReplyJob {
-        let speech = match plan.mode {
+        let parser = match plan.mode {
             ToolCallMode::Envelope => OutputParser::Envelope(JsonEnvelope::default()),
             ToolCallMode::Lazy => OutputParser::Marked(ToolCallParser::default()),
             ToolCallMode::Free | ToolCallMode::Auto => {
@@ -93,40 +93,40 @@ impl ReplyJob {
         };
         ReplyJob {
             plan,
-            seat,
+            slot,
             sampler,
-            hears,
+            reply_tx,
             written: Vec::new(),
-            speech,
+            parser,
             first: None,
-            called: false,
+            has_called: false,
         }
     }
 
     /// Returns what it needs, given the number of tokens in its sequence. The shared prefix is read
     /// exactly to its end first, so that it can be saved.
-    pub(crate) fn need(&self, standing: usize) -> Need {
+    pub(crate) fn need(&self, cached: usize) -> Need {
         let JobPlan { prompt, shared, .. } = &self.plan;
-        match prompt.len().saturating_sub(standing) {
+        match prompt.len().saturating_sub(cached) {
             0 => Need::Write,
-            _ if standing < *shared => Need::Read(shared - standing),
+            _ if cached < *shared => Need::Read(shared - cached),
             left => Need::Read(left),
         }
     }
 
     /// Returns the next tokens for the batch.
-    pub(crate) fn next(&self, standing: usize, count: usize) -> Vec<LlamaToken> {
+    pub(crate) fn next(&self, cached: usize, count: usize) -> Vec<LlamaToken> {
         let prompt = &self.plan.prompt;
-        if standing < prompt.len() {
-            return prompt[standing..(standing + count).min(prompt.len())].to_vec();
+        if cached < prompt.len() {
+            return prompt[cached..(cached + count).min(prompt.len())].to_vec();
         }
         self.written.last().copied().into_iter().collect()
     }
 
     /// Reports how much of the prompt has been read.
-    pub(crate) fn progress(&self, standing: usize) {
-        self.tell(HostResponse::Progress {
-            prefilled: standing.min(self.plan.prompt.len()) as u64,
+    pub(crate) fn progress(&self, cached: usize) {
+        self.send(HostResponse::Progress {
+            prefilled: cached.min(self.plan.prompt.len()) as u64,
             prompt: self.plan.prompt.len() as u64,
             written: self.written.len() as u64,
         });
@@ -136,19 +136,19 @@ impl ReplyJob {
     pub(crate) fn write(&mut self, token: LlamaToken, bytes: &[u8]) -> GrammarSwitch {
         self.first.get_or_insert_with(Instant::now);
         self.written.push(token);
-        let (said, turning) = self.speech.push(bytes);
-        if said.is_empty() && self.written.len().is_multiple_of(PROGRESS) {
+        let (outputs, switch) = self.parser.push(bytes);
+        if outputs.is_empty() && self.written.len().is_multiple_of(PROGRESS) {
             self.progress(usize::MAX);
         }
-        for said in said {
-            self.say(said);
+        for output in outputs {
+            self.send_output(output);
         }
-        turning
+        switch
     }
 
     /// Whether the reply is complete by its format.
     pub(crate) fn is_complete(&self) -> bool {
-        matches!(&self.speech, OutputParser::Envelope(envelope) if envelope.ended())
+        matches!(&self.parser, OutputParser::Envelope(envelope) if envelope.ended())
     }
 
     /// Whether it must end: the limit is reached, or it only repeats itself.
@@ -158,49 +158,53 @@ impl ReplyJob {
 
     /// Sends the rest and the end. Returns what the model wrote, for the next prompt.
     pub(crate) fn finish(mut self, stop: HostStopReason) -> Option<VerbatimCall> {
-        let speech = std::mem::replace(&mut self.speech, OutputParser::Free(Default::default()));
-        let spoken = match speech {
+        let parser = std::mem::replace(&mut self.parser, OutputParser::Free(Default::default()));
+        let verbatim_call = match parser {
             OutputParser::Envelope(envelope) => {
-                let spoken = spoken(&envelope);
+                let verbatim_call = verbatim_call_of(&envelope);
                 if let Some(call) = envelope.call().filter(|_| stop != HostStopReason::Cancelled) {
-                    self.say(call);
+                    self.send_output(call);
                 }
-                spoken
+                verbatim_call
             }
             OutputParser::Marked(marked) => {
-                if let Some(said) = marked.finish().filter(|_| stop != HostStopReason::Cancelled) {
-                    self.say(said);
+                if let Some(output) = marked.finish().filter(|_| stop != HostStopReason::Cancelled)
+                {
+                    self.send_output(output);
                 }
                 None
             }
             OutputParser::Free(_) => None,
         };
-        let stop =
-            if self.called && stop == HostStopReason::Done { HostStopReason::Calls } else { stop };
+        let stop = if self.has_called && stop == HostStopReason::Done {
+            HostStopReason::Calls
+        } else {
+            stop
+        };
         let usage = self.usage();
-        self.tell(HostResponse::Done { stop, usage });
-        spoken
+        self.send(HostResponse::Done { stop, usage });
+        verbatim_call
     }
 
     /// Sends an error in place of the reply.
     pub(crate) fn fail(self, fault: HostFault) {
-        self.tell(HostResponse::Error(fault));
+        self.send(HostResponse::Error(fault));
     }
 
-    fn say(&mut self, said: ModelOutput) {
-        let tell = match said {
+    fn send_output(&mut self, output: ModelOutput) {
+        let response = match output {
             ModelOutput::Text(text) => HostResponse::Text { text },
             ModelOutput::Call { name, args, cut } => {
-                self.called = true;
+                self.has_called = true;
                 HostResponse::Call { name, args, truncated_at_cap: cut }
             }
         };
-        self.tell(tell);
+        self.send(response);
     }
 
-    fn tell(&self, what: HostResponse) {
+    fn send(&self, what: HostResponse) {
         // A disconnected client is ignored; the end of its connection cancels the reply.
-        let _ = self.hears.send(HostResponseLine { id: self.plan.id, what });
+        let _ = self.reply_tx.send(HostResponseLine { id: self.plan.id, what });
     }
 
     fn usage(&self) -> ReplyUsage {
@@ -209,8 +213,8 @@ impl ReplyJob {
         let first = self.first.unwrap_or(now);
         ReplyUsage {
             prompt: self.plan.prompt.len() as u64,
-            reused: self.seat.reused as u64,
-            prefilled: (self.plan.prompt.len() - self.seat.reused) as u64,
+            reused: self.slot.reused as u64,
+            prefilled: (self.plan.prompt.len() - self.slot.reused) as u64,
             written: self.written.len() as u64,
             prefill_ms: millis(self.plan.since, first),
             write_ms: millis(first, now),
@@ -226,26 +230,26 @@ impl OutputParser {
                 (envelope.push(bytes).into_iter().collect(), GrammarSwitch::None)
             }
             OutputParser::Marked(marked) => {
-                let before = marked.in_call();
-                let said = marked.push(bytes);
-                let turning = match (before, marked.in_call()) {
-                    (false, true) => GrammarSwitch::Constrain(marked.begun().to_owned()),
+                let was_in_call = marked.in_call();
+                let outputs = marked.push(bytes);
+                let switch = match (was_in_call, marked.in_call()) {
+                    (false, true) => GrammarSwitch::Constrain(marked.partial_call().to_owned()),
                     (true, false) => GrammarSwitch::Release,
                     _ => GrammarSwitch::None,
                 };
-                (said, turning)
+                (outputs, switch)
             }
             OutputParser::Free(words) => {
                 let text = words.push(bytes);
-                let said = (!text.is_empty()).then_some(ModelOutput::Text(text));
-                (said.into_iter().collect(), GrammarSwitch::None)
+                let output = (!text.is_empty()).then_some(ModelOutput::Text(text));
+                (output.into_iter().collect(), GrammarSwitch::None)
             }
         }
     }
 }
 
 /// Returns the output with the call as it will be repeated in the conversation.
-fn spoken(envelope: &JsonEnvelope) -> Option<VerbatimCall> {
+fn verbatim_call_of(envelope: &JsonEnvelope) -> Option<VerbatimCall> {
     let raw = envelope.raw();
     let value: Value = serde_json::from_str(&raw).ok()?;
     let name = value.get("name")?.as_str()?.to_owned();

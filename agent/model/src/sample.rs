@@ -7,9 +7,9 @@ use llama_cpp_2::token::data::LlamaTokenData;
 use llama_cpp_2::token::data_array::LlamaTokenDataArray;
 
 /// Number of likeliest tokens considered for random sampling.
-const TOP: usize = 40;
+const TOP_K: usize = 40;
 /// Number of likeliest tokens checked against the grammar before the whole vocabulary.
-const NEAR: usize = 64;
+const CANDIDATES: usize = 64;
 
 /// Samples the tokens of one reply.
 pub(crate) struct Sampler {
@@ -26,16 +26,16 @@ impl Sampler {
         Sampler { grammar: None, temperature, random: Random(seed | 1), filtered: 0 }
     }
 
-    /// Restricts tokens to what the grammar allows after the text in `begun`.
+    /// Restricts tokens to what the grammar allows after the text in `call_text`.
     pub(crate) fn constrain(
         &mut self,
         model: &LlamaModel,
         grammar: &str,
-        begun: &[LlamaToken],
+        call_text: &[LlamaToken],
     ) -> Result<(), String> {
         let mut grammar =
             LlamaSampler::grammar(model, grammar, "root").map_err(|e| e.to_string())?;
-        for token in begun {
+        for token in call_text {
             if !allows(&mut grammar, *token) {
                 return Err("it began otherwise".into());
             }
@@ -54,8 +54,8 @@ impl Sampler {
     /// nearly always allowed and checking all tokens costs as much as the model itself.
     pub(crate) fn pick(&mut self, logits: &[f32]) -> LlamaToken {
         let first = self.choose(logits);
-        let refused = self.grammar.as_mut().is_some_and(|grammar| !allows(grammar, first));
-        let token = if refused { self.pick_allowed(logits) } else { first };
+        let is_refused = self.grammar.as_mut().is_some_and(|grammar| !allows(grammar, first));
+        let token = if is_refused { self.pick_allowed(logits) } else { first };
         if let Some(grammar) = &mut self.grammar {
             grammar.accept(token);
         }
@@ -66,20 +66,20 @@ impl Sampler {
         if self.temperature <= 0.0 {
             return likeliest(logits);
         }
-        self.by_chance(&nearest(logits, TOP))
+        self.by_chance(&nearest(logits, TOP_K))
     }
 
     fn pick_allowed(&mut self, logits: &[f32]) -> LlamaToken {
-        for count in [NEAR, logits.len()] {
+        for count in [CANDIDATES, logits.len()] {
             let mut candidates = nearest(logits, count);
-            if count > NEAR {
+            if count > CANDIDATES {
                 self.filtered += 1;
             }
             if let Some(grammar) = &mut self.grammar {
                 candidates = allowed(grammar, &candidates);
             }
             if self.temperature > 0.0 && !candidates.is_empty() {
-                candidates.truncate(TOP);
+                candidates.truncate(TOP_K);
                 return self.by_chance(&candidates);
             }
             if let Some(best) = candidates.first() {
@@ -95,10 +95,10 @@ impl Sampler {
         let best = candidates.first().map_or(0.0, LlamaTokenData::logit);
         let weight = |data: &LlamaTokenData| ((data.logit() - best) / self.temperature).exp();
         let total: f32 = candidates.iter().map(weight).sum();
-        let mut at = self.random.next() * total;
+        let mut threshold = self.random.next() * total;
         for data in candidates {
-            at -= weight(data);
-            if at <= 0.0 {
+            threshold -= weight(data);
+            if threshold <= 0.0 {
                 return data.id();
             }
         }

@@ -26,9 +26,9 @@ use crate::preflight::{self, CheckedModel};
 
 /// Interval at which a host that waits for another one to exit checks whether that one is still
 /// listening.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum time that an exiting host waits for clients to read their last messages.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An event of the host.
 enum ServerEvent {
@@ -51,7 +51,7 @@ struct Host {
     chats: HashSet<(u64, u64)>,
     next: u64,
     loaded: bool,
-    quiet_since: Instant,
+    idle_since: Instant,
     socket: PathBuf,
     /// Each writer thread holds a clone of the sender.
     writing: (Sender<()>, Receiver<()>),
@@ -64,21 +64,21 @@ pub fn run(serve: &Serve, ready: impl FnOnce(&Hello)) -> Result<()> {
     let checked = preflight::check(serve)?;
     let listener = socket_path::listen(&socket)
         .or_fail(|| format!("cannot listen at `{}`", socket.display()))?;
-    let (events, happened) = channel();
+    let (events, event_rx) = channel();
     let (engine, commands) = channel();
     let hello = hello(&checked);
     ready(&hello);
-    let (told, loaded) = (serve.clone(), events.clone());
+    let (engine_options, loaded) = (serve.clone(), events.clone());
     let work = move || {
         let loaded = || drop(loaded.send(ServerEvent::Loaded));
-        engine::run(&told, checked, &commands, loaded)
+        engine::run(&engine_options, checked, &commands, loaded)
     };
     start_engine(work, events.clone())?;
     accept(listener, events.clone())?;
     let mut host = Host::new(hello, Duration::from_secs(serve.idle), engine, events, socket);
-    let ended = host.run(&happened);
+    let result = host.run(&event_rx);
     host.finish();
-    ended
+    result
 }
 
 fn claim(serve: &Serve) -> Result<(PathBuf, Option<Lock>)> {
@@ -86,12 +86,15 @@ fn claim(serve: &Serve) -> Result<(PathBuf, Option<Lock>)> {
         return Ok((socket.clone(), None));
     }
     let paths = HostPaths::of(&serve.model)?;
-    let (tell, taken) = channel();
+    let (tx, rx) = channel();
     let lock = paths.lock();
-    let take = move || drop(tell.send(Lock::take(&lock)));
-    thread::Builder::new().name("lock".into()).spawn(take).or_fail(|| "cannot start a thread")?;
+    let take_lock = move || drop(tx.send(Lock::take(&lock)));
+    thread::Builder::new()
+        .name("lock".into())
+        .spawn(take_lock)
+        .or_fail(|| "cannot start a thread")?;
     loop {
-        match taken.recv_timeout(LOOK) {
+        match rx.recv_timeout(POLL_INTERVAL) {
             Ok(lock) => {
                 let lock = lock.or_fail(|| "cannot lock the model host's place")?;
                 return Ok((paths.socket(), Some(lock)));
@@ -123,9 +126,9 @@ fn start_engine(
     events: Sender<ServerEvent>,
 ) -> Result<()> {
     let work = move || {
-        let ended = catch_unwind(AssertUnwindSafe(work))
+        let result = catch_unwind(AssertUnwindSafe(work))
             .unwrap_or_else(|_| Err(Failure::failed("the model host broke")));
-        drop(events.send(ServerEvent::Ended(ended)));
+        drop(events.send(ServerEvent::Ended(result)));
     };
     thread::Builder::new().name("engine".into()).spawn(work).or_fail(|| "cannot start a thread")?;
     Ok(())
@@ -160,21 +163,21 @@ impl Host {
             chats: HashSet::new(),
             next: 1,
             loaded: false,
-            quiet_since: Instant::now(),
+            idle_since: Instant::now(),
             socket,
             writing: channel(),
         }
     }
 
-    fn run(&mut self, happened: &Receiver<ServerEvent>) -> Result<()> {
+    fn run(&mut self, event_rx: &Receiver<ServerEvent>) -> Result<()> {
         loop {
             let event = if self.chats.is_empty() && !self.idle.is_zero() {
-                match happened.recv_timeout(self.idle.saturating_sub(self.quiet_since.elapsed())) {
+                match event_rx.recv_timeout(self.idle.saturating_sub(self.idle_since.elapsed())) {
                     Ok(event) => event,
                     Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
                 }
             } else {
-                match happened.recv() {
+                match event_rx.recv() {
                     Ok(event) => event,
                     Err(_) => break,
                 }
@@ -187,31 +190,31 @@ impl Host {
                         break;
                     }
                 }
-                ServerEvent::Answered(connection, id) => self.answered(connection, id),
+                ServerEvent::Answered(connection, id) => self.handle_answered(connection, id),
                 ServerEvent::Loaded => self.loaded = true,
-                ServerEvent::Ended(ended) => {
-                    self.hide();
-                    self.tell_all(&ended, happened);
-                    return ended;
+                ServerEvent::Ended(result) => {
+                    self.remove_socket();
+                    self.fail_all_clients(&result, event_rx);
+                    return result;
                 }
-                ServerEvent::Asked(connection, asked) => self.asked(connection, asked),
+                ServerEvent::Asked(connection, asked) => self.handle_request(connection, asked),
             }
         }
-        self.end(happened)
+        self.end(event_rx)
     }
 
     /// Removes the socket of a host that is exiting. New clients start the next host, which waits
     /// for the lock.
-    fn hide(&self) {
+    fn remove_socket(&self) {
         let _ = std::fs::remove_file(&self.socket);
     }
 
     /// Lets the engine release its memory and files.
-    fn end(&mut self, happened: &Receiver<ServerEvent>) -> Result<()> {
-        self.hide();
+    fn end(&mut self, event_rx: &Receiver<ServerEvent>) -> Result<()> {
+        self.remove_socket();
         let _ = self.engine.send(EngineCommand::Stop);
         loop {
-            match happened.recv() {
+            match event_rx.recv() {
                 Ok(ServerEvent::Ended(ended)) => return ended,
                 Ok(_) => {}
                 Err(_) => return Ok(()),
@@ -221,81 +224,79 @@ impl Host {
 
     /// Waits until all messages are written, but not for clients that do not read.
     fn finish(self) {
-        let Host { writers, engine, writing: (writing, written), .. } = self;
-        drop((writers, engine, writing));
-        let _ = written.recv_timeout(LAST_WORDS); // an error means that all writer threads have ended
+        let Host { writers, engine, writing: (writing_tx, written_rx), .. } = self;
+        drop((writers, engine, writing_tx));
+        let _ = written_rx.recv_timeout(WRITE_TIMEOUT); // an error means that all writer threads have ended
     }
 
     fn open(&mut self, socket: UnixStream) -> io::Result<()> {
         let connection = self.next;
         self.next += 1;
         let reader = socket.try_clone()?;
-        let (tell, told) = channel::<HostResponseLine>();
+        let (tx, rx) = channel::<HostResponseLine>();
         let events = self.events.clone();
         let writing = self.writing.0.clone();
         thread::Builder::new().name("writer".into()).spawn(move || {
             let _writing = writing;
-            write_lines(socket, &told, |id| {
-                drop(events.send(ServerEvent::Answered(connection, id)))
-            });
+            write_lines(socket, &rx, |id| drop(events.send(ServerEvent::Answered(connection, id))));
         })?;
         let events = self.events.clone();
         thread::Builder::new().name("reader".into()).spawn(move || {
-            for asked in lines::<HostRequestLine>(reader) {
+            for request_line in lines::<HostRequestLine>(reader) {
                 // An invalid request ends the connection: the client is not one of ours.
-                let Ok(asked) = asked else { break };
-                if events.send(ServerEvent::Asked(connection, asked)).is_err() {
+                let Ok(request_line) = request_line else { break };
+                if events.send(ServerEvent::Asked(connection, request_line)).is_err() {
                     return;
                 }
             }
             drop(events.send(ServerEvent::Closed(connection)));
         })?;
-        self.writers.insert(connection, tell);
+        self.writers.insert(connection, tx);
         Ok(())
     }
 
     fn close(&mut self, connection: u64) {
         self.writers.remove(&connection);
         self.chats.retain(|(owner, _)| *owner != connection);
-        self.quiet_since = Instant::now();
+        self.idle_since = Instant::now();
         let _ = self.engine.send(EngineCommand::Closed(connection));
     }
 
-    fn answered(&mut self, connection: u64, id: u64) {
+    fn handle_answered(&mut self, connection: u64, id: u64) {
         self.chats.remove(&(connection, id));
-        self.quiet_since = Instant::now();
+        self.idle_since = Instant::now();
     }
 
-    fn asked(&mut self, connection: u64, asked: HostRequestLine) {
-        self.quiet_since = Instant::now();
-        let id = asked.id;
-        match asked.what {
+    fn handle_request(&mut self, connection: u64, request_line: HostRequestLine) {
+        self.idle_since = Instant::now();
+        let id = request_line.id;
+        match request_line.what {
             HostRequest::Hello { version: VERSION } => {
-                self.tell(connection, id, HostResponse::Hello(self.hello.clone()))
+                self.send(connection, id, HostResponse::Hello(self.hello.clone()))
             }
             HostRequest::Hello { version } => {
                 let what = format!("the host speaks version {VERSION}, not {version}");
-                self.tell(
+                self.send(
                     connection,
                     id,
                     HostResponse::Error(HostFault::new(HostFaultKind::Rejected, what)),
                 );
             }
             HostRequest::Chat(chat) => {
-                let Some(hears) = self.writers.get(&connection).cloned() else { return };
+                let Some(reply_tx) = self.writers.get(&connection).cloned() else { return };
                 self.chats.insert((connection, id));
                 let chat = Box::new(chat);
-                let _ = self.engine.send(EngineCommand::Chat { connection, id, chat, hears });
+                let _ = self.engine.send(EngineCommand::Chat { connection, id, chat, reply_tx });
             }
             HostRequest::Embed { texts } => {
-                let Some(hears) = self.writers.get(&connection).cloned() else { return };
+                let Some(reply_tx) = self.writers.get(&connection).cloned() else { return };
                 self.chats.insert((connection, id));
-                let wish = EmbedRequest { connection, id, texts, hears };
-                let _ = self.engine.send(EngineCommand::Embed(wish));
+                let request = EmbedRequest { connection, id, texts, reply_tx };
+                let _ = self.engine.send(EngineCommand::Embed(request));
             }
             HostRequest::Unknown => {
                 let what = "the model host is of an earlier version and does not know this request";
-                self.tell(
+                self.send(
                     connection,
                     id,
                     HostResponse::Error(HostFault::new(HostFaultKind::Rejected, what)),
@@ -303,34 +304,34 @@ impl Host {
             }
             HostRequest::Cancel { chat } => {
                 let _ = self.engine.send(EngineCommand::Cancel { connection, chat });
-                self.answered(connection, chat);
+                self.handle_answered(connection, chat);
             }
             HostRequest::Status => {
                 let status = self.status();
-                self.tell(connection, id, HostResponse::Status(status));
+                self.send(connection, id, HostResponse::Status(status));
             }
         }
     }
 
     fn status(&self) -> HostStatus {
-        let (tell, count) = channel();
-        let asked = self.loaded && self.engine.send(EngineCommand::Count(tell)).is_ok();
+        let (tx, rx) = channel();
+        let is_sent = self.loaded && self.engine.send(EngineCommand::Count(tx)).is_ok();
         // The engine answers between two batches.
-        let counted = asked.then(|| count.recv().ok()).flatten();
-        let chats = counted.map_or(self.chats.len(), |count| count.chats);
-        let counted = counted.unwrap_or_default();
+        let load = is_sent.then(|| rx.recv().ok()).flatten();
+        let chats = load.map_or(self.chats.len(), |load| load.chats);
+        let load = load.unwrap_or_default();
         HostStatus {
             loaded: self.loaded,
             connections: self.writers.len() as u64,
             chats: chats as u64,
-            in_memory: counted.in_memory as u64,
-            on_disk: counted.on_disk as u64,
-            embeds: counted.embeds as u64,
-            threads: counted.threads,
+            in_memory: load.in_memory as u64,
+            on_disk: load.on_disk as u64,
+            embeds: load.embeds as u64,
+            threads: load.threads,
         }
     }
 
-    fn tell(&self, connection: u64, id: u64, what: HostResponse) {
+    fn send(&self, connection: u64, id: u64, what: HostResponse) {
         if let Some(writer) = self.writers.get(&connection) {
             let _ = writer.send(HostResponseLine { id, what });
         }
@@ -338,9 +339,9 @@ impl Host {
 
     /// Reports the failure of the engine to all waiting clients, including those that sent a
     /// request just now.
-    fn tell_all(&mut self, ended: &Result<()>, happened: &Receiver<ServerEvent>) {
-        let Err(failure) = ended else { return };
-        for event in happened.try_iter() {
+    fn fail_all_clients(&mut self, result: &Result<()>, event_rx: &Receiver<ServerEvent>) {
+        let Err(failure) = result else { return };
+        for event in event_rx.try_iter() {
             if let ServerEvent::Asked(connection, HostRequestLine { id, what }) = event
                 && matches!(what, HostRequest::Chat(_) | HostRequest::Embed { .. })
             {
@@ -353,21 +354,21 @@ impl Host {
             let mut fault = HostFault::new(kind, failure.what.clone());
             fault.why = failure.reason();
             fault.next.clone_from(&failure.hints);
-            self.tell(*connection, *id, HostResponse::Error(fault));
+            self.send(*connection, *id, HostResponse::Error(fault));
         }
     }
 }
 
-fn write_lines(mut socket: UnixStream, told: &Receiver<HostResponseLine>, answered: impl Fn(u64)) {
-    let mut gone = false;
-    for told in told {
-        let last = is_last(&told.what);
-        let Ok(mut line) = serde_json::to_vec(&told) else { continue };
+fn write_lines(mut socket: UnixStream, rx: &Receiver<HostResponseLine>, on_answered: impl Fn(u64)) {
+    let mut is_closed = false;
+    for response_line in rx {
+        let last = is_last(&response_line.what);
+        let Ok(mut line) = serde_json::to_vec(&response_line) else { continue };
         line.push(b'\n');
         // After the client disconnected, the rest is only counted.
-        gone = gone || socket.write_all(&line).is_err();
+        is_closed = is_closed || socket.write_all(&line).is_err();
         if last {
-            answered(told.id);
+            on_answered(response_line.id);
         }
     }
     let _ = socket.shutdown(std::net::Shutdown::Both);

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use base::test_hooks::TestHook;
 
 /// Time over which the load of other programs is measured before each decision.
-const WINDOW: Duration = Duration::from_secs(1);
+const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of consecutive windows that must agree before a thread is added; threads are removed
 /// immediately.
-const SURE: u32 = 3;
+const MIN_OBSERVATIONS: u32 = 3;
 /// Clock ticks per second in the kernel's accounting.
-const TICKS: f64 = 100.0;
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The threads of a host and the load that determines them.
 #[derive(Debug)]
@@ -34,9 +34,9 @@ struct Load {
 
 impl Threads {
     /// Uses the given number, or one thread per physical core.
-    pub(crate) fn new(told: Option<u32>) -> Threads {
-        let most = told.unwrap_or_else(physical_cores);
-        let load = if told.is_none() { Load::now() } else { None };
+    pub(crate) fn new(configured: Option<u32>) -> Threads {
+        let most = configured.unwrap_or_else(physical_cores);
+        let load = if configured.is_none() { Load::now() } else { None };
         Threads { now: most, most, load, more: 0 }
     }
 
@@ -51,22 +51,22 @@ impl Threads {
     }
 
     /// Measures the load. Returns true if the number of threads should change.
-    pub(crate) fn look(&mut self) -> bool {
-        let Some(before) = self.load else { return false };
-        let others = match asked_of_a_test() {
-            Some(others) => others,
-            None if before.at.elapsed() < WINDOW => return false,
+    pub(crate) fn update(&mut self) -> bool {
+        let Some(previous) = self.load else { return false };
+        let other_load = match load_from_test() {
+            Some(other_load) => other_load,
+            None if previous.at.elapsed() < MEASURE_INTERVAL => return false,
             None => {
                 let Some(now) = Load::now() else { return false };
                 self.load = Some(now);
-                now.others_since(before)
+                now.others_since(previous)
             }
         };
-        let fitting = fitting(self.most, processors().len(), others);
-        self.more = if fitting > self.now { self.more + 1 } else { 0 };
-        let change = fitting < self.now || self.more >= SURE;
+        let fitting_threads = fitting_threads(self.most, processors().len(), other_load);
+        self.more = if fitting_threads > self.now { self.more + 1 } else { 0 };
+        let change = fitting_threads < self.now || self.more >= MIN_OBSERVATIONS;
         if change {
-            self.now = fitting;
+            self.now = fitting_threads;
             self.more = 0;
         }
         change
@@ -78,7 +78,7 @@ impl Load {
         let stat = std::fs::read_to_string("/proc/stat").ok()?;
         let own = std::fs::read_to_string("/proc/self/stat").ok()?;
         let busy = busy(&stat, &processors());
-        Some(Load { at: Instant::now(), busy, own: own_time(&own)? })
+        Some(Load { at: Instant::now(), busy, own: process_time(&own)? })
     }
 
     /// Returns the number of processors that other programs kept busy since then.
@@ -88,37 +88,37 @@ impl Load {
     }
 }
 
-/// Returns the number of threads that fit while other programs keep `others` of our processors
+/// Returns the number of threads that fit while other programs keep `other_load` of our processors
 /// busy. Half a processor is tolerated as noise.
-fn fitting(most: u32, processors: usize, others: f64) -> u32 {
-    let free = (processors as f64 - others + 0.5).floor().max(1.0) as u32;
-    free.min(most)
+fn fitting_threads(max: u32, processors: usize, other_load: f64) -> u32 {
+    let free_processors = (processors as f64 - other_load + 0.5).floor().max(1.0) as u32;
+    free_processors.min(max)
 }
 
 /// Returns the seconds during which these processors were busy, from `/proc/stat`.
 fn busy(stat: &str, processors: &[usize]) -> f64 {
-    let of = |line: &str| {
+    let busy_of = |line: &str| {
         let mut fields = line.strip_prefix("cpu")?.split_whitespace();
         let processor = fields.next()?.parse().ok()?;
         let times: Vec<f64> = fields.filter_map(|field| field.parse().ok()).collect();
         // user nice system idle iowait irq softirq steal; guest time is included in user.
-        let busy = [0, 1, 2, 5, 6, 7].iter().filter_map(|at| times.get(*at)).sum::<f64>();
+        let busy = [0, 1, 2, 5, 6, 7].iter().filter_map(|index| times.get(*index)).sum::<f64>();
         processors.contains(&processor).then_some(busy)
     };
-    stat.lines().filter_map(of).sum::<f64>() / TICKS
+    stat.lines().filter_map(busy_of).sum::<f64>() / TICKS_PER_SECOND
 }
 
 /// Returns the seconds that this process computed, from `/proc/self/stat`.
-fn own_time(stat: &str) -> Option<f64> {
+fn process_time(stat: &str) -> Option<f64> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split_whitespace().skip(11);
     let user: f64 = fields.next()?.parse().ok()?;
     let system: f64 = fields.next()?.parse().ok()?;
-    Some((user + system) / TICKS)
+    Some((user + system) / TICKS_PER_SECOND)
 }
 
 /// Returns the load that a test wrote to a file.
-fn asked_of_a_test() -> Option<f64> {
+fn load_from_test() -> Option<f64> {
     let path = TestHook::Busy.value()?;
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
@@ -163,11 +163,11 @@ mod tests {
 
     #[test]
     fn threads_leave_processors_to_other_programs() {
-        assert_eq!(fitting(2, 2, 0.1), 2, "a little noise takes no thread");
-        assert_eq!(fitting(2, 2, 0.7), 1);
-        assert_eq!(fitting(2, 2, 9.0), 1, "one always computes");
-        assert_eq!(fitting(8, 16, 4.0), 8, "siblings of our cores are free");
-        assert_eq!(fitting(8, 16, 12.0), 4);
+        assert_eq!(fitting_threads(2, 2, 0.1), 2, "a little noise takes no thread");
+        assert_eq!(fitting_threads(2, 2, 0.7), 1);
+        assert_eq!(fitting_threads(2, 2, 9.0), 1, "one always computes");
+        assert_eq!(fitting_threads(8, 16, 4.0), 8, "siblings of our cores are free");
+        assert_eq!(fitting_threads(8, 16, 12.0), 4);
     }
 
     #[test]
@@ -177,7 +177,7 @@ mod tests {
         assert!((busy(stat, &[0]) - 1.56).abs() < 1e-9);
         assert!((busy(stat, &[0, 1]) - 4.56).abs() < 1e-9);
         let own = "7 (a) b) S 1 7 7 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 1 1 1";
-        assert_eq!(own_time(own), Some(3.0));
+        assert_eq!(process_time(own), Some(3.0));
         let load = |busy, own| Load { at: Instant::now(), busy, own };
         assert!(
             load(8.0, 5.0).others_since(load(5.0, 2.0)) < 1e-9,
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_configured_number_of_threads_is_kept() {
         let mut threads = Threads::new(Some(3));
-        assert!(!threads.look());
+        assert!(!threads.update());
         assert_eq!(threads.now(), 3);
     }
 }

@@ -14,7 +14,7 @@ pub(crate) const END: &str = "</tool_call>";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolCallParser {
     words: Utf8Decoder,
-    held: String,
+    buffered: String,
     call: Option<Call>,
 }
 
@@ -28,10 +28,10 @@ impl ToolCallParser {
     /// Parses the next bytes and returns completed text and calls.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<ModelOutput> {
         let text = self.words.push(bytes);
-        self.held.push_str(&text);
-        let mut said = Vec::new();
-        while self.step(&mut said) {}
-        said
+        self.buffered.push_str(&text);
+        let mut outputs = Vec::new();
+        while self.step(&mut outputs) {}
+        outputs
     }
 
     /// Whether a call is in progress.
@@ -40,59 +40,59 @@ impl ToolCallParser {
     }
 
     /// Returns the text after the start marker of the current call.
-    pub(crate) fn begun(&self) -> &str {
+    pub(crate) fn partial_call(&self) -> &str {
         self.call.as_ref().map_or("", |call| &call.raw)
     }
 
     /// Returns the rest at the end of the output.
     pub(crate) fn finish(mut self) -> Option<ModelOutput> {
         match self.call.take() {
-            Some(call) => Some(call.said(true)),
-            None if self.held.is_empty() => None,
-            None => Some(ModelOutput::Text(self.held)),
+            Some(call) => Some(call.into_output(true)),
+            None if self.buffered.is_empty() => None,
+            None => Some(ModelOutput::Text(self.buffered)),
         }
     }
 
     /// Advances one step. Returns false if more input is needed.
-    fn step(&mut self, said: &mut Vec<ModelOutput>) -> bool {
+    fn step(&mut self, outputs: &mut Vec<ModelOutput>) -> bool {
         if let Some(call) = &mut self.call {
             while !call.scanner.ended() {
-                let Some(next) = self.held.chars().next() else { return false };
-                self.held.drain(..next.len_utf8());
+                let Some(next) = self.buffered.chars().next() else { return false };
+                self.buffered.drain(..next.len_utf8());
                 call.raw.push(next);
                 for byte in next.to_string().bytes() {
                     call.scanner.push(byte);
                 }
             }
-            let rest = self.held.trim_start();
+            let rest = self.buffered.trim_start();
             if rest.len() < END.len() && END.starts_with(rest) {
                 return false;
             }
             let rest = rest.strip_prefix(END).unwrap_or(rest).to_owned();
-            said.extend(self.call.take().map(|call| call.said(false)));
-            self.held = rest;
+            outputs.extend(self.call.take().map(|call| call.into_output(false)));
+            self.buffered = rest;
             return true;
         }
-        if let Some((before, after)) = self.held.split_once(BEGIN) {
+        if let Some((before, after)) = self.buffered.split_once(BEGIN) {
             if !before.is_empty() {
-                said.push(ModelOutput::Text(before.to_owned()));
+                outputs.push(ModelOutput::Text(before.to_owned()));
             }
-            self.held = after.to_owned();
+            self.buffered = after.to_owned();
             self.call = Some(Call::default());
             return true;
         }
-        let keep = partial(&self.held, BEGIN);
-        let rest = self.held.split_off(self.held.len() - keep);
-        let ready = std::mem::replace(&mut self.held, rest);
+        let partial_len = partial(&self.buffered, BEGIN);
+        let rest = self.buffered.split_off(self.buffered.len() - partial_len);
+        let ready = std::mem::replace(&mut self.buffered, rest);
         if !ready.is_empty() {
-            said.push(ModelOutput::Text(ready));
+            outputs.push(ModelOutput::Text(ready));
         }
         false
     }
 }
 
 impl Call {
-    fn said(self, cut: bool) -> ModelOutput {
+    fn into_output(self, cut: bool) -> ModelOutput {
         let raw =
             self.raw.clone() + if cut { self.scanner.closing() } else { String::new() }.as_str();
         let value: Value = serde_json::from_str(&raw).unwrap_or_default();

@@ -11,7 +11,7 @@ pub struct KeySources<'a> {
     /// `type.name`, for messages.
     pub provider: &'a str,
     /// `api_key`.
-    pub given: Option<&'a Secret>,
+    pub configured: Option<&'a Secret>,
     /// `api_key_command`.
     pub command: Option<&'a CommandLine>,
     /// Name of an environment variable.
@@ -29,8 +29,8 @@ pub struct ApiKey {
 
 impl KeySources<'_> {
     /// Returns the first key found, or `None` if no source has one.
-    pub fn find(&self) -> Result<Option<ApiKey>> {
-        if let Some(given) = self.given.filter(|key| !key.reveal().trim().is_empty()) {
+    pub fn optional(&self) -> Result<Option<ApiKey>> {
+        if let Some(given) = self.configured.filter(|key| !key.reveal().trim().is_empty()) {
             return Ok(Some(ApiKey { secret: given.clone(), origin: "`api_key`".to_owned() }));
         }
         if let Some(command) = self.command {
@@ -38,12 +38,12 @@ impl KeySources<'_> {
             return Ok(Some(ApiKey { secret: self.run(command)?, origin }));
         }
         let Some(variable) = self.variable else { return Ok(None) };
-        Ok(in_environment(variable).map(|secret| ApiKey { secret, origin: variable.to_owned() }))
+        Ok(from_environment(variable).map(|secret| ApiKey { secret, origin: variable.to_owned() }))
     }
 
     /// Like [`KeySources::find`], but fails if there is no key. The failure says where to set one.
-    pub(crate) fn need(&self) -> Result<ApiKey> {
-        self.find()?.ok_or_else(|| {
+    pub(crate) fn required(&self) -> Result<ApiKey> {
+        self.optional()?.ok_or_else(|| {
             let failure = Failure::usage(format!("no API key for `{}`", self.provider));
             let failure = match self.variable {
                 Some(name) => failure.hint(format!("export {name}=…")),
@@ -62,32 +62,32 @@ impl KeySources<'_> {
     /// stderr is shown; its stdout is never shown.
     fn run(&self, command: &CommandLine) -> Result<Secret> {
         let argv = command.argv();
-        let failed = |why: String| {
+        let failure = |reason: String| {
             Failure::usage(format!("`api_key_command` of `{}` returned no key", self.provider))
-                .because(why)
+                .because(reason)
         };
         let Some((program, args)) = argv.split_first() else {
-            return Err(failed("the command is empty".to_owned()));
+            return Err(failure("the command is empty".to_owned()));
         };
-        let ran = Command::new(program, "/").args(args).output(OutputLimits::seconds(60));
-        let output = ran.map_err(|why| failed(why.to_string()))?;
+        let result = Command::new(program, "/").args(args).output(OutputLimits::seconds(60));
+        let output = result.map_err(|reason| failure(reason.to_string()))?;
         if output.timed_out {
-            return Err(failed("it did not end within 60 s".to_owned()));
+            return Err(failure("it did not end within 60 s".to_owned()));
         }
         if !output.ok() {
-            let said = output.error_text();
-            return Err(failed(format!("it ended with code {}: {said}", output.code())));
+            let message = output.error_text();
+            return Err(failure(format!("it ended with code {}: {message}", output.code())));
         }
         let key = output.text().trim().to_owned();
         if key.is_empty() {
-            return Err(failed("it printed nothing".to_owned()));
+            return Err(failure("it printed nothing".to_owned()));
         }
         Ok(Secret::new(key))
     }
 }
 
 /// Reads a key from an environment variable. An empty variable counts as unset.
-pub fn in_environment(variable: &str) -> Option<Secret> {
+pub fn from_environment(variable: &str) -> Option<Secret> {
     let value = std::env::var(variable).ok()?;
     let value = value.trim();
     (!value.is_empty()).then(|| Secret::new(value))

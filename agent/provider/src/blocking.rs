@@ -7,8 +7,8 @@ use base::failure::Failure;
 pub async fn off_loop<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|why| {
-        Err(Failure::new(base::failure::FailureKind::Bug, "a task of g3 broke").because(why))
+    let joined = tokio::task::spawn_blocking(work).await;
+    joined.unwrap_or_else(|error| {
+        Err(Failure::new(base::failure::FailureKind::Bug, "a task of g3 broke").because(error))
     })
 }

@@ -20,18 +20,18 @@ use crate::message::{ContentPart, HarnessNote, Message, MessageRole, Reply, Stop
 use crate::provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts};
 
 /// A model with fewer parameters than this is small.
-const LARGE: u64 = 4_000_000_000;
+const LARGE_MODEL: u64 = 4_000_000_000;
 /// A model with a smaller context than this (in tokens) is small.
-const ROOMY: u64 = 8_192;
+const LARGE_CONTEXT: u64 = 8_192;
 /// Maximum number of tokens in a reply of a small model. Longer replies are nearly always
 /// repetitions.
-const SMALL_REPLY: u64 = 1_536;
+const SMALL_MODEL_MAX_OUTPUT: u64 = 1_536;
 /// The temperature for a retry after a model repeats itself.
-const STIRRED: f32 = 0.7;
+const RETRY_TEMPERATURE: f32 = 0.7;
 /// Replaces an image in the prompt.
-const UNSEEN: &str = "[a picture; this model cannot see]";
+const IMAGE_PLACEHOLDER: &str = "[a picture; this model cannot see]";
 /// Maximum number of characters kept of each argument of a truncated call.
-const KEPT_OF_CUT: usize = 80;
+const MAX_TRUNCATED_ARG: usize = 80;
 
 /// A local model.
 pub(crate) struct EmbeddedProvider {
@@ -43,7 +43,7 @@ pub(crate) struct EmbeddedProvider {
 /// The connection to the host.
 struct Host {
     /// `None` if a supervisor manages the host; its socket path does not change then.
-    wanted: Option<HostQuery>,
+    query: Option<HostQuery>,
     connection: Mutex<Arc<Connection>>,
 }
 
@@ -64,12 +64,12 @@ pub(crate) fn open(
         Some(socket) => {
             let connection = Connection::new(socket).or_fail(|| "cannot talk to the model host")?;
             let hello = connection.hello().map_err(HostFault::into_failure)?;
-            (Host::over(None, connection), hello)
+            (Host::new(None, connection), hello)
         }
         None => {
-            let wanted = HostQuery::of(config, model)?;
-            let (connection, hello) = find::open(&wanted)?;
-            (Host::over(Some(wanted), connection), hello)
+            let query = HostQuery::of(config, model)?;
+            let (connection, hello) = find::open(&query)?;
+            (Host::new(Some(query), connection), hello)
         }
     };
     let name =
@@ -84,13 +84,13 @@ fn file_stem(config: &EmbeddedConfig) -> Option<String> {
 
 fn facts(hello: &Hello, config: &EmbeddedConfig, reference: &str, model: String) -> ProviderFacts {
     let context = hello.context.min(config.context_length.map_or(u64::MAX, u64::from));
-    let small = hello.parameters < LARGE || context < ROOMY;
-    let most = if small { SMALL_REPLY } else { 8_192 };
+    let small = hello.parameters < LARGE_MODEL || context < LARGE_CONTEXT;
+    let default_max_output = if small { SMALL_MODEL_MAX_OUTPUT } else { 8_192 };
     ProviderFacts {
         provider: reference.to_owned(),
         model,
         context,
-        max_output: config.max_tokens.map_or(most, u64::from).min(context / 4),
+        max_output: config.max_tokens.map_or(default_max_output, u64::from).min(context / 4),
         small,
         priced: true,
     }
@@ -100,13 +100,13 @@ impl Provider for EmbeddedProvider {
     fn ask<'a>(
         &'a self,
         request: &'a ChatRequest<'a>,
-        hear: &'a mut OnDelta<'_>,
+        on_delta: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async move {
-            let connection = self.host.connected().await?;
+            let connection = self.host.ensure_connected().await?;
             let chat = self.chat(request);
             let calls = request.messages.iter().map(|message| message.calls().count()).sum();
-            listen(connection.chat(chat), calls, hear).await
+            read_reply(connection.chat(chat), calls, on_delta).await
         })
     }
 
@@ -117,11 +117,13 @@ impl Provider for EmbeddedProvider {
 
 impl EmbeddedProvider {
     fn chat(&self, request: &ChatRequest<'_>) -> HostChat {
-        let messages = history::sound(request.messages);
-        let messages = if self.facts.small { forget(afresh(messages)) } else { messages };
+        let messages = history::repair(request.messages);
+        let messages =
+            if self.facts.small { drop_not_run(drop_before_reminder(messages)) } else { messages };
         // The model was told that its task is not done, so it must not declare it done again.
-        let act = self.facts.small && messages.last().is_some_and(Message::is_reminder);
-        let stir = self.facts.small && (act || failed(&messages) || repeats(&messages));
+        let must_call = self.facts.small && messages.last().is_some_and(Message::is_reminder);
+        let raise_temperature = self.facts.small
+            && (must_call || last_call_failed(&messages) || is_repeating(&messages));
         HostChat {
             conversation: request.session.to_owned(),
             system: request.system.to_owned(),
@@ -137,55 +139,61 @@ impl EmbeddedProvider {
                 .collect(),
             mode: ToolCallMode::Auto,
             max_tokens: u32::try_from(request.max_output).unwrap_or(u32::MAX),
-            temperature: if stir { self.temperature.max(STIRRED) } else { self.temperature },
+            temperature: if raise_temperature {
+                self.temperature.max(RETRY_TEMPERATURE)
+            } else {
+                self.temperature
+            },
             seed: request.messages.len() as u64,
-            act,
+            act: must_call,
         }
     }
 }
 
 /// Whether the model made the same calls twice in a row. With the same sampling it would make them
 /// again.
-fn repeats(messages: &[Message]) -> bool {
-    let made = |message: &Message| -> Vec<(String, Value)> {
+fn is_repeating(messages: &[Message]) -> bool {
+    let calls_of = |message: &Message| -> Vec<(String, Value)> {
         message.calls().map(|call| (call.name.clone(), call.args.clone())).collect()
     };
-    let mut said = messages.iter().rev().filter(|message| message.role == MessageRole::Assistant);
-    let last = said.next().map(made).unwrap_or_default();
-    !last.is_empty() && said.take(2).any(|message| made(message) == last)
+    let mut assistant_messages =
+        messages.iter().rev().filter(|message| message.role == MessageRole::Assistant);
+    let last = assistant_messages.next().map(calls_of).unwrap_or_default();
+    !last.is_empty() && assistant_messages.take(2).any(|message| calls_of(message) == last)
 }
 
 /// Drops the conversation before the reminder except for the task. A small model would otherwise
 /// repeat what it did so far.
-fn afresh(mut messages: Vec<Message>) -> Vec<Message> {
-    let Some(at) = messages.iter().rposition(Message::is_reminder) else {
+fn drop_before_reminder(mut messages: Vec<Message>) -> Vec<Message> {
+    let Some(reminder) = messages.iter().rposition(Message::is_reminder) else {
         return messages;
     };
-    let asks = |message: &Message| {
+    let is_task = |message: &Message| {
         let text = message.parts.first().and_then(ContentPart::words).is_some();
         message.role == MessageRole::User && text && !message.is_reminder()
     };
-    let task = messages[..at].iter().rposition(asks).map_or(0, |task| task + 1);
-    messages.drain(task.min(at)..at);
+    let task = messages[..reminder].iter().rposition(is_task).map_or(0, |task| task + 1);
+    messages.drain(task.min(reminder)..reminder);
     messages
 }
 
 /// Whether the last call failed. A small model then makes the same call again if sampling does not
 /// change.
-fn failed(messages: &[Message]) -> bool {
-    let failed = |part: &ContentPart| matches!(part, ContentPart::Result(result) if !result.ok);
-    messages.last().is_some_and(|message| message.parts.iter().any(failed))
+fn last_call_failed(messages: &[Message]) -> bool {
+    let last_call_failed =
+        |part: &ContentPart| matches!(part, ContentPart::Result(result) if !result.ok);
+    messages.last().is_some_and(|message| message.parts.iter().any(last_call_failed))
 }
 
 /// Returns the number of consecutive calls at the end that were not run.
-fn led_nowhere(messages: &[Message]) -> usize {
+fn trailing_not_run(messages: &[Message]) -> usize {
     let results = messages.iter().rev().filter(|message| message.role == MessageRole::User);
-    results.take_while(|message| was_held(message)).count()
+    results.take_while(|message| is_not_run(message)).count()
 }
 
 /// Whether a message is the result of a call that was not run.
-fn was_held(message: &Message) -> bool {
-    let held = |part: &ContentPart| match part {
+fn is_not_run(message: &Message) -> bool {
+    let is_result_not_run = |part: &ContentPart| match part {
         ContentPart::Result(result) => result.not_run,
         ContentPart::Text { .. }
         | ContentPart::Note(_)
@@ -193,24 +201,26 @@ fn was_held(message: &Message) -> bool {
         | ContentPart::Call(_)
         | ContentPart::Image(_) => false,
     };
-    !message.parts.is_empty() && message.parts.iter().all(held)
+    !message.parts.is_empty() && message.parts.iter().all(is_result_not_run)
 }
 
 /// Removes calls that were not run, except for a first one at the end, whose reason the model has
 /// not read yet. A small model that sees its own mistake several times repeats it.
-fn forget(messages: Vec<Message>) -> Vec<Message> {
-    let keep = if led_nowhere(&messages) == 1 { messages.len() - 1 } else { messages.len() };
-    let held = |at: usize| at != keep && messages.get(at).is_some_and(was_held);
-    let is_left = |at: &usize| !held(*at) && !held(at + 1);
-    (0..messages.len()).filter(is_left).map(|at| messages[at].clone()).collect()
+fn drop_not_run(messages: Vec<Message>) -> Vec<Message> {
+    let keep = if trailing_not_run(&messages) == 1 { messages.len() - 1 } else { messages.len() };
+    let is_dropped = |index: usize| index != keep && messages.get(index).is_some_and(is_not_run);
+    let is_kept = |index: &usize| !is_dropped(*index) && !is_dropped(index + 1);
+    (0..messages.len()).filter(is_kept).map(|index| messages[index].clone()).collect()
 }
 
 impl EmbeddedProvider {
     /// Converts a message to the host's format.
     fn turns(message: &Message) -> Vec<HostMessage> {
         if message.role == MessageRole::Assistant {
-            let call =
-                |call: &ToolCall| wire::HostToolCall { name: call.name.clone(), args: kept(call) };
+            let call = |call: &ToolCall| wire::HostToolCall {
+                name: call.name.clone(),
+                args: shortened_args(call),
+            };
             let calls = message.calls().map(call).collect();
             return vec![HostMessage::Assistant { text: message.words(), calls }];
         }
@@ -221,11 +231,11 @@ impl EmbeddedProvider {
             ContentPart::Result(result) => {
                 let mut text = result.text.trim_end().to_owned();
                 if !result.images.is_empty() {
-                    text = format!("{text}\n{UNSEEN}").trim_start().to_owned();
+                    text = format!("{text}\n{IMAGE_PLACEHOLDER}").trim_start().to_owned();
                 }
                 Some(HostMessage::Result { name: result.name.clone(), text })
             }
-            ContentPart::Image(_) => Some(HostMessage::User { text: UNSEEN.to_owned() }),
+            ContentPart::Image(_) => Some(HostMessage::User { text: IMAGE_PLACEHOLDER.to_owned() }),
             ContentPart::Reasoning { .. } | ContentPart::Call(_) => None,
         };
         message.parts.iter().filter_map(turn).collect()
@@ -233,8 +243,8 @@ impl EmbeddedProvider {
 }
 
 impl Host {
-    fn over(wanted: Option<HostQuery>, connection: Connection) -> Host {
-        Host { wanted, connection: Mutex::new(Arc::new(connection)) }
+    fn new(query: Option<HostQuery>, connection: Connection) -> Host {
+        Host { query, connection: Mutex::new(Arc::new(connection)) }
     }
 
     fn current(&self) -> Arc<Connection> {
@@ -242,28 +252,28 @@ impl Host {
     }
 
     /// Returns the connection. Restarts a host that has exited.
-    async fn connected(&self) -> Result<Arc<Connection>, ProviderError> {
+    async fn ensure_connected(&self) -> Result<Arc<Connection>, ProviderError> {
         let connection = self.current();
-        let Some(wanted) = self.wanted.clone().filter(|_| connection.is_closed()) else {
+        let Some(query) = self.query.clone().filter(|_| connection.is_closed()) else {
             return Ok(connection);
         };
         let broken = |why: String| ProviderError::Broken(why);
-        let found = tokio::task::spawn_blocking(move || find::open(&wanted)).await;
-        let found = found.map_err(|e| broken(e.to_string()))?;
-        let fresh = Arc::new(found.map_err(|failure| rejected(failure.into()))?.0);
-        *base::sync::lock(&self.connection) = Arc::clone(&fresh);
-        Ok(fresh)
+        let opened = tokio::task::spawn_blocking(move || find::open(&query)).await;
+        let opened = opened.map_err(|e| broken(e.to_string()))?;
+        let new_connection = Arc::new(opened.map_err(|failure| rejected(failure.into()))?.0);
+        *base::sync::lock(&self.connection) = Arc::clone(&new_connection);
+        Ok(new_connection)
     }
 }
 
 /// Returns the arguments of a call. Those of a truncated call are shortened: the rest would fill
 /// the context and lead the model to write it again.
-fn kept(call: &ToolCall) -> Value {
+fn shortened_args(call: &ToolCall) -> Value {
     let mut args = call.args.clone();
     if let (Some(_), Value::Object(args)) = (&call.malformed, &mut args) {
         for value in args.values_mut() {
             if let Value::String(text) = value {
-                *text = base::text::head(text, KEPT_OF_CUT).to_owned();
+                *text = base::text::head(text, MAX_TRUNCATED_ARG).to_owned();
             }
         }
     }
@@ -271,18 +281,18 @@ fn kept(call: &ToolCall) -> Value {
 }
 
 /// Reads a reply to its end. `calls` is the number of calls in the conversation before it.
-async fn listen(
-    mut answers: ResponseStream,
+async fn read_reply(
+    mut responses: ResponseStream,
     calls: usize,
-    hear: &mut OnDelta<'_>,
+    on_delta: &mut OnDelta<'_>,
 ) -> Result<Reply, ProviderError> {
     let mut parts: Vec<ContentPart> = Vec::new();
     loop {
-        match answers.next().await {
+        match responses.next().await {
             HostResponse::Text { text } => {
-                hear(Delta::Text(&text));
+                on_delta(Delta::Text(&text));
                 match parts.last_mut() {
-                    Some(ContentPart::Text { text: said }) => said.push_str(&text),
+                    Some(ContentPart::Text { text: last_text }) => last_text.push_str(&text),
                     Some(_) | None => parts.push(ContentPart::Text { text }),
                 }
             }
@@ -291,7 +301,7 @@ async fn listen(
                 let malformed = truncated_at_cap.then(|| args.to_string());
                 parts.push(ContentPart::Call(ToolCall { id, name, args, malformed }));
             }
-            HostResponse::Progress { .. } => hear(Delta::Ping),
+            HostResponse::Progress { .. } => on_delta(Delta::Ping),
             HostResponse::Done { stop, usage } => return Ok(reply(parts, stop, usage)),
             HostResponse::Error(fault) => return Err(error(fault)),
             HostResponse::Hello(_) | HostResponse::Status(_) | HostResponse::Vectors(_) => {
@@ -303,13 +313,13 @@ async fn listen(
 
 fn reply(parts: Vec<ContentPart>, stop: wire::HostStopReason, usage: wire::ReplyUsage) -> Reply {
     let message = Message { role: MessageRole::Assistant, parts };
-    let called = message.calls().next().is_some();
+    let has_calls = message.calls().next().is_some();
     let stop = match stop {
         wire::HostStopReason::Length => StopReason::Length,
         wire::HostStopReason::Calls
         | wire::HostStopReason::Done
         | wire::HostStopReason::Cancelled
-            if called =>
+            if has_calls =>
         {
             StopReason::Calls
         }
@@ -342,7 +352,7 @@ fn rejected(fault: HostFault) -> ProviderError {
 
 fn with_cause(fault: &HostFault) -> String {
     match &fault.why {
-        Some(why) => format!("{}: {why}", fault.what),
+        Some(cause) => format!("{}: {cause}", fault.what),
         None => fault.what.clone(),
     }
 }

@@ -15,10 +15,10 @@ pub enum ProviderError {
         after: Option<Duration>,
     },
     /// The model is overloaded (503, 529). The server may specify how long to wait.
-    #[error("the model is busy: {said}{}", wait_text(*.after))]
+    #[error("the model is busy: {message}{}", wait_text(*.after))]
     Busy {
         /// The server's message.
-        said: String,
+        message: String,
         /// From `retry-after`.
         after: Option<Duration>,
     },
@@ -115,7 +115,7 @@ impl ProviderError {
 }
 
 fn wait_text(after: Option<Duration>) -> String {
-    after.map(|d| format!(" (retry after {} s)", d.as_secs())).unwrap_or_default()
+    after.map(|delay| format!(" (retry after {} s)", delay.as_secs())).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -124,8 +124,8 @@ mod tests {
 
     #[test]
     fn hints_are_separate_from_the_error_message() {
-        let said = Refusal::new("HTTP 401: no\ntry: something else").hint("check the key");
-        let failure = ProviderError::from(said).failure();
+        let message = Refusal::new("HTTP 401: no\ntry: something else").hint("check the key");
+        let failure = ProviderError::from(message).failure();
         let what = "the provider refused the request: HTTP 401: no\ntry: something else";
         assert_eq!(
             (failure.what.as_str(), failure.hints),

@@ -14,15 +14,15 @@ pub(crate) type OpenProvider = Arc<dyn Fn() -> Result<Box<dyn Provider>> + Send 
 
 /// The primary model of a provider and its fallback.
 pub struct FallbackModels {
-    own: Box<dyn Provider>,
-    spare: Option<SpareModel>,
-    who: Mutex<ActiveModel>,
+    primary: Box<dyn Provider>,
+    fallback: Option<SpareModel>,
+    active: Mutex<ActiveModel>,
 }
 
 /// The fallback model.
 struct SpareModel {
     open: OpenProvider,
-    opened: OnceLock<Box<dyn Provider>>,
+    provider: OnceLock<Box<dyn Provider>>,
 }
 
 /// The model that answers in the current user turn.
@@ -40,84 +40,90 @@ pub(crate) struct ModelSwitch {
     /// The notice for the user.
     pub notice: String,
     /// Whether to send the request to another model now.
-    pub again: bool,
+    pub retry_now: bool,
 }
 
 impl FallbackModels {
-    /// Creates the models from the primary one; `spare` opens the fallback.
-    pub fn new(own: Box<dyn Provider>, spare: Option<OpenProvider>) -> FallbackModels {
-        let spare = spare.map(|open| SpareModel { open, opened: OnceLock::new() });
-        FallbackModels { own, spare, who: Mutex::new(ActiveModel::Own) }
+    /// Creates the models from the primary one; `fallback` opens the fallback.
+    pub fn new(primary: Box<dyn Provider>, fallback: Option<OpenProvider>) -> FallbackModels {
+        let fallback = fallback.map(|open| SpareModel { open, provider: OnceLock::new() });
+        FallbackModels { primary, fallback, active: Mutex::new(ActiveModel::Own) }
     }
 
     /// Returns the facts of the primary model.
     pub(crate) fn facts(&self) -> &ProviderFacts {
-        self.own.facts()
+        self.primary.facts()
     }
 
     /// Returns the active model.
-    pub(crate) fn now(&self) -> &dyn Provider {
-        let spare = self.spare.as_ref().and_then(|spare| spare.opened.get());
-        match (self.who(), spare) {
-            (ActiveModel::Spare, Some(spare)) => spare.as_ref(),
-            (ActiveModel::Own | ActiveModel::Spare | ActiveModel::OwnAgain, _) => self.own.as_ref(),
+    pub(crate) fn current(&self) -> &dyn Provider {
+        let fallback = self.fallback.as_ref().and_then(|fallback| fallback.provider.get());
+        match (self.active(), fallback) {
+            (ActiveModel::Spare, Some(fallback)) => fallback.as_ref(),
+            (ActiveModel::Own | ActiveModel::Spare | ActiveModel::OwnAgain, _) => {
+                self.primary.as_ref()
+            }
         }
     }
 
     /// Resets to the primary model at the start of a user turn.
     pub(crate) fn turn_begins(&self) {
         self.set(ActiveModel::Own);
-        self.own.turn_begins();
+        self.primary.turn_begins();
     }
 
     /// Returns the switch that an error of the active model causes. Only an overloaded model is
     /// replaced: after a rate limit, the next model would be rate limited as well.
-    pub(crate) async fn after(&self, error: &ProviderError) -> Option<ModelSwitch> {
-        let spare = self.spare.as_ref()?;
-        let own = &self.own.facts().model;
-        match (self.who(), error) {
-            (ActiveModel::Own, ProviderError::Busy { .. }) => Some(self.replace(spare, own).await),
+    pub(crate) async fn on_error(&self, error: &ProviderError) -> Option<ModelSwitch> {
+        let fallback = self.fallback.as_ref()?;
+        let primary = &self.primary.facts().model;
+        match (self.active(), error) {
+            (ActiveModel::Own, ProviderError::Busy { .. }) => {
+                Some(self.replace(fallback, primary).await)
+            }
             (ActiveModel::Spare, ProviderError::Rejected(_) | ProviderError::TooLong(_)) => {
-                let model = &self.now().facts().model;
+                let model = &self.current().facts().model;
                 let notice =
-                    format!("{model} cannot answer either ({error}); {own} is asked again");
+                    format!("{model} cannot answer either ({error}); {primary} is asked again");
                 self.set(ActiveModel::OwnAgain);
-                Some(ModelSwitch { notice, again: true })
+                Some(ModelSwitch { notice, retry_now: true })
             }
             (ActiveModel::Own | ActiveModel::Spare | ActiveModel::OwnAgain, _) => None,
         }
     }
 
-    async fn replace(&self, spare: &SpareModel, own: &str) -> ModelSwitch {
-        let opened = match spare.opened.get() {
-            Some(opened) => Ok(opened),
+    async fn replace(&self, fallback: &SpareModel, primary: &str) -> ModelSwitch {
+        let provider = match fallback.provider.get() {
+            Some(provider) => Ok(provider),
             None => {
-                let open = spare.open.clone();
-                let fresh = off_loop(move || open()).await;
-                fresh.map(|fresh| spare.opened.get_or_init(|| fresh))
+                let open_fallback = fallback.open.clone();
+                let new_provider = off_loop(move || open_fallback()).await;
+                new_provider.map(|new_provider| fallback.provider.get_or_init(|| new_provider))
             }
         };
-        match opened {
-            Ok(other) => {
+        match provider {
+            Ok(fallback_provider) => {
                 self.set(ActiveModel::Spare);
-                let model = &other.facts().model;
-                let notice = format!("{own} is busy; {model} answers for the rest of this turn");
-                ModelSwitch { notice, again: true }
+                let model = &fallback_provider.facts().model;
+                let notice =
+                    format!("{primary} is busy; {model} answers for the rest of this turn");
+                ModelSwitch { notice, retry_now: true }
             }
             Err(failure) => {
                 self.set(ActiveModel::OwnAgain);
-                let why = failure.sentence();
-                let notice = format!("{own} is busy, and its fallback cannot be used: {why}");
-                ModelSwitch { notice, again: false }
+                let reason = failure.sentence();
+                let notice =
+                    format!("{primary} is busy, and its fallback cannot be used: {reason}");
+                ModelSwitch { notice, retry_now: false }
             }
         }
     }
 
-    fn who(&self) -> ActiveModel {
-        *base::sync::lock(&self.who)
+    fn active(&self) -> ActiveModel {
+        *base::sync::lock(&self.active)
     }
 
-    fn set(&self, who: ActiveModel) {
-        *base::sync::lock(&self.who) = who;
+    fn set(&self, active: ActiveModel) {
+        *base::sync::lock(&self.active) = active;
     }
 }

@@ -12,7 +12,7 @@ use base::config::providers::{
 };
 use base::failure::Failure;
 
-use crate::anthropic::{BESIDE_THOUGHT, MessagesWire};
+use crate::anthropic::{MIN_OUTPUT_BESIDE_REASONING, MessagesWire};
 use crate::auth::KeySources;
 use crate::embedded;
 use crate::gemini::GeminiWire;
@@ -53,10 +53,10 @@ pub fn open(config: &Config, choice: &ProviderChoice) -> Result<Box<dyn Provider
         return Err(Failure::usage(format!("`{reference}` has no model to fall back on"))
             .because("it is a local model, which has no fallback"));
     }
-    let own = by_reference(config, &reference, choice.model.as_deref())?;
-    check_price(choice, own.facts())?;
-    let spare = spare(config, choice, own.facts());
-    let models = fallback::FallbackModels::new(own, spare);
+    let primary = by_reference(config, &reference, choice.model.as_deref())?;
+    check_price(choice, primary.facts())?;
+    let open_fallback = open_fallback(config, choice, primary.facts());
+    let models = fallback::FallbackModels::new(primary, open_fallback);
     let attempts = config.agent.max_retry_attempts;
     Ok(Box::new(retry::RetryingProvider::new(models, attempts, retry::Backoff::from_env())))
 }
@@ -69,8 +69,8 @@ pub fn check(
     roles: impl Iterator<Item = String>,
 ) -> Result<(), Failure> {
     let chosen = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
-    for (n, reference) in std::iter::once(chosen).chain(roles).enumerate() {
-        let model = choice.model.as_deref().filter(|_| n == 0);
+    for (index, reference) in std::iter::once(chosen).chain(roles).enumerate() {
+        let model = choice.model.as_deref().filter(|_| index == 0);
         if reference.split('.').next() == Some("embedded") {
             base::model_host::find::HostQuery::of(&config.providers.local(&reference), model)?;
         } else {
@@ -82,7 +82,7 @@ pub fn check(
 }
 
 /// Returns a function that opens the fallback model, if there is one.
-fn spare(
+fn open_fallback(
     config: &Config,
     choice: &ProviderChoice,
     own: &ProviderFacts,
@@ -139,52 +139,56 @@ pub fn by_reference(
             .because(format!("unknown type `{kind}`"))
             .hint(format!("use one of the types: {}", TYPES.join(", "))));
     }
-    let (reference, name) = named(config, kind, name)?;
-    let wanted = ProviderRequest { reference, model, config };
+    let (reference, name) = resolve_name(config, kind, name)?;
+    let request = ProviderRequest { reference, model, config };
     match kind {
         "anthropic" => {
             let entry = config.providers.anthropic.get(&name).cloned().unwrap_or_default();
-            Ok(Box::new(anthropic(&entry, &wanted)?))
+            Ok(Box::new(anthropic(&entry, &request)?))
         }
         "openai" => {
             let entry = config.providers.openai.get(&name).cloned().unwrap_or_default();
-            openai(&entry, &wanted)
+            openai(&entry, &request)
         }
         "gemini" => {
             let entry = config.providers.gemini.get(&name).cloned().unwrap_or_default();
-            Ok(Box::new(gemini(&entry, &wanted)?))
+            Ok(Box::new(gemini(&entry, &request)?))
         }
         "embedded" => {
             let entry = config.providers.embedded.get(&name).cloned().unwrap_or_default();
-            Ok(Box::new(embedded::open(&entry, &wanted.reference, wanted.model)?))
+            Ok(Box::new(embedded::open(&entry, &request.reference, request.model)?))
         }
         _ => {
             let entry = config.providers.databricks.get(&name).cloned().unwrap_or_default();
-            Ok(Box::new(databricks::open(&entry, &wanted)?))
+            Ok(Box::new(databricks::open(&entry, &request)?))
         }
     }
 }
 
 /// Returns the full reference and the name of an entry: the one that is named, otherwise the only
 /// one, otherwise none.
-fn named(config: &Config, kind: &str, name: Option<&str>) -> Result<(String, String), Failure> {
+fn resolve_name(
+    config: &Config,
+    kind: &str,
+    name: Option<&str>,
+) -> Result<(String, String), Failure> {
     let references = config.providers.references();
-    let of_kind = references.iter().filter_map(|text| text.split_once('.'));
-    let names: Vec<&str> = of_kind.filter(|(k, _)| *k == kind).map(|(_, n)| n).collect();
+    let split_references = references.iter().filter_map(|text| text.split_once('.'));
+    let names: Vec<&str> = split_references.filter(|(k, _)| *k == kind).map(|(_, n)| n).collect();
     let name = match (name, names.as_slice()) {
         (Some(name), names) if names.contains(&name) => name,
-        (Some(name), names) => return Err(unknown(kind, name, names)),
+        (Some(name), names) => return Err(unknown_name(kind, name, names)),
         (None, []) => return Ok((kind.to_owned(), String::new())),
         (None, [only]) => only,
-        (None, several) => {
+        (None, many) => {
             return Err(Failure::usage(format!("there are several providers of type `{kind}`"))
-                .hint(format!("name one: {kind}.{}", several.join(&format!(", {kind}.")))));
+                .hint(format!("name one: {kind}.{}", many.join(&format!(", {kind}.")))));
         }
     };
     Ok((format!("{kind}.{name}"), name.to_owned()))
 }
 
-fn unknown(kind: &str, name: &str, names: &[&str]) -> Failure {
+fn unknown_name(kind: &str, name: &str, names: &[&str]) -> Failure {
     let failure = Failure::usage(format!("no such provider: `{kind}.{name}`"));
     if names.is_empty() {
         return failure.hint(format!("add [providers.{kind}.{name}] to the configuration"));
@@ -194,17 +198,17 @@ fn unknown(kind: &str, name: &str, names: &[&str]) -> Failure {
 
 fn anthropic(
     entry: &AnthropicConfig,
-    wanted: &ProviderRequest<'_>,
+    request: &ProviderRequest<'_>,
 ) -> Result<HostedProvider, Failure> {
     let key = KeySources {
-        provider: &wanted.reference,
-        given: entry.api_key.as_ref(),
+        provider: &request.reference,
+        configured: entry.api_key.as_ref(),
         command: entry.api_key_command.as_ref(),
         variable: Some("ANTHROPIC_API_KEY"),
     };
-    let key = key.need()?;
-    let base = wanted.base("anthropic", entry.base_url.as_deref(), ANTHROPIC);
-    let mut endpoint = wanted
+    let key = key.required()?;
+    let base = request.base("anthropic", entry.base_url.as_deref(), ANTHROPIC);
+    let mut endpoint = request
         .endpoint(base, "/v1/messages", entry.allow_http)?
         .header("anthropic-version", "2023-06-01")
         .key("x-api-key", "", key.secret)?;
@@ -213,58 +217,59 @@ fn anthropic(
     }
     let context = entry.context_length.or(entry.enable_1m_context.then_some(MILLION));
     let (max_output, thinking) = (entry.max_tokens, entry.thinking_budget_tokens);
-    let said = ModelOverrides { context, max_output, price: entry.price, thinking };
+    let overrides = ModelOverrides { context, max_output, price: entry.price, thinking };
     let wire = MessagesWire {
         cache: entry.cache_config.unwrap_or_default(),
         temperature: entry.temperature,
         thinking,
     };
-    let model = wanted.model("anthropic", entry.model.as_deref())?;
+    let model = request.model("anthropic", entry.model.as_deref())?;
     let is_maker = endpoint.host() == "api.anthropic.com";
-    let hosted = wanted.hosted((endpoint, is_maker), Box::new(wire), said, (model, key.origin));
-    room_to_answer(hosted, thinking)
+    let hosted =
+        request.hosted((endpoint, is_maker), Box::new(wire), overrides, (model, key.origin));
+    check_output_limit(hosted, thinking)
 }
 
 /// Rejects a thinking budget that leaves no tokens for the answer: it would never be used.
-fn room_to_answer(
+fn check_output_limit(
     hosted: HostedProvider,
     thinking: Option<u32>,
 ) -> Result<HostedProvider, Failure> {
-    let least = thinking.map_or(0, |budget| u64::from(budget) + BESIDE_THOUGHT);
-    let most = hosted.facts.max_output;
-    if thinking.is_none() || most > least {
+    let min = thinking.map_or(0, |budget| u64::from(budget) + MIN_OUTPUT_BESIDE_REASONING);
+    let max = hosted.facts.max_output;
+    if thinking.is_none() || max > min {
         return Ok(hosted);
     }
     let reference = &hosted.facts.provider;
     Err(Failure::usage(format!("the thinking_budget_tokens of `{reference}` leave no room"))
-        .because(format!("a reply of `{}` has {most} tokens at most", hosted.facts.model))
-        .hint(format!("set max_tokens over {least}, or a smaller budget")))
+        .because(format!("a reply of `{}` has {max} tokens at most", hosted.facts.model))
+        .hint(format!("set max_tokens over {min}, or a smaller budget")))
 }
 
 fn openai(
     entry: &OpenaiConfig,
-    wanted: &ProviderRequest<'_>,
+    request: &ProviderRequest<'_>,
 ) -> Result<Box<dyn Provider>, Failure> {
     let key = KeySources {
-        provider: &wanted.reference,
-        given: entry.api_key.as_ref(),
+        provider: &request.reference,
+        configured: entry.api_key.as_ref(),
         command: entry.api_key_command.as_ref(),
         variable: entry.base_url.is_none().then_some("OPENAI_API_KEY"),
     };
     // A self-hosted server often needs no key.
-    let base = wanted.base("openai", entry.base_url.as_deref(), OPENAI);
-    let key = if base.url == OPENAI { Some(key.need()?) } else { key.find()? };
-    let path = match entry.wire {
+    let base = request.base("openai", entry.base_url.as_deref(), OPENAI);
+    let key = if base.url == OPENAI { Some(key.required()?) } else { key.optional()? };
+    let endpoint_path = match entry.wire {
         Format::Chat => "/chat/completions",
         Format::Responses => "/responses",
     };
-    let mut endpoint = wanted.endpoint(base, path, entry.allow_http)?;
+    let mut endpoint = request.endpoint(base, endpoint_path, entry.allow_http)?;
     let origin = key.as_ref().map_or("it has none", |key| &key.origin).to_owned();
     if let Some(key) = key.filter(|key| key.secret.reveal() != "none") {
         endpoint = endpoint.key("authorization", "Bearer ", key.secret)?;
     }
     let (context, max_output) = (entry.context_length, entry.max_tokens);
-    let said = ModelOverrides { context, max_output, price: entry.price, thinking: None };
+    let overrides = ModelOverrides { context, max_output, price: entry.price, thinking: None };
     let is_openai = endpoint.host() == OPENAI_HOST;
     let wire: Box<dyn WireFormat> = match entry.wire {
         Format::Chat => {
@@ -283,48 +288,53 @@ fn openai(
         }
     };
     let kind = if is_openai { "openai" } else { "a server without a default" };
-    let model = wanted.model(kind, entry.model.as_deref())?;
-    let hosted = wanted.hosted((endpoint, is_openai), wire, said, (model, origin));
+    let model = request.model(kind, entry.model.as_deref())?;
+    let hosted = request.hosted((endpoint, is_openai), wire, overrides, (model, origin));
     let hosted: Box<dyn Provider> = Box::new(hosted);
     let is_native = entry.native_tools.unwrap_or(true);
     Ok(if is_native { hosted } else { Box::new(TextCalls::new(hosted)) })
 }
 
-fn gemini(entry: &GeminiConfig, wanted: &ProviderRequest<'_>) -> Result<HostedProvider, Failure> {
+fn gemini(entry: &GeminiConfig, request: &ProviderRequest<'_>) -> Result<HostedProvider, Failure> {
     let key = KeySources {
-        provider: &wanted.reference,
-        given: entry.api_key.as_ref(),
+        provider: &request.reference,
+        configured: entry.api_key.as_ref(),
         command: entry.api_key_command.as_ref(),
         variable: Some("GEMINI_API_KEY"),
     };
-    let key = key.need()?;
-    let model = wanted.model("gemini", entry.model.as_deref())?;
+    let key = key.required()?;
+    let model = request.model("gemini", entry.model.as_deref())?;
     let model = model.strip_prefix("models/").unwrap_or(&model).to_owned();
     if model.contains(['/', '?', '#', ':']) || model.contains(char::is_whitespace) {
         return Err(Failure::usage(format!("`{model}` is not a Gemini model name"))
             .hint("name one like gemini-2.5-pro"));
     }
-    let how = if wanted.config.agent.enable_streaming {
+    let method = if request.config.agent.enable_streaming {
         "streamGenerateContent?alt=sse"
     } else {
         "generateContent"
     };
-    let base = wanted.base("gemini", entry.base_url.as_deref(), GEMINI);
-    let path = format!("/v1beta/models/{model}:{how}");
-    let endpoint = wanted.endpoint(base, &path, entry.allow_http)?;
+    let base = request.base("gemini", entry.base_url.as_deref(), GEMINI);
+    let path = format!("/v1beta/models/{model}:{method}");
+    let endpoint = request.endpoint(base, &path, entry.allow_http)?;
     let endpoint = endpoint.key("x-goog-api-key", "", key.secret)?;
     let is_maker = endpoint.host() == "generativelanguage.googleapis.com";
     let (context, max_output) = (entry.context_length, entry.max_tokens);
-    let said = ModelOverrides { context, max_output, price: entry.price, thinking: None };
+    let overrides = ModelOverrides { context, max_output, price: entry.price, thinking: None };
     let wire = Box::new(GeminiWire::new(entry.temperature));
-    Ok(wanted.hosted((endpoint, is_maker), wire, said, (model, key.origin)))
+    Ok(request.hosted((endpoint, is_maker), wire, overrides, (model, key.origin)))
 }
 
 impl ProviderRequest<'_> {
     /// Returns the configured base URL, else the one from the environment, else the service's own.
-    fn base<'b>(&'b self, kind: &str, configured: Option<&'b str>, own: &'b str) -> BaseUrl<'b> {
-        let found = self.config.providers.base_url(kind, configured);
-        found.unwrap_or(BaseUrl { url: own, variable: None })
+    fn base<'b>(
+        &'b self,
+        kind: &str,
+        configured: Option<&'b str>,
+        default_url: &'b str,
+    ) -> BaseUrl<'b> {
+        let configured_url = self.config.providers.base_url(kind, configured);
+        configured_url.unwrap_or(BaseUrl { url: default_url, variable: None })
     }
 
     fn endpoint(
@@ -333,18 +343,18 @@ impl ProviderRequest<'_> {
         path: &str,
         allow_http: bool,
     ) -> Result<Endpoint, Failure> {
-        let patience = Duration::from_secs(self.config.agent.timeout_seconds);
+        let idle_timeout = Duration::from_secs(self.config.agent.timeout_seconds);
         let endpoint = Endpoint::new(base.url, path, allow_http);
         let endpoint = endpoint.map_err(|failure| match base.variable {
             Some(name) => Failure { what: format!("{} ({name})", failure.what), ..failure },
             None => failure,
         });
-        Ok(endpoint?.idle(patience))
+        Ok(endpoint?.idle_timeout(idle_timeout))
     }
 
     fn model(&self, kind: &str, configured: Option<&str>) -> Result<String, Failure> {
-        let named = self.model.or(configured).map(str::to_owned);
-        named.or_else(|| models::default_model(kind)).ok_or_else(|| {
+        let resolve_name = self.model.or(configured).map(str::to_owned);
+        resolve_name.or_else(|| models::default_model(kind)).ok_or_else(|| {
             Failure::usage(format!("`{}` names no model", self.reference))
                 .hint(format!("set `model` in [providers.{}], or give --model", self.reference))
         })
@@ -354,12 +364,12 @@ impl ProviderRequest<'_> {
         &self,
         (endpoint, is_maker): (Endpoint, bool),
         wire: Box<dyn WireFormat>,
-        said: ModelOverrides,
+        overrides: ModelOverrides,
         (model, key): (String, String),
     ) -> HostedProvider {
         let known = models::known(&model, &self.config.models, is_maker);
         let agent = &self.config.agent;
-        let (facts, price) = models::facts(&self.reference, &model, said, agent, known);
+        let (facts, price) = models::facts(&self.reference, &model, overrides, agent, known);
         let advice = Advice { provider: self.reference.clone(), model, key };
         let streamed = self.config.agent.enable_streaming;
         HostedProvider { endpoint, login: None, wire, facts, price, advice, streamed }

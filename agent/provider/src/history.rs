@@ -5,47 +5,47 @@
 use std::collections::HashMap;
 
 use crate::message::{ContentPart, HarnessNote, Message, MessageRole, ToolCall, ToolResult};
-use crate::tool_args::plain_name;
+use crate::tool_args::sanitize_name;
 
 /// Returns the normalized conversation.
-pub(crate) fn sound(messages: &[Message]) -> Vec<Message> {
-    let mut sound = Vec::with_capacity(messages.len() + 1);
+pub(crate) fn repair(messages: &[Message]) -> Vec<Message> {
+    let mut repair = Vec::with_capacity(messages.len() + 1);
     if messages.first().is_none_or(|first| first.role == MessageRole::Assistant) {
-        sound.push(Message::text(MessageRole::User, "(the conversation continues)"));
+        repair.push(Message::text(MessageRole::User, "(the conversation continues)"));
     }
-    let mut at = 0;
-    while let Some(message) = messages.get(at) {
-        at += 1;
+    let mut index = 0;
+    while let Some(message) = messages.get(index) {
+        index += 1;
         match message.role {
-            MessageRole::User => sound.extend(without_empty(message, |_| false)),
+            MessageRole::User => repair.extend(without_empty_parts(message, |_| false)),
             MessageRole::Assistant => {
-                let answers =
-                    messages[at..].iter().take_while(|next| next.role == MessageRole::User);
-                let answers: Vec<&Message> = answers.collect();
-                at += answers.len();
-                turn(message, &answers, &mut sound);
+                let results =
+                    messages[index..].iter().take_while(|next| next.role == MessageRole::User);
+                let results: Vec<&Message> = results.collect();
+                index += results.len();
+                repair_turn(message, &results, &mut repair);
             }
         }
     }
-    sound
+    repair
 }
 
 /// Appends a message of the model and the user messages that answer it. Results come first.
-fn turn(message: &Message, answers: &[&Message], sound: &mut Vec<Message>) {
-    let Some(said) = without_empty(message, |_| false) else {
-        return sound.extend(answers.iter().filter_map(|m| without_empty(m, |_| false)));
+fn repair_turn(message: &Message, answers: &[&Message], repair: &mut Vec<Message>) {
+    let Some(call_message) = without_empty_parts(message, |_| false) else {
+        return repair.extend(answers.iter().filter_map(|m| without_empty_parts(m, |_| false)));
     };
     let parts = answers.iter().flat_map(|answer| &answer.parts);
-    let mut found: HashMap<&str, &ToolResult> = HashMap::new();
+    let mut results_by_id: HashMap<&str, &ToolResult> = HashMap::new();
     for part in parts {
         if let ContentPart::Result(result) = part {
-            found.entry(&result.call_id).or_insert(result);
+            results_by_id.entry(&result.call_id).or_insert(result);
         }
     }
-    let results: Vec<ContentPart> = said
+    let results: Vec<ContentPart> = call_message
         .calls()
         .map(|call| {
-            let made_up = || ToolResult {
+            let missing_result = || ToolResult {
                 call_id: call.id.clone(),
                 name: call.name.clone(),
                 ok: false,
@@ -53,53 +53,59 @@ fn turn(message: &Message, answers: &[&Message], sound: &mut Vec<Message>) {
                 images: Vec::new(),
                 not_run: false,
             };
-            let result = found.get(call.id.as_str()).map_or_else(made_up, |r| (*r).clone());
+            let result =
+                results_by_id.get(call.id.as_str()).map_or_else(missing_result, |r| (*r).clone());
             ContentPart::Result(ToolResult { name: call.name.clone(), ..result })
         })
         .collect();
-    let called: Vec<String> = said.calls().map(|call| call.id.clone()).collect();
-    sound.push(said);
-    let is_answered = |result: &ToolResult| called.contains(&result.call_id);
-    let mut rest =
-        answers.iter().filter_map(|answer| without_empty(answer, is_answered)).peekable();
+    let call_ids: Vec<String> = call_message.calls().map(|call| call.id.clone()).collect();
+    repair.push(call_message);
+    let is_answered = |result: &ToolResult| call_ids.contains(&result.call_id);
+    let mut remaining =
+        answers.iter().filter_map(|answer| without_empty_parts(answer, is_answered)).peekable();
     if !results.is_empty() {
         let mut first = Message { role: MessageRole::User, parts: results };
         // The user's text after results is in the same message, after them.
-        let same = answers
+        let is_adjacent = answers
             .first()
             .is_some_and(|a| a.parts.iter().any(|p| matches!(p, ContentPart::Result(_))));
-        if same && let Some(more) = rest.next_if(|_| has_more(answers[0], is_answered)) {
-            first.parts.extend(more.parts);
+        if is_adjacent
+            && let Some(others) = remaining.next_if(|_| has_other_parts(answers[0], is_answered))
+        {
+            first.parts.extend(others.parts);
         }
-        sound.push(first);
+        repair.push(first);
     }
-    sound.extend(rest);
+    repair.extend(remaining);
 }
 
-fn has_more(message: &Message, left_out: impl Fn(&ToolResult) -> bool) -> bool {
-    without_empty(message, left_out).is_some()
+fn has_other_parts(message: &Message, is_omitted: impl Fn(&ToolResult) -> bool) -> bool {
+    without_empty_parts(message, is_omitted).is_some()
 }
 
-/// Returns the message without empty text and without the results for which `left_out` is true.
+/// Returns the message without empty text and without the results for which `is_omitted` is true.
 /// Results that answer no call become text. Returns `None` if nothing remains.
-fn without_empty(message: &Message, left_out: impl Fn(&ToolResult) -> bool) -> Option<Message> {
+fn without_empty_parts(
+    message: &Message,
+    is_omitted: impl Fn(&ToolResult) -> bool,
+) -> Option<Message> {
     let keep = |part: &ContentPart| match part {
         ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
             (!text.trim().is_empty()).then(|| part.clone())
         }
-        ContentPart::Result(result) if left_out(result) => None,
+        ContentPart::Result(result) if is_omitted(result) => None,
         ContentPart::Result(result) => {
             Some(ContentPart::Text { text: format!("Result of {}:\n{}", result.name, result.text) })
         }
         ContentPart::Call(call) => {
-            let name = plain_name(&call.name);
+            let name = sanitize_name(&call.name);
             Some(ContentPart::Call(ToolCall { name, ..call.clone() }))
         }
         ContentPart::Reasoning { .. } | ContentPart::Image(_) => Some(part.clone()),
     };
     let parts: Vec<ContentPart> = message.parts.iter().filter_map(keep).collect();
-    let only_thought = parts.iter().all(|part| matches!(part, ContentPart::Reasoning { .. }));
-    (!only_thought).then_some(Message { role: message.role, parts })
+    let is_reasoning_only = parts.iter().all(|part| matches!(part, ContentPart::Reasoning { .. }));
+    (!is_reasoning_only).then_some(Message { role: message.role, parts })
 }
 
 #[cfg(test)]
@@ -146,7 +152,7 @@ mod tests {
             user(vec![text("please")]),
             model(vec![text("done")]),
         ];
-        assert_eq!(sound(&messages), messages);
+        assert_eq!(repair(&messages), messages);
     }
 
     #[test]
@@ -157,8 +163,8 @@ mod tests {
             user(vec![result("2", "b"), text("x"), result("2", "again")]),
             user(vec![result("1", "a"), result("9", "old")]),
         ];
-        let sound = sound(&messages);
-        let ids = sound[2].parts.iter().map(|part| match part {
+        let repair = repair(&messages);
+        let ids = repair[2].parts.iter().map(|part| match part {
             ContentPart::Result(result) => result.call_id.as_str(),
             ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
                 text.as_str()
@@ -166,8 +172,8 @@ mod tests {
             ContentPart::Reasoning { .. } | ContentPart::Call(_) | ContentPart::Image(_) => "?",
         });
         assert_eq!(ids.collect::<Vec<_>>(), ["1", "2", "3", "x"]);
-        assert_eq!(sound[3], user(vec![text("Result of shell:\nold")]));
-        assert_eq!(sound.len(), 4);
+        assert_eq!(repair[3], user(vec![text("Result of shell:\nold")]));
+        assert_eq!(repair.len(), 4);
     }
 
     #[test]
@@ -179,8 +185,8 @@ mod tests {
             model(vec![thought]),
             user(vec![text("go")]),
         ];
-        let sound = sound(&messages);
-        assert_eq!(sound[0].role, MessageRole::User);
-        assert_eq!(sound[1..], [model(vec![text("I begin")]), user(vec![text("go")])]);
+        let repair = repair(&messages);
+        assert_eq!(repair[0].role, MessageRole::User);
+        assert_eq!(repair[1..], [model(vec![text("I begin")]), user(vec![text("go")])]);
     }
 }

@@ -37,14 +37,14 @@ pub trait ReplyDecoder: Send {
     fn event(
         &mut self,
         event: &sse::SseEvent,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<ReplyProgress, ProviderError>;
 
     /// Decodes a reply that is a single JSON object.
-    fn whole(
+    fn decode_whole(
         &mut self,
         body: &Value,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<ReplyProgress, ProviderError>;
 
     /// Returns the reply, or `None` if it is incomplete.
@@ -52,17 +52,17 @@ pub trait ReplyDecoder: Send {
 }
 
 /// Parses the object in an event. Returns `None` for an event without content and for `[DONE]`.
-pub(crate) fn object_of(event: &sse::SseEvent) -> Result<Option<Value>, ProviderError> {
+pub(crate) fn parse_object(event: &sse::SseEvent) -> Result<Option<Value>, ProviderError> {
     match event.data.trim() {
         "" | "[DONE]" => Ok(None),
         data => serde_json::from_str(data)
             .map(Some)
-            .map_err(|why| ProviderError::Broken(format!("an event is not JSON: {why}"))),
+            .map_err(|error| ProviderError::Broken(format!("an event is not JSON: {error}"))),
     }
 }
 
 /// Returns the notice about implausible token counts.
-fn absurd(usage: &Usage) -> String {
+fn implausible_usage(usage: &Usage) -> String {
     format!(
         "the provider counts {} tokens sent and {} written for one reply; the counts are ignored",
         usage.sent(),
@@ -82,14 +82,14 @@ pub enum ReplyProgress {
 }
 
 /// Maximum time to wait for trailing events after the content is complete.
-const TAIL: Duration = Duration::from_secs(5);
+const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time to wait for the end of the body, which allows the connection to be reused.
-const DRAIN: Duration = Duration::from_millis(50);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(50);
 /// Maximum size in bytes of a reply that is a single JSON object.
-const MOST_WHOLE: usize = 64 << 20;
+const MAX_WHOLE_BODY: usize = 64 << 20;
 
 /// Maximum number of tokens in one request and its reply. A larger count is an error of the server.
-const MOST_TOKENS: u64 = 1_000_000_000;
+const MAX_PLAUSIBLE_TOKENS: u64 = 1_000_000_000;
 
 /// A model behind HTTP.
 pub(crate) struct HostedProvider {
@@ -113,11 +113,11 @@ impl Provider for HostedProvider {
     fn ask<'a>(
         &'a self,
         request: &'a ChatRequest<'a>,
-        hear: &'a mut OnDelta<'_>,
+        on_delta: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async move {
-            let asked = self.exchange(request, hear).await;
-            asked.map_err(|error| self.without_key(error))
+            let result = self.exchange(request, on_delta).await;
+            result.map_err(|error| self.redact_key(error))
         })
     }
 
@@ -130,14 +130,14 @@ impl HostedProvider {
     async fn exchange(
         &self,
         request: &ChatRequest<'_>,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<Reply, ProviderError> {
-        let answer = self.accepted(request).await?;
+        let response = self.send_until_accepted(request).await?;
         let mut decoder = self.wire.decoder(request);
-        let ended = self.read(answer, decoder.as_mut(), hear).await?;
-        let mut reply = decoder.reply().ok_or(ProviderError::Broken(ended))?;
-        if reply.usage.tokens() > MOST_TOKENS {
-            hear(Delta::Notice(&absurd(&reply.usage)));
+        let end_reason = self.read_stream(response, decoder.as_mut(), on_delta).await?;
+        let mut reply = decoder.reply().ok_or(ProviderError::Broken(end_reason))?;
+        if reply.usage.tokens() > MAX_PLAUSIBLE_TOKENS {
+            on_delta(Delta::Notice(&implausible_usage(&reply.usage)));
             reply.usage = Usage::default();
         }
         // A reply without token counts has no known cost.
@@ -148,7 +148,10 @@ impl HostedProvider {
 
     /// Sends the request. Retries as long as the wire format can adapt it to the server, and renews
     /// a rejected token once.
-    async fn accepted(&self, request: &ChatRequest<'_>) -> Result<StreamedResponse, ProviderError> {
+    async fn send_until_accepted(
+        &self,
+        request: &ChatRequest<'_>,
+    ) -> Result<StreamedResponse, ProviderError> {
         let mut token = match &self.login {
             Some(login) => Some(login.token().await?),
             None => None,
@@ -156,24 +159,25 @@ impl HostedProvider {
         let mut is_renewed = false;
         loop {
             let body = self.body(request).to_string();
-            let answer = self.endpoint.post(body.into_bytes(), token.as_ref()).await?;
-            trace_events::answered(self.endpoint.host(), &answer);
-            let status = answer.status();
+            let response = self.endpoint.post(body.into_bytes(), token.as_ref()).await?;
+            trace_events::record_response(self.endpoint.host(), &response);
+            let status = response.status();
             if status == 200 {
-                return Ok(answer);
+                return Ok(response);
             }
-            let error = http_error::refusal(answer, &self.advice).await;
-            let said = error.to_string();
+            let error = http_error::refusal(response, &self.advice).await;
+            let message = error.to_string();
             let renewable = self.login.as_ref().zip(token.as_ref()).filter(|_| !is_renewed);
             if let Some((login, stale)) = renewable
-                && http_error::is_about_token(status, &said)
+                && http_error::is_about_token(status, &message)
             {
-                token = Some(login.renewed(stale).await?);
+                token = Some(login.renew(stale).await?);
                 is_renewed = true;
                 continue;
             }
-            let is_about_keys = matches!((&error, status), (ProviderError::Rejected(_), 400 | 422));
-            if !is_about_keys || !self.wire.adapt(&said) {
+            let is_about_parameters =
+                matches!((&error, status), (ProviderError::Rejected(_), 400 | 422));
+            if !is_about_parameters || !self.wire.adapt(&message) {
                 return Err(error);
             }
         }
@@ -189,43 +193,43 @@ impl HostedProvider {
     }
 
     /// Reads the body to its end. Returns why it ended, for a reply that is incomplete.
-    async fn read(
+    async fn read_stream(
         &self,
-        mut answer: StreamedResponse,
+        mut response: StreamedResponse,
         decoder: &mut dyn ReplyDecoder,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<String, ProviderError> {
         let (mut reader, mut events) = (sse::SseReader::default(), Vec::new());
-        let mut stage = ReplyProgress::Open;
-        let mut begun = false;
+        let mut progress = ReplyProgress::Open;
+        let mut has_started = false;
         loop {
-            let limit = (stage == ReplyProgress::Complete).then_some(TAIL);
-            let bytes = match answer.next(limit).await {
+            let limit = (progress == ReplyProgress::Complete).then_some(TAIL_TIMEOUT);
+            let bytes = match response.next(limit).await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => break,
-                Err(why) => return Ok(why),
+                Err(error) => return Ok(error),
             };
-            if !begun {
+            if !has_started {
                 match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
                     None => continue,
-                    Some(b'{') => return self.read_whole(bytes, answer, decoder, hear).await,
-                    Some(b'<') => return Err(self.page(bytes, answer).await),
-                    Some(_) => begun = true,
+                    Some(b'{') => return self.read_whole(bytes, response, decoder, on_delta).await,
+                    Some(b'<') => return Err(self.web_page_error(bytes, response).await),
+                    Some(_) => has_started = true,
                 }
             }
             reader.push(&bytes, &mut events).map_err(|e| ProviderError::Broken(e.to_string()))?;
             for event in events.drain(..) {
-                stage = stage.max(decoder.event(&event, hear)?);
+                progress = progress.max(decoder.event(&event, on_delta)?);
             }
-            if stage == ReplyProgress::Over {
-                let _ = answer.next(Some(DRAIN)).await;
+            if progress == ReplyProgress::Over {
+                let _ = response.next(Some(DRAIN_TIMEOUT)).await;
                 return Ok(String::new());
             }
         }
         reader.end(&mut events);
         for event in events {
             // A truncated event cannot be decoded; the incomplete reply is detected later.
-            let _ = decoder.event(&event, hear);
+            let _ = decoder.event(&event, on_delta);
         }
         Ok("the stream ended before the reply was complete".to_owned())
     }
@@ -234,46 +238,48 @@ impl HostedProvider {
     async fn read_whole(
         &self,
         mut body: Vec<u8>,
-        mut answer: StreamedResponse,
+        mut response: StreamedResponse,
         decoder: &mut dyn ReplyDecoder,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<String, ProviderError> {
-        while let Some(bytes) = answer.next(None).await.map_err(ProviderError::Broken)? {
+        while let Some(bytes) = response.next(None).await.map_err(ProviderError::Broken)? {
             body.extend(bytes);
-            if body.len() > MOST_WHOLE {
+            if body.len() > MAX_WHOLE_BODY {
                 return Err(ProviderError::Broken("the reply is longer than 64 MB".to_owned()));
             }
         }
         let body: Value = serde_json::from_str(&String::from_utf8_lossy(&body))
-            .map_err(|why| ProviderError::Broken(format!("the reply is not JSON: {why}")))?;
+            .map_err(|error| ProviderError::Broken(format!("the reply is not JSON: {error}")))?;
         if body["error"].is_object() {
             return Err(http_error::in_stream(&body));
         }
-        decoder.whole(&body, hear)?;
+        decoder.decode_whole(&body, on_delta)?;
         Ok("the reply is not complete".to_owned())
     }
 
-    async fn page(&self, mut body: Vec<u8>, answer: StreamedResponse) -> ProviderError {
-        body.extend(answer.head(8 << 10).await);
+    async fn web_page_error(&self, mut body: Vec<u8>, response: StreamedResponse) -> ProviderError {
+        body.extend(response.head(8 << 10).await);
         http_error::web_page(&String::from_utf8_lossy(&body), &self.advice)
     }
 
     /// Removes the key from an error, since a server may repeat it in its message.
-    fn without_key(&self, error: ProviderError) -> ProviderError {
-        let clean = |text: String| {
-            let text = self.endpoint.without_key(&text);
-            self.login.as_ref().map_or(text.clone(), |login| login.without_tokens(&text))
+    fn redact_key(&self, error: ProviderError) -> ProviderError {
+        let redact = |text: String| {
+            let text = self.endpoint.redact_key(&text);
+            self.login.as_ref().map_or(text.clone(), |login| login.redact_tokens(&text))
         };
         match error {
-            ProviderError::Busy { said, after } => ProviderError::Busy { said: clean(said), after },
-            ProviderError::Overloaded(text) => ProviderError::Overloaded(clean(text)),
-            ProviderError::TooLong(text) => ProviderError::TooLong(clean(text)),
-            ProviderError::Rejected(Refusal { text, status, hints }) => {
-                let hints = hints.into_iter().map(clean).collect();
-                Refusal { text: clean(text), status, hints }.into()
+            ProviderError::Busy { message, after } => {
+                ProviderError::Busy { message: redact(message), after }
             }
-            ProviderError::Unreachable(text) => ProviderError::Unreachable(clean(text)),
-            ProviderError::Broken(text) => ProviderError::Broken(clean(text)),
+            ProviderError::Overloaded(text) => ProviderError::Overloaded(redact(text)),
+            ProviderError::TooLong(text) => ProviderError::TooLong(redact(text)),
+            ProviderError::Rejected(Refusal { text, status, hints }) => {
+                let hints = hints.into_iter().map(redact).collect();
+                Refusal { text: redact(text), status, hints }.into()
+            }
+            ProviderError::Unreachable(text) => ProviderError::Unreachable(redact(text)),
+            ProviderError::Broken(text) => ProviderError::Broken(redact(text)),
             ProviderError::RateLimited { .. } | ProviderError::Cancelled => error,
         }
     }

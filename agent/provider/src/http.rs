@@ -15,18 +15,18 @@ use reqwest::{Client, Response, Url};
 use crate::error::{ProviderError, Refusal};
 
 /// Connect timeout.
-const CONNECT: Duration = Duration::from_secs(20);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Total timeout of a short exchange.
-const SHORT: Duration = Duration::from_secs(30);
+const SHORT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size in bytes of the response of a short exchange.
-const MOST_SHORT: usize = 1 << 20;
+const MAX_SHORT_BODY: usize = 1 << 20;
 
 /// A URL to post to, with its headers and client.
 pub struct Endpoint {
     url: Url,
     headers: HeaderMap,
     key: Option<Secret>,
-    idle: Duration,
+    idle_timeout: Duration,
     client: OnceLock<Client>,
 }
 
@@ -34,7 +34,7 @@ pub struct Endpoint {
 #[derive(Debug)]
 pub struct StreamedResponse {
     response: Response,
-    idle: Duration,
+    idle_timeout: Duration,
 }
 
 impl Endpoint {
@@ -42,9 +42,9 @@ impl Endpoint {
     /// machine, unless `allow_http` is set.
     pub fn new(base: &str, path: &str, allow_http: bool) -> Result<Endpoint, Failure> {
         let url = address(base, path, allow_http)?;
-        let idle = Duration::from_secs(120);
+        let idle_timeout = Duration::from_secs(120);
         let (headers, client) = (HeaderMap::new(), OnceLock::new());
-        Ok(Endpoint { url, headers, key: None, idle, client })
+        Ok(Endpoint { url, headers, key: None, idle_timeout, client })
     }
 
     /// Adds a header that is not secret.
@@ -71,8 +71,8 @@ impl Endpoint {
 
     /// Sets the idle timeout.
     #[must_use]
-    pub fn idle(mut self, time: Duration) -> Endpoint {
-        self.idle = time;
+    pub fn idle_timeout(mut self, timeout: Duration) -> Endpoint {
+        self.idle_timeout = timeout;
         self
     }
 
@@ -82,7 +82,7 @@ impl Endpoint {
     }
 
     /// Replaces the key in a text for messages.
-    pub fn without_key(&self, text: &str) -> String {
+    pub fn redact_key(&self, text: &str) -> String {
         match &self.key {
             Some(key) if key.reveal().len() >= 4 => text.replace(key.reveal(), "•••"),
             Some(_) | None => text.to_owned(),
@@ -99,8 +99,9 @@ impl Endpoint {
         let client = match self.client.get() {
             Some(client) => client,
             None => {
-                let built = client(&self.url).map_err(|why| no_trust(&innermost(&why)))?;
-                self.client.get_or_init(|| built)
+                let new_client =
+                    client(&self.url).map_err(|error| tls_error(&innermost(&error)))?;
+                self.client.get_or_init(|| new_client)
             }
         };
         let mut request = client
@@ -112,59 +113,65 @@ impl Endpoint {
             request = request.bearer_auth(token.reveal());
         }
         let request = request.send();
-        match tokio::time::timeout(self.idle, request).await {
-            Ok(Ok(response)) => Ok(StreamedResponse { response, idle: self.idle }),
-            Ok(Err(why)) => Err(unanswered(&self.url, &why)),
-            Err(_) => Err(ProviderError::Broken(silence(self.idle))),
+        match tokio::time::timeout(self.idle_timeout, request).await {
+            Ok(Ok(response)) => Ok(StreamedResponse { response, idle_timeout: self.idle_timeout }),
+            Ok(Err(error)) => Err(request_error(&self.url, &error)),
+            Err(_) => Err(ProviderError::Broken(timeout_message(self.idle_timeout))),
         }
     }
 }
 
 /// Sends one request with a short response and reads it to its end. Fails if [`address`] rejects
 /// the URL.
-pub async fn once(request: HttpRequest, allow_http: bool) -> Result<HttpResponse, ProviderError> {
+pub async fn send_short(
+    request: HttpRequest,
+    allow_http: bool,
+) -> Result<HttpResponse, ProviderError> {
     let url = address(&request.uri().to_string(), "", allow_http)
         .map_err(|failure| ProviderError::rejected(failure.sentence()))?;
-    let client = client(&url).map_err(|why| no_trust(&innermost(&why)))?;
-    let request = request.try_into().map_err(|why: reqwest::Error| unanswered(&url, &why))?;
-    let exchange = async {
-        let mut answer = client.execute(request).await?;
+    let client = client(&url).map_err(|error| tls_error(&innermost(&error)))?;
+    let request =
+        request.try_into().map_err(|error: reqwest::Error| request_error(&url, &error))?;
+    let send = async {
+        let mut received = client.execute(request).await?;
         let mut body = Vec::new();
-        while let Some(bytes) = answer.chunk().await?
-            && body.len() <= MOST_SHORT
+        while let Some(bytes) = received.chunk().await?
+            && body.len() <= MAX_SHORT_BODY
         {
             body.extend_from_slice(&bytes);
         }
         let mut response = HttpResponse::new(body);
-        *response.status_mut() = answer.status();
-        *response.headers_mut() = std::mem::take(answer.headers_mut());
+        *response.status_mut() = received.status();
+        *response.headers_mut() = std::mem::take(received.headers_mut());
         Ok(response)
     };
-    match tokio::time::timeout(SHORT, exchange).await {
-        Ok(Ok(response)) if response.body().len() > MOST_SHORT => {
+    match tokio::time::timeout(SHORT_TIMEOUT, send).await {
+        Ok(Ok(response)) if response.body().len() > MAX_SHORT_BODY => {
             Err(ProviderError::Broken(format!("{} sends more than 1 MB", authority(&url))))
         }
-        Ok(done) => done.map_err(|why| unanswered(&url, &why)),
-        Err(_) => Err(ProviderError::Broken(silence(SHORT))),
+        Ok(result) => result.map_err(|error| request_error(&url, &error)),
+        Err(_) => Err(ProviderError::Broken(timeout_message(SHORT_TIMEOUT))),
     }
 }
 
 /// Parses a URL that may be requested: https, or plain http if it stays on this machine or
 /// `allow_http` is set.
 pub(crate) fn address(base: &str, path: &str, allow_http: bool) -> Result<Url, Failure> {
-    let bad = |why: &str| Failure::usage(format!("invalid base_url `{base}`")).because(why);
+    let invalid = |why: &str| Failure::usage(format!("invalid base_url `{base}`")).because(why);
     let url = Url::parse(&format!("{}{path}", base.trim_end_matches('/')))
-        .map_err(|why| bad(&why.to_string()))?;
+        .map_err(|why| invalid(&why.to_string()))?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(bad("it contains a user name or password").hint("put the key into `api_key`"));
+        return Err(
+            invalid("it contains a user name or password").hint("put the key into `api_key`")
+        );
     }
     match url.scheme() {
         "https" => Ok(url),
         "http" if allow_http || is_loopback(&url) => Ok(url),
-        "http" => Err(bad("plain http would send the key and the code in the open")
+        "http" => Err(invalid("plain http would send the key and the code in the open")
             .hint("use https://")
             .hint("or set `allow_http = true` for this provider")),
-        other => Err(bad(&format!("`{other}` is neither https nor http"))),
+        other => Err(invalid(&format!("`{other}` is neither https nor http"))),
     }
 }
 
@@ -173,12 +180,12 @@ fn authority(url: &Url) -> String {
     format!("{}{port}", url.host_str().unwrap_or_default())
 }
 
-fn unanswered(url: &Url, why: &reqwest::Error) -> ProviderError {
-    let cause = innermost(why);
+fn request_error(url: &Url, error: &reqwest::Error) -> ProviderError {
+    let cause = innermost(error);
     if cause.contains("certificate") {
-        return no_trust(&cause);
+        return tls_error(&cause);
     }
-    if why.is_connect() {
+    if error.is_connect() {
         return ProviderError::Unreachable(format!("cannot reach {}: {cause}", authority(url)));
     }
     ProviderError::Broken(format!("no answer came: {cause}"))
@@ -198,38 +205,38 @@ impl StreamedResponse {
     /// Returns the next bytes of the body, or `None` at its end. Waits at most `limit`, or the idle
     /// timeout of the endpoint if that is shorter.
     pub async fn next(&mut self, limit: Option<Duration>) -> Result<Option<Vec<u8>>, String> {
-        let idle = limit.unwrap_or(self.idle).min(self.idle);
-        match tokio::time::timeout(idle, self.response.chunk()).await {
+        let idle_timeout = limit.unwrap_or(self.idle_timeout).min(self.idle_timeout);
+        match tokio::time::timeout(idle_timeout, self.response.chunk()).await {
             Ok(Ok(bytes)) => Ok(bytes.map(Into::into)),
-            Ok(Err(why)) => Err(innermost(&why)),
-            Err(_) => Err(silence(idle)),
+            Ok(Err(error)) => Err(innermost(&error)),
+            Err(_) => Err(timeout_message(idle_timeout)),
         }
     }
 
-    /// Returns the first bytes of the body, at most `most`. Read errors are ignored.
-    pub async fn head(mut self, most: usize) -> Vec<u8> {
+    /// Returns the first bytes of the body, at most `max`. Read errors are ignored.
+    pub async fn head(mut self, max: usize) -> Vec<u8> {
         let mut body = Vec::new();
-        while body.len() < most
+        while body.len() < max
             && let Ok(Some(bytes)) = self.next(Some(Duration::from_secs(5))).await
         {
             body.extend(bytes);
         }
-        body.truncate(most);
+        body.truncate(max);
         body
     }
 }
 
 /// Returns the error for an untrusted certificate or missing root certificates. Retrying does not
 /// help.
-fn no_trust(why: &str) -> ProviderError {
-    Refusal::new(format!("no secure connection: {why}"))
+fn tls_error(reason: &str) -> ProviderError {
+    Refusal::new(format!("no secure connection: {reason}"))
         .hint("apt-get install ca-certificates")
         .hint("or name a file of trusted certificates: export SSL_CERT_FILE=…")
         .into()
 }
 
-fn silence(time: Duration) -> String {
-    format!("nothing came for {} s", time.as_secs_f64())
+fn timeout_message(timeout: Duration) -> String {
+    format!("nothing came for {} s", timeout.as_secs_f64())
 }
 
 /// Whether an address is on this machine.
@@ -242,25 +249,25 @@ pub fn is_loopback(url: &Url) -> bool {
 /// Returns the innermost source of an error, which says what happened; the outer errors only say
 /// where.
 pub fn innermost(error: &dyn std::error::Error) -> String {
-    let mut last = error;
-    while let Some(source) = last.source() {
-        last = source;
+    let mut current = error;
+    while let Some(source) = current.source() {
+        current = source;
     }
-    last.to_string()
+    current.to_string()
 }
 
 /// Creates a client for a URL. It follows no redirects, and for a loopback address it connects only
 /// to this machine.
 pub fn client(url: &Url) -> reqwest::Result<Client> {
     let mut client = Client::builder()
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("g3/", env!("CARGO_PKG_VERSION")));
     if is_loopback(url) {
         client = client.no_proxy();
         if url.scheme() == "http" {
             // Loading the system's certificates takes longer than a turn with a local server.
-            return client.tls_backend_preconfigured(no_roots()).build();
+            return client.tls_backend_preconfigured(tls_without_roots()).build();
         }
     }
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -268,21 +275,21 @@ pub fn client(url: &Url) -> reqwest::Result<Client> {
 }
 
 /// Creates a client that connects only to these addresses, without a proxy and without redirects.
-pub fn pinned(url: &Url, addresses: &[SocketAddr]) -> reqwest::Result<Client> {
+pub fn pinned_client(url: &Url, addresses: &[SocketAddr]) -> reqwest::Result<Client> {
     let client = Client::builder()
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
         .user_agent(concat!("g3/", env!("CARGO_PKG_VERSION")))
         .no_proxy()
         .resolve_to_addrs(url.host_str().unwrap_or_default(), addresses);
     if url.scheme() == "http" {
-        return client.tls_backend_preconfigured(no_roots()).build();
+        return client.tls_backend_preconfigured(tls_without_roots()).build();
     }
     let _ = rustls::crypto::ring::default_provider().install_default();
     client.build()
 }
 
-fn no_roots() -> rustls::ClientConfig {
+fn tls_without_roots() -> rustls::ClientConfig {
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

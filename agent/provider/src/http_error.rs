@@ -10,9 +10,9 @@ use crate::error::{ProviderError, Refusal};
 use crate::http::StreamedResponse;
 
 /// Maximum number of bytes read of an error body.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BODY: usize = 64 << 10;
 /// Maximum number of characters shown of it.
-const MOST_SHOWN: usize = 300;
+const MAX_TEXT: usize = 300;
 
 /// Context for the hints of an error.
 #[derive(Clone, Debug)]
@@ -26,35 +26,38 @@ pub(crate) struct Advice {
 }
 
 /// Returns the error for a response with a status other than 200.
-pub(crate) async fn refusal(answer: StreamedResponse, advice: &Advice) -> ProviderError {
-    let status = answer.status();
-    let asked = answer.header("retry-after").and_then(|text| wait(text, Timestamp::now()));
-    let never = answer.header("x-should-retry") == Some("false");
-    let location = answer.header("location").map(str::to_owned);
-    let body = String::from_utf8_lossy(&answer.head(MOST_BYTES).await).into_owned();
-    let after = asked.or_else(|| wait_in(&body));
-    let said = error_body(&body);
-    let text = format!("HTTP {status}: {}", said.text);
-    let refused = |text: String| Refusal { status: Some(status), ..Refusal::new(text) };
-    let rejected = |text, hint: &str| refused(text).hint(hint).into();
+pub(crate) async fn refusal(response: StreamedResponse, advice: &Advice) -> ProviderError {
+    let status = response.status();
+    let header_delay =
+        response.header("retry-after").and_then(|text| parse_retry_after(text, Timestamp::now()));
+    let is_final = response.header("x-should-retry") == Some("false");
+    let location = response.header("location").map(str::to_owned);
+    let body = String::from_utf8_lossy(&response.head(MAX_BODY).await).into_owned();
+    let retry_after = header_delay.or_else(|| retry_delay_in_body(&body));
+    let body_error = error_body(&body);
+    let text = format!("HTTP {status}: {}", body_error.text);
+    let refusal_with = |text: String| Refusal { status: Some(status), ..Refusal::new(text) };
+    let rejected = |text, hint: &str| refusal_with(text).hint(hint).into();
     match status {
         300..=399 => {
-            let to = location.unwrap_or_else(|| "elsewhere".to_owned());
+            let target = location.unwrap_or_else(|| "elsewhere".to_owned());
             rejected(
-                format!("HTTP {status}: it redirects to {}", head(&printable(&to), MOST_SHOWN)),
+                format!("HTTP {status}: it redirects to {}", head(&printable(&target), MAX_TEXT)),
                 "put the final address into `base_url`: a redirect would carry the key along",
             )
         }
-        _ if never => refused(text).into(),
-        429 if said.is_quota() => rejected(text, "check the plan and the credit of this account"),
-        429 => ProviderError::RateLimited { after },
-        503 | 529 => ProviderError::Busy { said: text, after },
-        408 | 409 | 500.. => match after {
-            Some(_) => ProviderError::RateLimited { after },
+        _ if is_final => refusal_with(text).into(),
+        429 if body_error.is_quota() => {
+            rejected(text, "check the plan and the credit of this account")
+        }
+        429 => ProviderError::RateLimited { after: retry_after },
+        503 | 529 => ProviderError::Busy { message: text, after: retry_after },
+        408 | 409 | 500.. => match retry_after {
+            Some(_) => ProviderError::RateLimited { after: retry_after },
             None => ProviderError::Overloaded(text),
         },
         413 => ProviderError::TooLong(text),
-        _ if said.is_too_long() => ProviderError::TooLong(text),
+        _ if body_error.is_too_long() => ProviderError::TooLong(text),
         401 => rejected(text, &format!("check the key of `{}` ({})", advice.provider, advice.key)),
         403 => rejected(
             text,
@@ -70,32 +73,32 @@ pub(crate) async fn refusal(answer: StreamedResponse, advice: &Advice) -> Provid
                 advice.model, advice.provider
             ),
         ),
-        _ => refused(text).into(),
+        _ => refusal_with(text).into(),
     }
 }
 
 /// Whether an error is about an expired or revoked token. Databricks returns 403 for these.
-pub(crate) fn is_about_token(status: u16, said: &str) -> bool {
-    let said = said.to_lowercase();
-    let names_token =
-        said.contains("token") && ["invalid", "expired"].iter().any(|w| said.contains(w));
-    status == 401 || (status == 403 && names_token)
+pub(crate) fn is_about_token(status: u16, message: &str) -> bool {
+    let message = message.to_lowercase();
+    let mentions_token =
+        message.contains("token") && ["invalid", "expired"].iter().any(|w| message.contains(w));
+    status == 401 || (status == 403 && mentions_token)
 }
 
 /// Returns the error for an error object inside a stream (after status 200).
 pub(crate) fn in_stream(object: &Value) -> ProviderError {
     let error = if object["error"].is_null() { object } else { &object["error"] };
-    let said = ErrorBody::from(error);
-    let number = error["code"].as_u64().or_else(|| said.kind.parse().ok());
-    let text = format!("inside the stream: {}", said.text);
-    match (said.kind.as_str(), number) {
-        _ if said.is_quota() => ProviderError::rejected(text),
-        _ if said.is_too_long() => ProviderError::TooLong(text),
+    let body = ErrorBody::from(error);
+    let code = error["code"].as_u64().or_else(|| body.kind.parse().ok());
+    let text = format!("inside the stream: {}", body.text);
+    match (body.kind.as_str(), code) {
+        _ if body.is_quota() => ProviderError::rejected(text),
+        _ if body.is_too_long() => ProviderError::TooLong(text),
         ("rate_limit_error" | "rate_limit_exceeded", _) | (_, Some(429)) => {
             ProviderError::RateLimited { after: None }
         }
         ("overloaded_error" | "server_is_overloaded", _) | (_, Some(503 | 529)) => {
-            ProviderError::Busy { said: text, after: None }
+            ProviderError::Busy { message: text, after: None }
         }
         ("api_error" | "server_error" | "timeout_error", _) | (_, Some(408 | 500..)) => {
             ProviderError::Overloaded(text)
@@ -128,17 +131,17 @@ struct ErrorBody {
 impl ErrorBody {
     /// Parses the error object that both wire formats use: `{type, code, message}`.
     fn from(error: &Value) -> ErrorBody {
-        let word = |key: &str| error[key].as_str().map(str::to_owned);
-        let kind = word("type").or_else(|| word("code")).or_else(|| word("error_code"));
+        let field = |key: &str| error[key].as_str().map(str::to_owned);
+        let kind = field("type").or_else(|| field("code")).or_else(|| field("error_code"));
         let kind = kind.unwrap_or_default();
-        let kind = if error["code"] == "insufficient_quota" { word("code") } else { Some(kind) };
+        let kind = if error["code"] == "insufficient_quota" { field("code") } else { Some(kind) };
         let kind = kind.unwrap_or_default();
-        let message = word("message").or_else(|| error.as_str().map(str::to_owned));
+        let message = field("message").or_else(|| error.as_str().map(str::to_owned));
         let text = message.unwrap_or_else(|| error.to_string());
-        let code = word("code").filter(|code| !text.contains(code.as_str()));
+        let code = field("code").filter(|code| !text.contains(code.as_str()));
         let text = code.map_or_else(|| text.clone(), |code| format!("{text} ({code})"));
         let text = if text.is_empty() { kind.clone() } else { text };
-        ErrorBody { kind, text: short(&text) }
+        ErrorBody { kind, text: one_line(&text) }
     }
 
     fn is_quota(&self) -> bool {
@@ -172,55 +175,54 @@ impl ErrorBody {
 /// Parses the error object of a body. Gemini wraps it in a list.
 fn object(body: &str) -> Option<Value> {
     match serde_json::from_str(body).ok()? {
-        Value::Array(mut all) if all.len() == 1 => all.pop(),
+        Value::Array(mut items) if items.len() == 1 => items.pop(),
         other => Some(other),
     }
 }
 
 fn error_body(body: &str) -> ErrorBody {
     if let Some(object) = object(body) {
-        let inner = ["error", "detail"].iter().map(|key| &object[*key]).find(|v| !v.is_null());
-        return ErrorBody::from(inner.unwrap_or(&object));
+        let nested = ["error", "detail"].iter().map(|key| &object[*key]).find(|v| !v.is_null());
+        return ErrorBody::from(nested.unwrap_or(&object));
     }
-    let text = if body.trim_start().starts_with('<') { page_text(body) } else { body.to_owned() };
+    let text = if body.trim_start().starts_with('<') { html_text(body) } else { body.to_owned() };
     let text = if text.trim().is_empty() { "an empty answer".to_owned() } else { text };
-    ErrorBody { kind: String::new(), text: short(&text) }
+    ErrorBody { kind: String::new(), text: one_line(&text) }
 }
 
 /// Returns the title of a web page, or its text without tags.
-fn page_text(page: &str) -> String {
+fn html_text(page: &str) -> String {
     let lower = page.to_ascii_lowercase();
     let title = lower.find("<title>").and_then(|start| {
         let start = start + "<title>".len();
         let end = start + lower[start..].find("</title>")?;
         Some(page[start..end].trim().to_owned())
     });
-    let bare = || {
-        let inside =
-            page.split('<').map(|piece| piece.split_once('>').map_or("", |(_, text)| text));
-        inside.collect::<Vec<_>>().join(" ")
+    let strip_tags = || {
+        let texts = page.split('<').map(|tag| tag.split_once('>').map_or("", |(_, text)| text));
+        texts.collect::<Vec<_>>().join(" ")
     };
-    title.filter(|title| !title.is_empty()).unwrap_or_else(bare)
+    title.filter(|title| !title.is_empty()).unwrap_or_else(strip_tags)
 }
 
 /// Shortens a text to one printable line.
-fn short(text: &str) -> String {
+fn one_line(text: &str) -> String {
     let line = printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
-    cut_columns(&line, MOST_SHOWN)
+    cut_columns(&line, MAX_TEXT)
 }
 
 /// Parses `retry-after`: seconds or an HTTP date (RFC 9110, 10.2.3).
-fn wait(text: &str, now: Timestamp) -> Option<Duration> {
+fn parse_retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     if let Ok(seconds) = text.trim().parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
-    let at = jiff::fmt::rfc2822::parse(text.trim()).ok()?.timestamp();
-    Some(Duration::try_from(at.duration_since(now)).unwrap_or_default())
+    let date = jiff::fmt::rfc2822::parse(text.trim()).ok()?.timestamp();
+    Some(Duration::try_from(date.duration_since(now)).unwrap_or_default())
 }
 
 /// Returns the delay that a body specifies. Gemini puts it in a detail of the error, e.g.
 /// `"34.07s"`.
-fn wait_in(body: &str) -> Option<Duration> {
+fn retry_delay_in_body(body: &str) -> Option<Duration> {
     let object = object(body)?;
     let mut details = object["error"]["details"].as_array()?.iter();
     let seconds = details.find_map(|detail| detail["retryDelay"].as_str()?.strip_suffix('s'))?;
@@ -236,13 +238,13 @@ mod tests {
     #[test]
     fn retry_after_is_seconds_or_a_date() {
         let now: Timestamp = "2026-01-02T10:00:00Z".parse().unwrap();
-        assert_eq!(wait("7", now), Some(Duration::from_secs(7)));
-        assert_eq!(wait("0.5", now), Some(Duration::from_millis(500)));
+        assert_eq!(parse_retry_after("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(parse_retry_after("0.5", now), Some(Duration::from_millis(500)));
         let date = "Fri, 02 Jan 2026 10:00:30 GMT";
-        assert_eq!(wait(date, now), Some(Duration::from_secs(30)));
+        assert_eq!(parse_retry_after(date, now), Some(Duration::from_secs(30)));
         let past = "Fri, 02 Jan 2026 09:00:00 GMT";
-        assert_eq!(wait(past, now), Some(Duration::ZERO));
-        assert_eq!(wait("soon", now), None);
+        assert_eq!(parse_retry_after(past, now), Some(Duration::ZERO));
+        assert_eq!(parse_retry_after("soon", now), None);
     }
 
     #[test]
@@ -253,9 +255,9 @@ mod tests {
             json!([{"error": {"code": 429, "message": "slow", "details": [{}, detail]}}])
                 .to_string()
         };
-        assert_eq!(wait_in(&body("34.5s")), Some(Duration::from_millis(34_500)));
-        assert_eq!(wait_in(&body("-1s")), None);
-        assert_eq!(wait_in("{}"), None);
+        assert_eq!(retry_delay_in_body(&body("34.5s")), Some(Duration::from_millis(34_500)));
+        assert_eq!(retry_delay_in_body(&body("-1s")), None);
+        assert_eq!(retry_delay_in_body("{}"), None);
         assert_eq!(error_body(&body("1s")).text, "slow");
     }
 
@@ -272,7 +274,7 @@ mod tests {
         assert_eq!(error_body("<html><title>502 Bad</title><p>x").text, "502 Bad");
         assert_eq!(error_body("<html><b>no</b> title").text, "no title");
         assert_eq!(error_body("").text, "an empty answer");
-        assert_eq!(error_body(&"é".repeat(5000)).text.chars().count(), MOST_SHOWN);
+        assert_eq!(error_body(&"é".repeat(5000)).text.chars().count(), MAX_TEXT);
     }
 
     #[test]

@@ -168,8 +168,8 @@ impl Message {
 
     /// Whether this message tells a small model that its task is not done.
     pub fn is_reminder(&self) -> bool {
-        let reminds = |part: &ContentPart| matches!(part, ContentPart::Note(note) if note.purpose == NotePurpose::Reminder);
-        self.parts.iter().any(reminds)
+        let is_reminder_part = |part: &ContentPart| matches!(part, ContentPart::Note(note) if note.purpose == NotePurpose::Reminder);
+        self.parts.iter().any(is_reminder_part)
     }
 
     /// Returns the calls in this message.

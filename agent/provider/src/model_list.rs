@@ -8,13 +8,13 @@ use crate::from_config::ProviderChoice;
 use crate::models;
 
 /// Name prefixes of each provider's own models.
-const MAKERS: [(&str, &[&str]); 3] = [
+const MAKER_PREFIXES: [(&str, &[&str]); 3] = [
     ("anthropic", &["claude-"]),
     ("openai", &["gpt-", "chatgpt-", "codex-", "o1", "o3", "o4"]),
     ("gemini", &["gemini-", "gemma-"]),
 ];
 /// Minimum similarity of two names, from 0 to 1, for one to be a misspelling of the other.
-const MISSPELLED: f64 = 0.93;
+const MIN_TYPO_SCORE: f64 = 0.93;
 
 /// A provider and the model requested from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,15 +29,16 @@ pub struct ProviderModel {
 /// them.
 pub fn chosen(config: &Config, choice: &ProviderChoice) -> ProviderModel {
     let reference = choice.reference.clone().unwrap_or_else(|| config.providers.chosen());
-    let provider = whole(&config.providers, &reference);
+    let provider = resolve_reference(&config.providers, &reference);
     let configured = || model_of(&config.providers, &provider);
     ProviderModel { model: choice.model.clone().or_else(configured), provider }
 }
 
 /// Returns all configured providers.
 pub fn configured(config: &Config) -> Vec<ProviderModel> {
-    let all = config.providers.references().into_iter();
-    all.map(|provider| ProviderModel { model: model_of(&config.providers, &provider), provider })
+    let references = config.providers.references().into_iter();
+    references
+        .map(|provider| ProviderModel { model: model_of(&config.providers, &provider), provider })
         .collect()
 }
 
@@ -45,48 +46,49 @@ pub fn configured(config: &Config) -> Vec<ProviderModel> {
 /// server.
 pub fn known(config: &Config, provider: &str) -> Vec<String> {
     let Some(prefixes) = prefixes(&config.providers, provider) else { return Vec::new() };
-    let of_maker = |name: &String| prefixes.iter().any(|prefix| name.starts_with(prefix));
-    models::names().into_iter().filter(of_maker).collect()
+    let is_of_maker = |name: &String| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    models::names().into_iter().filter(is_of_maker).collect()
 }
 
 /// Resolves a name typed at the prompt: a configured provider, a model of one, or another model of
 /// the current provider. The note says what is unknown about it.
 pub fn find(
     config: &Config,
-    now: &ProviderChoice,
+    current_choice: &ProviderChoice,
     typed: &str,
 ) -> Result<(ProviderChoice, Option<String>)> {
-    let all = configured(config);
-    let to = |provider: &str, model: Option<&str>| ProviderChoice {
+    let models = configured(config);
+    let choice_of = |provider: &str, model: Option<&str>| ProviderChoice {
         reference: Some(provider.to_owned()),
         model: model.map(str::to_owned),
-        fallback: now.fallback.clone(),
-        budget: now.budget,
+        fallback: current_choice.fallback.clone(),
+        budget: current_choice.budget,
     };
     let is_provider =
-        |name: &str| TYPES.contains(&name) || all.iter().any(|listed| listed.provider == name);
+        |name: &str| TYPES.contains(&name) || models.iter().any(|listed| listed.provider == name);
     if let Some((provider, model)) = typed.split_once(char::is_whitespace) {
         let model = model.trim();
         if !is_provider(provider) {
-            return Err(unknown_provider(provider, &all));
+            return Err(unknown_provider(provider, &models));
         }
-        return judged(config, to(provider, Some(model)), model);
+        return check_model(config, choice_of(provider, Some(model)), model);
     }
     if is_provider(typed) {
-        return Ok((to(typed, None), None));
+        return Ok((choice_of(typed, None), None));
     }
-    let current = chosen(config, now).provider;
-    let has = |listed: &&ProviderModel| listed.model.as_deref() == Some(typed);
-    let own = all.iter().filter(has).find(|listed| listed.provider == current);
-    if let Some(listed) = own.or_else(|| all.iter().find(has)) {
-        return Ok((to(&listed.provider, Some(typed)), None));
+    let current = chosen(config, current_choice).provider;
+    let has_model = |listed: &&ProviderModel| listed.model.as_deref() == Some(typed);
+    let in_current_provider =
+        models.iter().filter(has_model).find(|listed| listed.provider == current);
+    if let Some(listed) = in_current_provider.or_else(|| models.iter().find(has_model)) {
+        return Ok((choice_of(&listed.provider, Some(typed)), None));
     }
-    let choice = ProviderChoice { model: Some(typed.to_owned()), ..now.clone() };
-    judged(config, choice, typed)
+    let choice = ProviderChoice { model: Some(typed.to_owned()), ..current_choice.clone() };
+    check_model(config, choice, typed)
 }
 
-fn unknown_provider(name: &str, all: &[ProviderModel]) -> Failure {
-    let names: Vec<&str> = all.iter().map(|listed| listed.provider.as_str()).collect();
+fn unknown_provider(name: &str, models: &[ProviderModel]) -> Failure {
+    let names: Vec<&str> = models.iter().map(|listed| listed.provider.as_str()).collect();
     Failure::usage(format!("unknown provider `{name}`")).hint(if names.is_empty() {
         "/model".to_owned()
     } else {
@@ -95,7 +97,7 @@ fn unknown_provider(name: &str, all: &[ProviderModel]) -> Failure {
 }
 
 /// Rejects a model that the service is known not to offer.
-fn judged(
+fn check_model(
     config: &Config,
     choice: ProviderChoice,
     model: &str,
@@ -113,10 +115,10 @@ fn judged(
     let names = known(config, &provider);
     let score = |name: &String| strsim::jaro_winkler(name, model);
     let nearest = names.iter().max_by(|a, b| score(a).total_cmp(&score(b)));
-    let is_ours = prefixes.iter().any(|prefix| model.starts_with(prefix));
-    let continues = names.iter().any(|name| model.starts_with(name.as_str()));
-    let misspelled = nearest.filter(|name| !continues && score(name) > MISSPELLED);
-    if is_ours && misspelled.is_none() {
+    let is_known_prefix = prefixes.iter().any(|prefix| model.starts_with(prefix));
+    let is_variant = names.iter().any(|name| model.starts_with(name.as_str()));
+    let likely_meant = nearest.filter(|name| !is_variant && score(name) > MIN_TYPO_SCORE);
+    if is_known_prefix && likely_meant.is_none() {
         return Ok((choice, note()));
     }
     let failure = Failure::usage(format!("`{provider}` has no model `{model}`"));
@@ -130,22 +132,22 @@ fn judged(
 /// Returns the name prefixes of a provider's models, or `None` for a self-hosted server.
 fn prefixes(providers: &Providers, provider: &str) -> Option<&'static [&'static str]> {
     let (kind, name) = provider.split_once('.').unwrap_or((provider, ""));
-    let own_server = match kind {
+    let has_own_server = match kind {
         "anthropic" => providers.anthropic.get(name).is_some_and(|it| it.base_url.is_some()),
         "openai" => providers.openai.get(name).is_some_and(|it| it.base_url.is_some()),
         "gemini" => providers.gemini.get(name).is_some_and(|it| it.base_url.is_some()),
         _ => true,
     };
-    let maker = MAKERS.iter().find(|(maker, _)| *maker == kind).filter(|_| !own_server);
+    let maker = MAKER_PREFIXES.iter().find(|(maker, _)| *maker == kind).filter(|_| !has_own_server);
     maker.map(|(_, prefixes)| *prefixes)
 }
 
 /// Completes a reference. A bare type refers to its only entry.
-fn whole(providers: &Providers, reference: &str) -> String {
-    let begins = format!("{reference}.");
-    let mut of_type = providers.references().into_iter().filter(|it| it.starts_with(&begins));
-    match (of_type.next(), of_type.next()) {
-        (Some(only), None) => only,
+fn resolve_reference(providers: &Providers, reference: &str) -> String {
+    let prefix = format!("{reference}.");
+    let mut matching = providers.references().into_iter().filter(|it| it.starts_with(&prefix));
+    match (matching.next(), matching.next()) {
+        (Some(single), None) => single,
         (Some(_), Some(_)) | (None, _) => reference.to_owned(),
     }
 }
@@ -179,7 +181,7 @@ mod tests {
         typed: &str,
     ) -> std::result::Result<(Option<String>, Option<String>), String> {
         let found = find(&config(text), &ProviderChoice::default(), typed);
-        found.map(|(choice, _)| (choice.reference, choice.model)).map_err(|why| why.to_string())
+        found.map(|(choice, _)| (choice.reference, choice.model)).map_err(|error| error.to_string())
     }
 
     const TWO: &str = "[providers]\ndefault_provider = \"anthropic.work\"\n\
@@ -197,9 +199,9 @@ mod tests {
 
     #[test]
     fn an_unknown_model_is_rejected_with_similar_names() {
-        let why = named(TWO, "claude-sonet-4-5").unwrap_err();
-        assert!(why.contains("has no model `claude-sonet-4-5`"), "{why}");
-        assert!(why.contains("/model claude-sonnet-4"), "{why}");
+        let reason = named(TWO, "claude-sonet-4-5").unwrap_err();
+        assert!(reason.contains("has no model `claude-sonet-4-5`"), "{reason}");
+        assert!(reason.contains("/model claude-sonnet-4"), "{reason}");
         assert!(named(TWO, "gpt-5").unwrap_err().contains("anthropic.work"), "another maker's");
         assert!(named(TWO, "nobody.there x").unwrap_err().contains("unknown provider"));
         let own = format!("{TWO}[[models]]\nname = \"mine\"\n");

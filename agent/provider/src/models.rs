@@ -61,7 +61,7 @@ pub(crate) fn default_model(kind: &str) -> Option<String> {
 
 /// Returns the names in the built-in table that are full names of models.
 pub(crate) fn names() -> Vec<String> {
-    let names = table().model.into_iter().map(|line| line.name);
+    let names = table().model.into_iter().map(|row| row.name);
     names.filter(|name| !name.ends_with('-')).collect()
 }
 
@@ -69,20 +69,23 @@ pub(crate) fn names() -> Vec<String> {
 /// from the built-in table for facts that the entry does not set. `vendor/model` also matches
 /// `model`. Built-in prices apply only if the model's maker serves it; the user's prices apply
 /// everywhere.
-pub(crate) fn known(model: &str, own: &[ModelConfig], is_maker: bool) -> ModelFacts {
-    let full = model.to_ascii_lowercase();
-    let bare = full.rsplit('/').next().unwrap_or(&full);
-    let fits = |name: &str| {
+pub(crate) fn known(model: &str, overrides: &[ModelConfig], is_maker: bool) -> ModelFacts {
+    let lower = model.to_ascii_lowercase();
+    let base_name = lower.rsplit('/').next().unwrap_or(&lower);
+    let is_prefix = |name: &str| {
         let name = name.to_ascii_lowercase();
-        full.starts_with(&name) || bare.starts_with(&name)
+        lower.starts_with(&name) || base_name.starts_with(&name)
     };
-    let own = own.iter().filter(|line| fits(&line.name)).max_by_key(|line| line.name.len());
-    let ours = table().model.into_iter().filter(|line| fits(&line.name));
-    let ours = ours.max_by_key(|line| line.name.len());
+    let overrides =
+        overrides.iter().filter(|line| is_prefix(&line.name)).max_by_key(|line| line.name.len());
+    let built_in = table().model.into_iter().filter(|line| is_prefix(&line.name));
+    let built_in = built_in.max_by_key(|line| line.name.len());
     ModelFacts {
-        context: own.and_then(|m| m.context).or(ours.as_ref().map(|m| m.context)),
-        max_output: own.and_then(|m| m.max_output).or(ours.as_ref().map(|m| m.max_output)),
-        price: own.and_then(|m| m.price).or_else(|| ours.filter(|_| is_maker)?.price),
+        context: overrides.and_then(|m| m.context).or(built_in.as_ref().map(|m| m.context)),
+        max_output: overrides
+            .and_then(|m| m.max_output)
+            .or(built_in.as_ref().map(|m| m.max_output)),
+        price: overrides.and_then(|m| m.price).or_else(|| built_in.filter(|_| is_maker)?.price),
     }
 }
 
@@ -90,16 +93,19 @@ pub(crate) fn known(model: &str, own: &[ModelConfig], is_maker: bool) -> ModelFa
 pub(crate) fn facts(
     provider: &str,
     model: &str,
-    said: ModelOverrides,
+    overrides: ModelOverrides,
     agent: &AgentConfig,
     known: ModelFacts,
 ) -> (ProviderFacts, Option<Price>) {
-    let context = said.context.or(known.context).unwrap_or(UNKNOWN_CONTEXT);
-    let context = agent.max_context_length.map_or(context, |most| most.min(context));
-    let usual = agent.fallback_default_max_tokens.saturating_add(said.thinking.unwrap_or(0));
-    let max_output = said.max_output.unwrap_or(usual.min(known.max_output.unwrap_or(u32::MAX)));
+    let context = overrides.context.or(known.context).unwrap_or(UNKNOWN_CONTEXT);
+    let context = agent.max_context_length.map_or(context, |max| max.min(context));
+    let default_max_output =
+        agent.fallback_default_max_tokens.saturating_add(overrides.thinking.unwrap_or(0));
+    let max_output = overrides
+        .max_output
+        .unwrap_or(default_max_output.min(known.max_output.unwrap_or(u32::MAX)));
     let max_output = max_output.min(context / 2).max(1);
-    let price = said.price.or(known.price);
+    let price = overrides.price.or(known.price);
     let facts = ProviderFacts {
         provider: provider.to_owned(),
         model: model.to_owned(),
@@ -113,11 +119,11 @@ pub(crate) fn facts(
 
 /// Returns the cost of these tokens in US dollars.
 pub(crate) fn cost(usage: &Usage, price: Price) -> f64 {
-    let million = |tokens: u64, dollars: f64| tokens as f64 * dollars / 1e6;
-    million(usage.input, price.input)
-        + million(usage.output, price.output)
-        + million(usage.cache_read, price.cache_read.unwrap_or(price.input))
-        + million(usage.cache_write, price.cache_write.unwrap_or(price.input))
+    let dollars_for = |tokens: u64, price_per_million: f64| tokens as f64 * price_per_million / 1e6;
+    dollars_for(usage.input, price.input)
+        + dollars_for(usage.output, price.output)
+        + dollars_for(usage.cache_read, price.cache_read.unwrap_or(price.input))
+        + dollars_for(usage.cache_write, price.cache_write.unwrap_or(price.input))
 }
 
 /// Parses the number of parameters, in billions, from the name: 1.5 for

@@ -8,13 +8,13 @@ use serde_json::Value;
 use crate::error::ProviderError;
 use crate::message::{Message, Reply};
 
-/// A model. Streams deltas to `hear`; the reply contains everything that was streamed.
+/// A model. Streams deltas to `on_delta`; the reply contains everything that was streamed.
 pub trait Provider: Send + Sync {
     /// Sends one request. Retries are handled by [`retry`], tool calls by the turn loop.
     fn ask<'a>(
         &'a self,
         request: &'a ChatRequest<'a>,
-        hear: &'a mut OnDelta<'_>,
+        on_delta: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>>;
 
     /// Returns the facts about the model.

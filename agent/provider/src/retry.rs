@@ -19,9 +19,9 @@ use crate::provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts};
 use crate::trace_events;
 
 /// Maximum delay of our own backoff, in units of the base delay.
-const LONGEST: u32 = 60;
+const MAX_BACKOFF_FACTOR: u32 = 60;
 /// If a server asks for a longer delay than this, the error is returned to the user.
-const MOST_PATIENCE: Duration = Duration::from_secs(600);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// The delays between attempts.
 #[derive(Clone, Copy, Debug)]
@@ -29,52 +29,57 @@ pub struct Backoff {
     /// The first delay of our own backoff.
     base: Duration,
     /// Duration of a second in server-requested delays: one second, except in tests.
-    second: Duration,
+    retry_after_unit: Duration,
     seed: u64,
 }
 
 impl Backoff {
     /// Creates a backoff from one second, or from the delay set by a test.
     pub(crate) fn from_env() -> Backoff {
-        let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_epoch = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Processes that were rejected at the same time must not retry at the same time.
         let seed = TestHook::Seed.number().unwrap_or_else(|| {
-            u64::from(clock().subsec_nanos()) ^ u64::from(std::process::id()) << 32
+            u64::from(since_epoch().subsec_nanos()) ^ u64::from(std::process::id()) << 32
         });
         match TestHook::RetryMs.number() {
             Some(base) => Backoff { seed, ..Backoff::fixed(Duration::from_millis(base)) },
-            None => Backoff { base: Duration::from_secs(1), second: Duration::from_secs(1), seed },
+            None => Backoff {
+                base: Duration::from_secs(1),
+                retry_after_unit: Duration::from_secs(1),
+                seed,
+            },
         }
     }
 
     /// Creates a backoff with this base delay and a fixed jitter, for tests. A second requested by
     /// a server lasts as long as the base delay.
     pub fn fixed(base: Duration) -> Backoff {
-        Backoff { base, second: base, seed: 0 }
+        Backoff { base, retry_after_unit: base, seed: 0 }
     }
 
     /// Returns the delay before the next attempt, or `None` if retrying does not help. `attempt`
     /// counts from 1.
     fn pause(&self, error: &ProviderError, attempt: u32) -> Option<Duration> {
-        let doubled = LONGEST.min(1 << attempt.saturating_sub(1).min(16));
-        let own = self.base.mul_f64(f64::from(doubled) * self.jitter(attempt));
+        let factor = MAX_BACKOFF_FACTOR.min(1 << attempt.saturating_sub(1).min(16));
+        let delay = self.base.mul_f64(f64::from(factor) * self.jitter(attempt));
         match error {
             ProviderError::RateLimited { after: Some(after) }
             | ProviderError::Busy { after: Some(after), .. }
-                if *after > MOST_PATIENCE =>
+                if *after > MAX_RETRY_AFTER =>
             {
                 None
             }
             // Not before the time that the server specified.
             ProviderError::RateLimited { after: Some(after) }
-            | ProviderError::Busy { after: Some(after), .. } => {
-                Some(self.second.mul_f64(after.as_secs_f64() * (1.0 + self.jitter(attempt) * 0.05)))
-            }
+            | ProviderError::Busy { after: Some(after), .. } => Some(
+                self.retry_after_unit
+                    .mul_f64(after.as_secs_f64() * (1.0 + self.jitter(attempt) * 0.05)),
+            ),
             ProviderError::RateLimited { after: None }
             | ProviderError::Busy { after: None, .. }
             | ProviderError::Overloaded(_)
             | ProviderError::Unreachable(_)
-            | ProviderError::Broken(_) => Some(own),
+            | ProviderError::Broken(_) => Some(delay),
             ProviderError::TooLong(_) | ProviderError::Rejected(_) | ProviderError::Cancelled => {
                 None
             }
@@ -94,13 +99,13 @@ impl Backoff {
 pub struct RetryingProvider {
     models: FallbackModels,
     attempts: u32,
-    pace: Backoff,
+    backoff: Backoff,
 }
 
 impl RetryingProvider {
     /// Creates a provider that makes at most `attempts` attempts.
-    pub fn new(models: FallbackModels, attempts: u32, pace: Backoff) -> RetryingProvider {
-        RetryingProvider { models, attempts: attempts.max(1), pace }
+    pub fn new(models: FallbackModels, attempts: u32, backoff: Backoff) -> RetryingProvider {
+        RetryingProvider { models, attempts: attempts.max(1), backoff }
     }
 }
 
@@ -108,53 +113,57 @@ impl Provider for RetryingProvider {
     fn ask<'a>(
         &'a self,
         request: &'a ChatRequest<'a>,
-        hear: &'a mut OnDelta<'_>,
+        on_delta: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async move {
             let mut text = Echo::default();
             let mut reasoning = Echo::default();
-            let (mut attempt, mut tries) = (1, 1);
+            let (mut attempt, mut request_number) = (1, 1);
             loop {
-                let mut listen = |delta: Delta<'_>| match delta {
-                    Delta::Text(more) => text.hear(more, &mut |new| hear(Delta::Text(new))),
-                    Delta::Reasoning(more) => {
-                        reasoning.hear(more, &mut |new| hear(Delta::Reasoning(new)));
+                let mut filter_echo = |delta: Delta<'_>| match delta {
+                    Delta::Text(text_delta) => {
+                        text.push(text_delta, &mut |new_text| on_delta(Delta::Text(new_text)))
                     }
-                    Delta::Retry { .. } | Delta::Notice(_) | Delta::Ping => hear(delta),
+                    Delta::Reasoning(text_delta) => {
+                        reasoning
+                            .push(text_delta, &mut |new_text| on_delta(Delta::Reasoning(new_text)));
+                    }
+                    Delta::Retry { .. } | Delta::Notice(_) | Delta::Ping => on_delta(delta),
                 };
-                let model = self.models.now();
+                let model = self.models.current();
                 let max_output = request.max_output.min(model.facts().max_output);
-                let question = ChatRequest { max_output, ..request.clone() };
-                let span = trace_events::chat(model.facts(), &question, tries);
-                tries += 1;
-                let asked = model.ask(&question, &mut listen).instrument(span.clone()).await;
-                trace_events::over(&span, &asked);
-                let error = match asked {
+                let model_request = ChatRequest { max_output, ..request.clone() };
+                let span = trace_events::chat_span(model.facts(), &model_request, request_number);
+                request_number += 1;
+                let result =
+                    model.ask(&model_request, &mut filter_echo).instrument(span.clone()).await;
+                trace_events::record_result(&span, &result);
+                let error = match result {
                     Ok(reply) => {
-                        text.end(&mut |new| hear(Delta::Text(new)));
+                        text.end(&mut |new_text| on_delta(Delta::Text(new_text)));
                         return Ok(reply);
                     }
                     Err(error) => error,
                 };
-                let change = self.models.after(&error).await;
-                if let Some(change) = &change {
-                    let model = &self.models.now().facts().model;
-                    let why = trace_events::kind(&error);
-                    tracing::warn!(target: "g3::model", why, model, "replaced");
-                    hear(Delta::Notice(&change.notice));
+                let switch = self.models.on_error(&error).await;
+                if let Some(switch) = &switch {
+                    let model = &self.models.current().facts().model;
+                    let kind = trace_events::kind(&error);
+                    tracing::warn!(target: "g3::model", why = kind, model, "replaced");
+                    on_delta(Delta::Notice(&switch.notice));
                 }
-                if change.is_none_or(|change| !change.again) {
-                    let pause = self.pace.pause(&error, attempt);
+                if switch.is_none_or(|switch| !switch.retry_now) {
+                    let pause = self.backoff.pause(&error, attempt);
                     let Some(after) = pause.filter(|_| attempt < self.attempts) else {
                         return Err(with_count(error, attempt));
                     };
                     trace_events::retry(&error, after, attempt);
-                    hear(Delta::Retry { why: error.to_string(), after, attempt });
+                    on_delta(Delta::Retry { why: error.to_string(), after, attempt });
                     tokio::time::sleep(after).await;
                     attempt += 1;
                 }
-                text.again();
-                reasoning.again();
+                text.restart();
+                reasoning.restart();
             }
         })
     }
@@ -170,15 +179,17 @@ impl Provider for RetryingProvider {
 
 /// Adds the number of attempts to the message, for errors with a message.
 fn with_count(error: ProviderError, attempts: u32) -> ProviderError {
-    let counted = |text: String| format!("{text} (asked {attempts} times)");
+    let add_count = |text: String| format!("{text} (asked {attempts} times)");
     match error {
-        ProviderError::Busy { said, after } if attempts > 1 => {
-            ProviderError::Busy { said: counted(said), after }
+        ProviderError::Busy { message, after } if attempts > 1 => {
+            ProviderError::Busy { message: add_count(message), after }
         }
-        ProviderError::Overloaded(text) if attempts > 1 => ProviderError::Overloaded(counted(text)),
-        ProviderError::Broken(text) if attempts > 1 => ProviderError::Broken(counted(text)),
+        ProviderError::Overloaded(text) if attempts > 1 => {
+            ProviderError::Overloaded(add_count(text))
+        }
+        ProviderError::Broken(text) if attempts > 1 => ProviderError::Broken(add_count(text)),
         ProviderError::Unreachable(text) if attempts > 1 => {
-            ProviderError::Unreachable(counted(text))
+            ProviderError::Unreachable(add_count(text))
         }
         ProviderError::Busy { .. }
         | ProviderError::Overloaded(_)
@@ -194,52 +205,52 @@ fn with_count(error: ProviderError, attempts: u32) -> ProviderError {
 /// The text passed on so far, and how much of it the current attempt has repeated.
 #[derive(Debug, Default)]
 struct Echo {
-    heard: String,
+    streamed: String,
     /// `None` while nothing is repeated; then all text is passed on.
-    repeated: Option<usize>,
+    echo_offset: Option<usize>,
 }
 
 impl Echo {
     /// Starts a new attempt.
-    fn again(&mut self) {
-        self.repeated = (!self.heard.is_empty()).then_some(0);
+    fn restart(&mut self) {
+        self.echo_offset = (!self.streamed.is_empty()).then_some(0);
     }
 
-    fn hear(&mut self, more: &str, pass: &mut dyn FnMut(&str)) {
-        let Some(at) = self.repeated else {
-            self.heard.push_str(more);
-            return pass(more);
+    fn push(&mut self, delta: &str, on_text: &mut dyn FnMut(&str)) {
+        let Some(offset) = self.echo_offset else {
+            self.streamed.push_str(delta);
+            return on_text(delta);
         };
-        let expected = &self.heard[at..];
-        if expected.starts_with(more) {
-            self.repeated = Some(at + more.len());
-        } else if let Some(new) = more.strip_prefix(expected) {
-            self.repeated = None;
-            self.heard.push_str(new);
-            pass(new);
+        let expected = &self.streamed[offset..];
+        if expected.starts_with(delta) {
+            self.echo_offset = Some(offset + delta.len());
+        } else if let Some(new_text) = delta.strip_prefix(expected) {
+            self.echo_offset = None;
+            self.streamed.push_str(new_text);
+            on_text(new_text);
         } else {
-            let said = format!("{}{more}", &self.heard[..at]);
-            self.part(said, pass);
+            let text = format!("{}{delta}", &self.streamed[..offset]);
+            self.start_new_part(text, on_text);
         }
     }
 
     /// Ends a complete reply. If its text is shorter than the text passed on before, passes it on
     /// as a whole.
-    fn end(&mut self, pass: &mut dyn FnMut(&str)) {
-        match self.repeated {
-            Some(at) if at > 0 && at < self.heard.len() => {
-                let said = self.heard[..at].to_owned();
-                self.part(said, pass);
+    fn end(&mut self, on_text: &mut dyn FnMut(&str)) {
+        match self.echo_offset {
+            Some(offset) if offset > 0 && offset < self.streamed.len() => {
+                let text = self.streamed[..offset].to_owned();
+                self.start_new_part(text, on_text);
             }
             Some(_) | None => {}
         }
     }
 
-    fn part(&mut self, said: String, pass: &mut dyn FnMut(&str)) {
-        self.repeated = None;
+    fn start_new_part(&mut self, message: String, pass: &mut dyn FnMut(&str)) {
+        self.echo_offset = None;
         pass("\n");
-        pass(&said);
-        self.heard = said;
+        pass(&message);
+        self.streamed = message;
     }
 }
 
@@ -252,10 +263,10 @@ mod tests {
         let mut out = String::new();
         for (at, pieces) in tries.iter().enumerate() {
             if at > 0 {
-                echo.again();
+                echo.restart();
             }
             for piece in *pieces {
-                echo.hear(piece, &mut |new| out.push_str(new));
+                echo.push(piece, &mut |new| out.push_str(new));
             }
         }
         echo.end(&mut |new| out.push_str(new));
@@ -279,19 +290,19 @@ mod tests {
 
     #[test]
     fn delays_double_and_are_never_shorter_than_the_server_asks() {
-        let pace = Backoff::fixed(Duration::from_secs(1));
+        let backoff = Backoff::fixed(Duration::from_secs(1));
         let broken = ProviderError::Broken(String::new());
         let pauses: Vec<f64> =
-            (1..=8).map(|n| pace.pause(&broken, n).unwrap().as_secs_f64()).collect();
+            (1..=8).map(|n| backoff.pause(&broken, n).unwrap().as_secs_f64()).collect();
         for (at, pause) in pauses.iter().enumerate() {
             let middle = f64::from(2u32.pow(u32::try_from(at).unwrap())).min(60.0);
             assert!((middle * 0.7..=middle * 1.3).contains(pause), "{at}: {pause}");
         }
         let asked = ProviderError::RateLimited { after: Some(Duration::from_secs(7)) };
-        let pause = pace.pause(&asked, 1).unwrap();
+        let pause = backoff.pause(&asked, 1).unwrap();
         assert!(pause >= Duration::from_secs(7) && pause < Duration::from_secs(8), "{pause:?}");
         let hours = ProviderError::RateLimited { after: Some(Duration::from_secs(7200)) };
-        assert_eq!(pace.pause(&hours, 1), None);
-        assert_eq!(pace.pause(&ProviderError::rejected(""), 1), None);
+        assert_eq!(backoff.pause(&hours, 1), None);
+        assert_eq!(backoff.pause(&ProviderError::rejected(""), 1), None);
     }
 }

@@ -4,7 +4,7 @@
 //! because known crates reject invalid UTF-8 and rescan a long line with every chunk.
 
 /// Maximum length of a line in bytes. Models write whole files as one line of JSON.
-const LONGEST_LINE: usize = 64 << 20;
+const MAX_LINE: usize = 64 << 20;
 
 /// An event with its joined data lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,9 +15,9 @@ pub struct SseEvent {
     pub data: String,
 }
 
-/// A line is longer than [`LONGEST_LINE`].
+/// A line is longer than [`MAX_LINE`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a line of the stream is longer than {} MB", LONGEST_LINE >> 20)]
+#[error("a line of the stream is longer than {} MB", MAX_LINE >> 20)]
 pub struct LineTooLong;
 
 /// Parses bytes into events. Lines may end in LF, CRLF or CR, and may be split anywhere.
@@ -27,7 +27,7 @@ pub struct SseReader {
     event: SseEvent,
     has_data: bool,
     after_cr: bool,
-    past_first_line: bool,
+    has_read_first_line: bool,
 }
 
 impl SseReader {
@@ -45,7 +45,7 @@ impl SseReader {
             }
         }
         while let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
-            self.take(&bytes[..end])?;
+            self.append(&bytes[..end])?;
             self.end_line(events);
             let is_cr = bytes[end] == b'\r';
             bytes = &bytes[end + 1..];
@@ -55,7 +55,7 @@ impl SseReader {
                 Some(_) | None => {}
             }
         }
-        self.take(bytes)
+        self.append(bytes)
     }
 
     /// Ends the stream. An event without its closing empty line is accepted.
@@ -66,8 +66,8 @@ impl SseReader {
         self.dispatch(events);
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), LineTooLong> {
-        if self.line.len() + bytes.len() > LONGEST_LINE {
+    fn append(&mut self, bytes: &[u8]) -> Result<(), LineTooLong> {
+        if self.line.len() + bytes.len() > MAX_LINE {
             return Err(LineTooLong);
         }
         self.line.extend_from_slice(bytes);
@@ -76,7 +76,8 @@ impl SseReader {
 
     fn end_line(&mut self, events: &mut Vec<SseEvent>) {
         let mut line = std::mem::take(&mut self.line);
-        if !std::mem::replace(&mut self.past_first_line, true) && line.starts_with(b"\xef\xbb\xbf")
+        if !std::mem::replace(&mut self.has_read_first_line, true)
+            && line.starts_with(b"\xef\xbb\xbf")
         {
             line.drain(..3);
         }
@@ -153,7 +154,7 @@ mod tests {
         let chunk = vec![b'x'; 1 << 20];
         let refused = (0..80).find_map(|_| reader.push(&chunk, &mut Vec::new()).err());
         assert_eq!(refused, Some(LineTooLong));
-        assert!(reader.line.len() <= LONGEST_LINE);
+        assert!(reader.line.len() <= MAX_LINE);
     }
 
     proptest! {

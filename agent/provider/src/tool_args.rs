@@ -23,7 +23,7 @@ pub(crate) fn malformed(id: String, name: String, text: &str) -> ToolCall {
 
 /// Returns the arguments of an earlier call to send back: always an object, because servers reject
 /// (or fail on) anything else.
-pub(crate) fn sendable(call: &ToolCall) -> Value {
+pub(crate) fn args_to_send(call: &ToolCall) -> Value {
     match (&call.malformed, &call.args) {
         (Some(text), _) => serde_json::json!({ "malformed_arguments": text }),
         (None, Value::Object(_)) => call.args.clone(),
@@ -32,28 +32,28 @@ pub(crate) fn sendable(call: &ToolCall) -> Value {
 }
 
 /// Maximum length of an id or a name, in characters, for services that limit it.
-const MOST_OF_ID: usize = 40;
-const MOST_OF_NAME: usize = 64;
+const MAX_ID: usize = 40;
+const MAX_NAME: usize = 64;
 
 /// Shortens the id of a call for strict services; other services create longer ids, with dots and
 /// colons. Keeps the end, which differs more than the beginning.
-pub(crate) fn plain_id(id: &str) -> String {
-    let plain = plain(id);
-    plain[plain.len().saturating_sub(MOST_OF_ID)..].to_owned()
+pub(crate) fn sanitize_id(id: &str) -> String {
+    let sanitize = sanitize(id);
+    sanitize[sanitize.len().saturating_sub(MAX_ID)..].to_owned()
 }
 
 /// Converts the name of an earlier call to one that services accept, since a model may have made
 /// one up.
-pub(crate) fn plain_name(name: &str) -> String {
-    let mut name = plain(name);
-    name.truncate(MOST_OF_NAME);
+pub(crate) fn sanitize_name(name: &str) -> String {
+    let mut name = sanitize(name);
+    name.truncate(MAX_NAME);
     if name.is_empty() { "nameless".to_owned() } else { name }
 }
 
 /// Replaces all characters except letters, digits, `_` and `-`.
-fn plain(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    text.chars().map(|c| if is_plain(c) { c } else { '_' }).collect()
+fn sanitize(text: &str) -> String {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    text.chars().map(|c| if is_allowed(c) { c } else { '_' }).collect()
 }
 
 /// Parses an object from text.
@@ -72,7 +72,7 @@ pub(crate) fn object(text: &str) -> Option<Map<String, Value>> {
 /// Assigns call ids that are unique in a conversation, for servers that send none or repeat them.
 #[derive(Debug)]
 pub(crate) struct CallIds {
-    taken: HashSet<String>,
+    used: HashSet<String>,
     next: usize,
 }
 
@@ -80,7 +80,7 @@ impl CallIds {
     /// Creates ids for the reply to these messages.
     pub(crate) fn after(messages: &[Message]) -> CallIds {
         let parts = messages.iter().flat_map(|message| &message.parts);
-        let taken = parts.filter_map(|part| match part {
+        let used = parts.filter_map(|part| match part {
             ContentPart::Call(call) => Some(call.id.clone()),
             ContentPart::Text { .. }
             | ContentPart::Note(_)
@@ -88,18 +88,18 @@ impl CallIds {
             | ContentPart::Result(_)
             | ContentPart::Image(_) => None,
         });
-        let taken: HashSet<String> = taken.collect();
-        CallIds { next: taken.len(), taken }
+        let used: HashSet<String> = used.collect();
+        CallIds { next: used.len(), used }
     }
 
     /// Returns the id that a server sent, or a new one if it is empty or taken.
-    pub(crate) fn unique(&mut self, sent: &str) -> String {
-        let mut id = sent.to_owned();
-        while id.is_empty() || self.taken.contains(&id) {
+    pub(crate) fn unique(&mut self, proposed: &str) -> String {
+        let mut id = proposed.to_owned();
+        while id.is_empty() || self.used.contains(&id) {
             id = format!("call_{}", self.next);
             self.next += 1;
         }
-        self.taken.insert(id.clone());
+        self.used.insert(id.clone());
         id
     }
 }
@@ -125,13 +125,16 @@ mod tests {
     #[test]
     fn accepted_ids_and_names_are_unchanged() {
         for fine in ["toolu_01AbC-9", "call_1", "mcp__jira__find"] {
-            assert_eq!((plain_id(fine).as_str(), plain_name(fine).as_str()), (fine, fine));
+            assert_eq!((sanitize_id(fine).as_str(), sanitize_name(fine).as_str()), (fine, fine));
         }
-        assert_eq!(plain_id("functions.shell:0"), "functions_shell_0");
-        let long = |n: u32| plain_id(&format!("chatcmpl-tool-{n:040}"));
+        assert_eq!(sanitize_id("functions.shell:0"), "functions_shell_0");
+        let long = |n: u32| sanitize_id(&format!("chatcmpl-tool-{n:040}"));
         assert!(long(1).len() == 40 && long(1) != long(2));
-        assert_eq!(plain_name("run shell!"), "run_shell_");
-        assert_eq!((plain_name(""), plain_name(&"é".repeat(99)).len()), ("nameless".into(), 64));
+        assert_eq!(sanitize_name("run shell!"), "run_shell_");
+        assert_eq!(
+            (sanitize_name(""), sanitize_name(&"é".repeat(99)).len()),
+            ("nameless".into(), 64)
+        );
     }
 
     #[test]

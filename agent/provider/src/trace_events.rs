@@ -12,12 +12,13 @@ use crate::message::{Reply, StopReason};
 use crate::provider::{ChatRequest, ProviderFacts};
 
 /// Headers in which services send their request id.
-const IDS: [&str; 4] = ["request-id", "x-request-id", "x-goog-request-id", "apim-request-id"];
+const REQUEST_ID_HEADERS: [&str; 4] =
+    ["request-id", "x-request-id", "x-goog-request-id", "apim-request-id"];
 /// Maximum length of an id that is recorded.
-const LONGEST: usize = 128;
+const MAX_REQUEST_ID: usize = 128;
 
 /// Creates the span of one attempt.
-pub(crate) fn chat(facts: &ProviderFacts, request: &ChatRequest<'_>, attempt: u32) -> Span {
+pub(crate) fn chat_span(facts: &ProviderFacts, request: &ChatRequest<'_>, attempt: u32) -> Span {
     let service = facts.provider.split('.').next().unwrap_or_default();
     tracing::info_span!(
         target: "g3::model",
@@ -47,18 +48,18 @@ pub(crate) fn chat(facts: &ProviderFacts, request: &ChatRequest<'_>, attempt: u3
 }
 
 /// Records in the current span that a service responded.
-pub(crate) fn answered(host: &str, answer: &StreamedResponse) {
+pub(crate) fn record_response(host: &str, response: &StreamedResponse) {
     let span = Span::current();
     span.record("server.address", host);
-    span.record("http.response.status_code", answer.status());
-    if let Some(id) = IDS.iter().find_map(|name| answer.header(name)) {
-        span.record("g3.request_id", base::text::head(id, LONGEST));
+    span.record("http.response.status_code", response.status());
+    if let Some(id) = REQUEST_ID_HEADERS.iter().find_map(|name| response.header(name)) {
+        span.record("g3.request_id", base::text::head(id, MAX_REQUEST_ID));
     }
 }
 
 /// Records the end of an attempt.
-pub(crate) fn over(span: &Span, asked: &Result<Reply, ProviderError>) {
-    match asked {
+pub(crate) fn record_result(span: &Span, result: &Result<Reply, ProviderError>) {
+    match result {
         Ok(reply) => {
             let usage = reply.usage;
             span.record("gen_ai.usage.input_tokens", usage.sent());

@@ -136,10 +136,12 @@ fn list(as_json: bool, common: &GlobalArgs) -> Result<()> {
 }
 
 fn row(name: &str, definition: &McpServerConfig, server: Option<&ConfiguredServer>) -> Value {
-    let (state, tools) = match server.map(|server| (server, server.known())) {
+    let (state, tools) = match server.map(|server| (server, server.known_tools())) {
         None => ("off", Vec::new()),
         Some((_, None)) => ("not started yet", Vec::new()),
-        Some((server, Some(tools))) => ("known", server.named(&tools).into_keys().collect()),
+        Some((server, Some(tools))) => {
+            ("known", server.tools_by_name(&tools).into_keys().collect())
+        }
     };
     let reach = definition.url.clone().unwrap_or_else(|| definition.command.join(" "));
     json!({
@@ -205,11 +207,11 @@ async fn test(name: &str, as_json: bool, common: &GlobalArgs) -> Result<u8> {
     let start = Instant::now();
     let started = server.start().await;
     let ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let tools = server.known().filter(|_| started.is_ok()).unwrap_or_default();
+    let tools = server.known_tools().filter(|_| started.is_ok()).unwrap_or_default();
     server.close().await;
     if as_json {
         let described: Vec<Value> = server
-            .named(&tools)
+            .tools_by_name(&tools)
             .into_iter()
             .map(|(full_name, tool)| {
                 json!({"name": full_name, "tool": tool.name, "description": tool.description,
@@ -223,7 +225,7 @@ async fn test(name: &str, as_json: bool, common: &GlobalArgs) -> Result<u8> {
     }
     started.map_err(|why| Failure::failed(format!("`{name}` cannot be used")).because(why))?;
     let mut text = format!("`{name}` started in {ms} ms and has {} tools\n", tools.len());
-    for (full_name, tool) in server.named(&tools) {
+    for (full_name, tool) in server.tools_by_name(&tools) {
         let first_line = tool.description.lines().next().unwrap_or_default();
         text.push_str(&format!(
             "{full_name}  {}\n",

@@ -123,7 +123,8 @@ impl HttpClient for ExportClient {
     ) -> std::result::Result<Response<Bytes>, HttpError> {
         let request = request.map(|body| body.to_vec());
         // The user's variables name the address, so plain http is allowed.
-        let send = async { tokio::time::timeout(REQUEST_TIMEOUT, http::once(request, true)).await };
+        let send =
+            async { tokio::time::timeout(REQUEST_TIMEOUT, http::send_short(request, true)).await };
         // The exporter's thread has no runtime.
         let runtime = base::runtime::current_thread()?;
         match runtime.block_on(send) {

@@ -12,9 +12,9 @@ use zbus::connection::Builder;
 use zbus::{Connection, DynamicType, Message, OwnedObjectPath, OwnedVariant, Type};
 
 /// Timeout of a call.
-const CALL: Duration = Duration::from_secs(2);
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Timeout of all calls of a request.
-const ALL: Duration = Duration::from_secs(9);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(9);
 
 /// An object of a program: its name on the bus, and its path.
 pub(crate) type ObjectRef = (String, OwnedObjectPath);
@@ -32,12 +32,14 @@ impl A11yBus {
     /// Finds the accessibility bus through the session bus.
     pub(crate) fn open() -> Result<A11yBus> {
         let runtime = base::runtime::current_thread();
-        let runtime = runtime.map_err(none)?;
-        let end = Instant::now() + ALL;
+        let runtime = runtime.map_err(unavailable)?;
+        let end = Instant::now() + TOTAL_TIMEOUT;
         let session = within(&runtime, Builder::session().build())?;
-        let (to, path) = ("org.a11y.Bus", "/org/a11y/bus");
-        let asked = session.call_method(Some(to), path, Some(to), "GetAddress", &());
-        let address: String = within(&runtime, asked)?.body().deserialize().map_err(none)?;
+        let (destination, path) = ("org.a11y.Bus", "/org/a11y/bus");
+        let address_call =
+            session.call_method(Some(destination), path, Some(destination), "GetAddress", &());
+        let address: String =
+            within(&runtime, address_call)?.body().deserialize().map_err(unavailable)?;
         let connection = within(&runtime, Builder::address(address.as_str()).build())?;
         Ok(A11yBus { runtime, connection, end, silent: RefCell::default() })
     }
@@ -46,7 +48,7 @@ impl A11yBus {
     /// answer.
     pub(crate) fn call<B, R>(
         &self,
-        at: &ObjectRef,
+        object: &ObjectRef,
         interface: &str,
         method: &str,
         body: &B,
@@ -55,46 +57,58 @@ impl A11yBus {
         B: Serialize + DynamicType,
         R: DeserializeOwned + Type,
     {
-        self.reply(at, interface, method, body)?.body().deserialize_ignore_signature().ok()
+        self.reply(object, interface, method, body)?.body().deserialize_ignore_signature().ok()
     }
 
     /// Returns a property of an object.
     pub(crate) fn property(
         &self,
-        at: &ObjectRef,
+        object: &ObjectRef,
         interface: &str,
         name: &str,
     ) -> Option<OwnedVariant> {
         let properties = "org.freedesktop.DBus.Properties";
-        let reply = self.reply(at, properties, "Get", &(interface, name))?;
+        let reply = self.reply(object, properties, "Get", &(interface, name))?;
         reply.body().deserialize::<OwnedVariant>().ok()
     }
 
     /// Sets a property of an object.
-    pub(crate) fn set<V>(&self, at: &ObjectRef, interface: &str, name: &str, value: V) -> Option<()>
+    pub(crate) fn set<V>(
+        &self,
+        object: &ObjectRef,
+        interface: &str,
+        name: &str,
+        value: V,
+    ) -> Option<()>
     where
         V: Into<zbus::Variant<'static>>,
     {
         let body = (interface, name, value.into());
-        self.reply(at, "org.freedesktop.DBus.Properties", "Set", &body).map(drop)
+        self.reply(object, "org.freedesktop.DBus.Properties", "Set", &body).map(drop)
     }
 
-    fn reply<B>(&self, at: &ObjectRef, interface: &str, method: &str, body: &B) -> Option<Message>
+    fn reply<B>(
+        &self,
+        object: &ObjectRef,
+        interface: &str,
+        method: &str,
+        body: &B,
+    ) -> Option<Message>
     where
         B: Serialize + DynamicType,
     {
-        let (name, path) = at;
+        let (name, path) = object;
         if self.silent.borrow().contains(name) || self.is_late() {
             return None;
         }
-        let left = self.end.saturating_duration_since(Instant::now()).min(CALL);
+        let remaining = self.end.saturating_duration_since(Instant::now()).min(CALL_TIMEOUT);
         let call =
             self.connection.call_method(Some(name.as_str()), path, Some(interface), method, body);
-        let answered = self.runtime.block_on(async { tokio::time::timeout(left, call).await });
-        if answered.is_err() {
+        let result = self.runtime.block_on(async { tokio::time::timeout(remaining, call).await });
+        if result.is_err() {
             self.silent.borrow_mut().insert(name.clone());
         }
-        answered.ok()?.ok()
+        result.ok()?.ok()
     }
 
     /// Whether the time for this request is over.
@@ -117,15 +131,15 @@ fn within<T>(
     runtime: &tokio::runtime::Runtime,
     call: impl Future<Output = zbus::Result<T>>,
 ) -> Result<T> {
-    match runtime.block_on(async { tokio::time::timeout(CALL, call).await }) {
-        Ok(answered) => answered.map_err(none),
-        Err(_) => Err(none("it does not answer")),
+    match runtime.block_on(async { tokio::time::timeout(CALL_TIMEOUT, call).await }) {
+        Ok(result) => result.map_err(unavailable),
+        Err(_) => Err(unavailable("it does not answer")),
     }
 }
 
-fn none(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
+fn unavailable(reason: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Failure {
     Failure::failed("no accessibility bus")
-        .because(why)
+        .because(reason)
         .hint("install at-spi2-core and restart the desktop session")
         .hint("look at a picture of the screen instead")
 }

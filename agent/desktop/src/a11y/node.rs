@@ -55,7 +55,7 @@ const INTERACTIVE: &[&str] = &[
 const SWITCHED: &[&str] =
     &["check box", "check menu item", "radio button", "radio menu item", "switch", "toggle button"];
 /// Maximum number of bytes of a text.
-const MOST_TEXT: usize = 2000;
+const MAX_TEXT: usize = 2000;
 
 /// A control with the facts collected by a walk.
 #[derive(Clone, Debug)]
@@ -81,14 +81,14 @@ impl Node {
     pub(crate) fn read(bus: &A11yBus, place: ObjectRef, app: &str) -> Option<Node> {
         let role: String = bus.call(&place, ACCESSIBLE, "GetRoleName", &())?;
         let states: Vec<u32> = bus.call(&place, ACCESSIBLE, "GetState", &())?;
-        let half = |at: usize| u64::from(states.get(at).copied().unwrap_or_default());
-        let states = half(0) | half(1) << 32;
+        let state_word = |index: usize| u64::from(states.get(index).copied().unwrap_or_default());
+        let states = state_word(0) | state_word(1) << 32;
         let name = string(bus, &place, "Name");
         Some(Node { place, app: app.to_owned(), role, name, states, parent: None, index: 0 })
     }
 
     /// Reads the same control again.
-    pub(crate) fn again(&self, bus: &A11yBus) -> Option<Node> {
+    pub(crate) fn reread(&self, bus: &A11yBus) -> Option<Node> {
         let (parent, index) = (self.parent, self.index);
         Some(Node { parent, index, ..Node::read(bus, self.place.clone(), &self.app)? })
     }
@@ -130,13 +130,13 @@ impl Node {
 
     /// Returns the names of its actions.
     pub(crate) fn actions(&self, bus: &A11yBus) -> Vec<String> {
-        let told: Option<Vec<(String, String, String)>> =
+        let action_list: Option<Vec<(String, String, String)>> =
             bus.call(&self.place, ACTION, "GetActions", &());
-        told.unwrap_or_default().into_iter().map(|(name, ..)| name).collect()
+        action_list.unwrap_or_default().into_iter().map(|(name, ..)| name).collect()
     }
 
     /// Returns all its properties, or `None` if its program no longer answers.
-    pub(crate) fn told(&self, bus: &A11yBus) -> Option<Control> {
+    pub(crate) fn to_control(&self, bus: &A11yBus) -> Option<Control> {
         let interfaces =
             bus.call::<_, Vec<String>>(&self.place, ACCESSIBLE, "GetInterfaces", &())?;
         let has = |interface: &str| interfaces.iter().any(|known| known == interface);
@@ -155,9 +155,9 @@ impl Node {
 
     fn area(&self, bus: &A11yBus) -> Option<Area> {
         // 0: relative to the corner of the screen.
-        let told: ((i32, i32, i32, i32),) =
+        let extents: ((i32, i32, i32, i32),) =
             bus.call(&self.place, COMPONENT, "GetExtents", &0u32)?;
-        let (x, y, width, height) = told.0;
+        let (x, y, width, height) = extents.0;
         let (width, height) = (u32::try_from(width).ok()?, u32::try_from(height).ok()?);
         // Hidden controls report the smallest integer as position.
         (x > i32::MIN && width > 0 && height > 0).then_some(Area { x, y, width, height })
@@ -169,23 +169,23 @@ impl Node {
             return None;
         }
         if self.is_switch() {
-            let on = self.has(CHECKED) || self.has(PRESSED);
-            return Some(if on { "on" } else { "off" }.to_owned());
+            let is_on = self.has(CHECKED) || self.has(PRESSED);
+            return Some(if is_on { "on" } else { "off" }.to_owned());
         }
         if self.role == "combo box" && has(SELECTION) {
-            let chosen: Option<(ObjectRef,)> =
+            let selected: Option<(ObjectRef,)> =
                 bus.call(&self.place, SELECTION, "GetSelectedChild", &0i32);
-            return chosen
-                .map(|(chosen,)| string(bus, &chosen, "Name"))
+            return selected
+                .map(|(selected,)| string(bus, &selected, "Name"))
                 .filter(|name| !name.is_empty());
         }
         if has(VALUE) {
-            let told = bus.property(&self.place, VALUE, "CurrentValue")?;
-            return f64::try_from(told).ok().map(|number| number.to_string());
+            let current = bus.property(&self.place, VALUE, "CurrentValue")?;
+            return f64::try_from(current).ok().map(|number| number.to_string());
         }
         if has(TEXT) && self.role != "label" {
-            let all: String = bus.call(&self.place, TEXT, "GetText", &(0i32, -1i32))?;
-            return Some(text::cut_columns(&all, MOST_TEXT));
+            let full_text: String = bus.call(&self.place, TEXT, "GetText", &(0i32, -1i32))?;
+            return Some(text::cut_columns(&full_text, MAX_TEXT));
         }
         None
     }
@@ -193,6 +193,6 @@ impl Node {
 
 /// Returns a text property; empty if absent.
 pub(crate) fn string(bus: &A11yBus, place: &ObjectRef, name: &str) -> String {
-    let told = bus.property(place, ACCESSIBLE, name);
-    told.and_then(|told| String::try_from(told).ok()).unwrap_or_default()
+    let property = bus.property(place, ACCESSIBLE, name);
+    property.and_then(|property| String::try_from(property).ok()).unwrap_or_default()
 }

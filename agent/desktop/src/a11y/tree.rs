@@ -8,8 +8,8 @@ use super::node::{ACCESSIBLE, ACTIVE, Node, string};
 
 /// Maximum number of visited nodes and maximum depth, since a program may have a table of a million
 /// cells.
-const MOST_NODES: usize = 4000;
-const DEEPEST: u32 = 64;
+const MAX_NODES: usize = 4000;
+const MAX_DEPTH: u32 = 64;
 
 /// The nodes that were found.
 pub(crate) struct ControlTree {
@@ -18,14 +18,14 @@ pub(crate) struct ControlTree {
     /// All nodes below the selected windows, from the top.
     pub nodes: Vec<Node>,
     /// Whether there were more nodes than could be visited.
-    pub cut: bool,
+    pub is_truncated: bool,
 }
 
 impl ControlTree {
     /// Walks the selected windows.
     pub(crate) fn of(
         bus: &A11yBus,
-        look: &ControlQuery,
+        query: &ControlQuery,
         active: Option<&str>,
     ) -> Result<ControlTree> {
         let windows = windows(bus);
@@ -33,9 +33,9 @@ impl ControlTree {
         let active = active.map(str::to_owned);
         let active =
             active.or_else(|| by_state.map(|window| window.name.clone())).unwrap_or_default();
-        let depth = if look.depth == 0 { DEEPEST } else { look.depth.min(DEEPEST) };
-        let mut tree = ControlTree { active, nodes: Vec::new(), cut: false };
-        for window in meant(&windows, look, &tree.active)? {
+        let depth = if query.depth == 0 { MAX_DEPTH } else { query.depth.min(MAX_DEPTH) };
+        let mut tree = ControlTree { active, nodes: Vec::new(), is_truncated: false };
+        for window in select_windows(&windows, query, &tree.active)? {
             tree.walk(bus, window, depth);
         }
         Ok(tree)
@@ -43,17 +43,17 @@ impl ControlTree {
 
     /// Walks everything below a window; each node comes before its children.
     fn walk(&mut self, bus: &A11yBus, window: &Node, depth: u32) {
-        let mut ahead = PendingNode::below(bus, &window.place, None, 1);
-        while let Some(PendingNode { place, parent, index, level }) = ahead.pop() {
-            if self.nodes.len() >= MOST_NODES || bus.is_late() {
-                self.cut = true;
+        let mut pending = PendingNode::children_of(bus, &window.place, None, 1);
+        while let Some(PendingNode { place, parent, index, level }) = pending.pop() {
+            if self.nodes.len() >= MAX_NODES || bus.is_late() {
+                self.is_truncated = true;
                 return;
             }
             let Some(mut node) = Node::read(bus, place, &window.app) else { continue };
             (node.parent, node.index) = (parent, index);
             if level < depth {
                 let number = Some(self.nodes.len());
-                ahead.extend(PendingNode::below(bus, &node.place, number, level + 1));
+                pending.extend(PendingNode::children_of(bus, &node.place, number, level + 1));
             }
             self.nodes.push(node);
         }
@@ -70,7 +70,7 @@ struct PendingNode {
 
 impl PendingNode {
     /// Returns the children of a node in reverse order, for a stack.
-    fn below(
+    fn children_of(
         bus: &A11yBus,
         place: &ObjectRef,
         parent: Option<usize>,
@@ -87,9 +87,9 @@ impl PendingNode {
 
 /// Returns the title of the active window according to the window system.
 pub(crate) fn active_title() -> Option<String> {
-    let desk = crate::x11::X11Display::open(None).ok()?;
-    let windows = desk.windows().ok()?;
-    windows.into_iter().find(|open| open.told.active).map(|open| open.told.title)
+    let display = crate::x11::X11Display::open(None).ok()?;
+    let windows = display.windows().ok()?;
+    windows.into_iter().find(|open| open.info.active).map(|open| open.info.title)
 }
 
 /// Returns the windows of all programs.
@@ -110,42 +110,48 @@ fn children(bus: &A11yBus, place: &ObjectRef) -> Vec<ObjectRef> {
 }
 
 /// Returns the windows that a request selects.
-fn meant<'a>(windows: &'a [Node], look: &ControlQuery, active: &str) -> Result<Vec<&'a Node>> {
-    if look.everywhere {
+fn select_windows<'a>(
+    windows: &'a [Node],
+    query: &ControlQuery,
+    active: &str,
+) -> Result<Vec<&'a Node>> {
+    if query.everywhere {
         return Ok(windows.iter().collect());
     }
-    let found: Vec<&Node> = match &look.window {
-        Some(words) => {
-            let words = words.trim().to_lowercase();
-            let named = |node: &&Node| {
-                [&node.name, &node.app].iter().any(|name| name.to_lowercase().contains(&words))
+    let candidates: Vec<&Node> = match &query.window {
+        Some(wanted_title) => {
+            let wanted_title = wanted_title.trim().to_lowercase();
+            let is_named = |node: &&Node| {
+                [&node.name, &node.app]
+                    .iter()
+                    .any(|name| name.to_lowercase().contains(&wanted_title))
             };
-            windows.iter().filter(named).collect()
+            windows.iter().filter(is_named).collect()
         }
         None => {
             // Two programs may both report the focus; the window system decides.
-            let titled = |node: &&&Node| node.name == active;
+            let is_titled = |node: &&&Node| node.name == active;
             let by_state: Vec<&Node> = windows.iter().filter(|node| node.has(ACTIVE)).collect();
-            let both: Vec<&Node> = by_state.iter().filter(titled).copied().collect();
+            let both: Vec<&Node> = by_state.iter().filter(is_titled).copied().collect();
             let by_title = || windows.iter().filter(|node| node.name == active).collect();
-            [both, by_state].into_iter().find(|some| !some.is_empty()).unwrap_or_else(by_title)
+            [both, by_state].into_iter().find(|group| !group.is_empty()).unwrap_or_else(by_title)
         }
     };
-    if !found.is_empty() {
-        return Ok(found);
+    if !candidates.is_empty() {
+        return Ok(candidates);
     }
-    let what = match &look.window {
-        Some(words) => format!("no window is called `{words}`"),
+    let what = match &query.window {
+        Some(wanted_title) => format!("no window is called `{wanted_title}`"),
         None if active.is_empty() => "no window is active".to_owned(),
         None => format!("the window `{active}` does not tell its controls"),
     };
-    let named = windows.iter().filter(|node| !node.name.is_empty());
+    let named_windows = windows.iter().filter(|node| !node.name.is_empty());
     let names: Vec<String> =
-        named.take(15).map(|node| format!("{} ({})", node.name, node.app)).collect();
-    let why = if names.is_empty() {
+        named_windows.take(15).map(|node| format!("{} ({})", node.name, node.app)).collect();
+    let reason = if names.is_empty() {
         "no program tells its controls".to_owned()
     } else {
         format!("these do: {}", names.join("; "))
     };
-    Err(Failure::not_found(what).because(why))
+    Err(Failure::not_found(what).because(reason))
 }

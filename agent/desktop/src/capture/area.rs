@@ -5,8 +5,8 @@ use base::failure::{Failure, Result};
 
 /// Returns the area of an output by its name.
 pub(crate) fn output(known: &[(String, Area)], name: &str) -> Result<Area> {
-    let found = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-    found.map(|(_, area)| *area).ok_or_else(|| {
+    let matching = known.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+    matching.map(|(_, area)| *area).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
         Failure::not_found(format!("no such output: `{name}`"))
             .because(format!("the outputs are: {}", names.join(", ")))
@@ -16,30 +16,31 @@ pub(crate) fn output(known: &[(String, Area)], name: &str) -> Result<Area> {
 
 /// Returns the area to capture. A part is relative to the corner of the whole, and is clipped to
 /// the screen.
-pub(crate) fn part(whole: Area, part: Option<Area>, screen: Area) -> Result<Area> {
-    let meant = part.map_or(whole, |part| Area {
-        x: whole.x.saturating_add(part.x),
-        y: whole.y.saturating_add(part.y),
+pub(crate) fn part(full_area: Area, part: Option<Area>, screen: Area) -> Result<Area> {
+    let wanted = part.map_or(full_area, |part| Area {
+        x: full_area.x.saturating_add(part.x),
+        y: full_area.y.saturating_add(part.y),
         ..part
     });
-    let meant = if part.is_some() { within(meant, whole) } else { Some(meant) };
-    meant.and_then(|meant| within(meant, screen)).ok_or_else(|| {
-        let Area { x, y, width, height } = part.unwrap_or(whole);
+    let wanted = if part.is_some() { within(wanted, full_area) } else { Some(wanted) };
+    wanted.and_then(|wanted| within(wanted, screen)).ok_or_else(|| {
+        let Area { x, y, width, height } = part.unwrap_or(full_area);
         Failure::usage(format!("{width}x{height} at {x},{y} shows nothing"))
             .because(format!("the screen is {}x{}", screen.width, screen.height))
     })
 }
 
 /// Returns the intersection of two areas.
-fn within(one: Area, other: Area) -> Option<Area> {
-    let span = |start: i32, length: u32, from: i32, most: u32| {
+fn within(a: Area, b: Area) -> Option<Area> {
+    let clip_axis = |start: i32, length: u32, from: i32, other_length: u32| {
         let low = i64::from(start.max(from));
-        let high = (i64::from(start) + i64::from(length)).min(i64::from(from) + i64::from(most));
+        let high =
+            (i64::from(start) + i64::from(length)).min(i64::from(from) + i64::from(other_length));
         let length = u32::try_from(high - low).ok().filter(|length| *length > 0)?;
         Some((i32::try_from(low).ok()?, length))
     };
-    let (x, width) = span(one.x, one.width, other.x, other.width)?;
-    let (y, height) = span(one.y, one.height, other.y, other.height)?;
+    let (x, width) = clip_axis(a.x, a.width, b.x, b.width)?;
+    let (y, height) = clip_axis(a.y, a.height, b.y, b.height)?;
     Some(Area { x, y, width, height })
 }
 

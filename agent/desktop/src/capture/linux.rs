@@ -17,38 +17,44 @@ pub(crate) fn capture(system: WindowSystem, wanted: &CaptureTarget) -> Result<Pi
 
 fn of_x11(wanted: &CaptureTarget) -> Result<Picture> {
     // `:1` is another X display; anything else is an output of this one.
-    let named = wanted.display.as_deref().map(str::trim).filter(|name| !name.is_empty());
-    let server = named.filter(|name| name.contains(':'));
-    let desk = crate::x11::X11Display::open(server)?;
+    let display_name = wanted.display.as_deref().map(str::trim).filter(|name| !name.is_empty());
+    let server = display_name.filter(|name| name.contains(':'));
+    let display = crate::x11::X11Display::open(server)?;
     if let Some(window) = &wanted.window {
-        let open = desk.find(window)?;
-        if open.told.minimized {
-            let failure = Failure::failed(format!("`{}` is not shown", open.told.title));
+        let open_window = display.find(window)?;
+        if open_window.info.minimized {
+            let failure = Failure::failed(format!("`{}` is not shown", open_window.info.title));
             return Err(failure.because("it is minimized").hint("restore it first"));
         }
-        let shows = part(open.told.area, wanted.area, desk.area())?;
-        return crate::picture::told(desk.grab_window(&open, shows)?, shows, wanted, "x11");
+        let shown_area = part(open_window.info.area, wanted.area, display.area())?;
+        return crate::picture::to_picture(
+            display.grab_window(&open_window, shown_area)?,
+            shown_area,
+            wanted,
+            "x11",
+        );
     }
-    let whole = match named {
-        Some(name) if server.is_none() => output(&desk.outputs()?, name)?,
-        Some(_) | None => desk.area(),
+    let full_area = match display_name {
+        Some(name) if server.is_none() => output(&display.outputs()?, name)?,
+        Some(_) | None => display.area(),
     };
-    let shows = part(whole, wanted.area, desk.area())?;
-    crate::picture::told(desk.grab(shows)?, shows, wanted, "x11")
+    let shown_area = part(full_area, wanted.area, display.area())?;
+    crate::picture::to_picture(display.grab(shown_area)?, shown_area, wanted, "x11")
 }
 
 /// Takes a screenshot through the portal.
 fn of_wayland(wanted: &CaptureTarget) -> Result<Picture> {
-    for (named, what) in [(&wanted.window, "a window"), (&wanted.display, "an output")] {
-        if named.is_some() {
+    for (given, what) in [(&wanted.window, "a window"), (&wanted.display, "an output")] {
+        if given.is_some() {
             return Err(WindowSystem::Wayland.lacks(&format!("taking a picture of {what} alone")));
         }
     }
     let pixels = crate::portal::Portal::open()?.picture()?;
     let (width, height) = pixels.dimensions();
-    let all = Area { x: 0, y: 0, width, height };
-    let shows = part(all, wanted.area, all)?;
-    let (x, y) = (shows.x.unsigned_abs(), shows.y.unsigned_abs());
-    let pixels = image::imageops::crop_imm(&pixels, x, y, shows.width, shows.height).to_image();
-    crate::picture::told(pixels, shows, wanted, "portal")
+    let full_area = Area { x: 0, y: 0, width, height };
+    let shown_area = part(full_area, wanted.area, full_area)?;
+    let (x, y) = (shown_area.x.unsigned_abs(), shown_area.y.unsigned_abs());
+    let pixels =
+        image::imageops::crop_imm(&pixels, x, y, shown_area.width, shown_area.height).to_image();
+    crate::picture::to_picture(pixels, shown_area, wanted, "portal")
 }

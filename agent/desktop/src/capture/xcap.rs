@@ -27,29 +27,34 @@ pub fn capture(wanted: &CaptureTarget) -> Result<Picture> {
     let monitors = monitors()?;
     let screen = around(monitors.iter().map(|(_, _, area)| *area))?;
     if let Some(name) = &wanted.window {
-        let (window, told) = find(name)?;
-        if told.minimized {
-            let failure = Failure::failed(format!("`{}` is not shown", told.title));
+        let (window, window_info) = find(name)?;
+        if window_info.minimized {
+            let failure = Failure::failed(format!("`{}` is not shown", window_info.title));
             return Err(failure.because("it is minimized").hint("bring it back first"));
         }
-        let shows = part(told.area, wanted.area, screen)?;
-        let pixels = taken(window.capture_image())?;
-        return crate::picture::told(cut(pixels, told.area, shows), shows, wanted, BACKEND);
+        let shown_area = part(window_info.area, wanted.area, screen)?;
+        let pixels = to_rgb(window.capture_image())?;
+        return crate::picture::to_picture(
+            cut(pixels, window_info.area, shown_area),
+            shown_area,
+            wanted,
+            BACKEND,
+        );
     }
-    let named = wanted.display.as_deref().map(str::trim).filter(|name| !name.is_empty());
-    let (whole, pixels) = match named {
+    let display_name = wanted.display.as_deref().map(str::trim).filter(|name| !name.is_empty());
+    let (full_area, pixels) = match display_name {
         Some(name) => {
             let known: Vec<(String, Area)> =
                 monitors.iter().map(|(name, _, area)| (name.clone(), *area)).collect();
-            let whole = output(&known, name)?;
-            let at = monitors.iter().position(|(_, _, area)| *area == whole);
-            let (_, monitor, _) = &monitors[at.unwrap_or_default()];
-            (whole, taken(monitor.capture_image())?)
+            let full_area = output(&known, name)?;
+            let index = monitors.iter().position(|(_, _, area)| *area == full_area);
+            let (_, monitor, _) = &monitors[index.unwrap_or_default()];
+            (full_area, to_rgb(monitor.capture_image())?)
         }
         None => (screen, of_all(&monitors, screen)?),
     };
-    let shows = part(whole, wanted.area, screen)?;
-    crate::picture::told(cut(pixels, whole, shows), shows, wanted, BACKEND)
+    let shown_area = part(full_area, wanted.area, screen)?;
+    crate::picture::to_picture(cut(pixels, full_area, shown_area), shown_area, wanted, BACKEND)
 }
 
 /// Returns the open windows, topmost first.
@@ -58,17 +63,17 @@ pub fn windows() -> Result<Vec<WindowInfo>> {
 }
 
 fn open_windows() -> Result<Vec<(xcap::Window, WindowInfo)>> {
-    let all = xcap::Window::all().or_fail(|| "cannot list the windows")?;
+    let xcap_windows = xcap::Window::all().or_fail(|| "cannot list the windows")?;
     // A window that closes during the query is skipped.
-    let mut known: Vec<(i32, xcap::Window, WindowInfo)> = all
+    let mut window_list: Vec<(i32, xcap::Window, WindowInfo)> = xcap_windows
         .into_iter()
         .filter_map(|window| {
-            let told = described(&window).ok()?;
-            Some((window.z().ok()?, window, told))
+            let window_info = described(&window).ok()?;
+            Some((window.z().ok()?, window, window_info))
         })
         .collect();
-    known.sort_by_key(|(z, _, _)| std::cmp::Reverse(*z));
-    Ok(known.into_iter().map(|(_, window, told)| (window, told)).collect())
+    window_list.sort_by_key(|(z, _, _)| std::cmp::Reverse(*z));
+    Ok(window_list.into_iter().map(|(_, window, window_info)| (window, window_info)).collect())
 }
 
 fn described(window: &xcap::Window) -> XCapResult<WindowInfo> {
@@ -86,9 +91,9 @@ fn described(window: &xcap::Window) -> XCapResult<WindowInfo> {
 }
 
 fn find(wanted: &str) -> Result<(xcap::Window, WindowInfo)> {
-    let mut open = open_windows()?;
-    let at = position(open.iter().map(|(_, told)| told), wanted)?;
-    Ok(open.swap_remove(at))
+    let mut open_list = open_windows()?;
+    let index = position(open_list.iter().map(|(_, window_info)| window_info), wanted)?;
+    Ok(open_list.swap_remove(index))
 }
 
 /// Returns the monitors with their names and areas.
@@ -106,13 +111,13 @@ fn monitors() -> Result<Vec<(String, Monitor, Area)>> {
 /// Returns the bounding area of several areas.
 fn around(areas: impl Iterator<Item = Area>) -> Result<Area> {
     let end = |start: i32, length: u32| start.saturating_add_unsigned(length);
-    let both = |one: Area, other: Area| {
-        let (x, y) = (one.x.min(other.x), one.y.min(other.y));
-        let right = end(one.x, one.width).max(end(other.x, other.width));
-        let bottom = end(one.y, one.height).max(end(other.y, other.height));
+    let union = |a: Area, b: Area| {
+        let (x, y) = (a.x.min(b.x), a.y.min(b.y));
+        let right = end(a.x, a.width).max(end(b.x, b.width));
+        let bottom = end(a.y, a.height).max(end(b.y, b.height));
         Area { x, y, width: right.abs_diff(x), height: bottom.abs_diff(y) }
     };
-    areas.reduce(both).ok_or_else(|| {
+    areas.reduce(union).ok_or_else(|| {
         Failure::failed("no monitor is active").hint("wake the screen, or attach a monitor")
     })
 }
@@ -120,35 +125,39 @@ fn around(areas: impl Iterator<Item = Area>) -> Result<Area> {
 /// Captures all monitors in one image; a single one keeps its full resolution.
 fn of_all(monitors: &[(String, Monitor, Area)], screen: Area) -> Result<RgbImage> {
     if let [(_, monitor, _)] = monitors {
-        return taken(monitor.capture_image());
+        return to_rgb(monitor.capture_image());
     }
-    let mut whole = RgbImage::new(screen.width, screen.height);
+    let mut canvas = RgbImage::new(screen.width, screen.height);
     for (_, monitor, area) in monitors {
-        let pixels = taken(monitor.capture_image())?;
+        let pixels = to_rgb(monitor.capture_image())?;
         let pixels = imageops::resize(&pixels, area.width, area.height, FilterType::Triangle);
         let (x, y) = (area.x.abs_diff(screen.x), area.y.abs_diff(screen.y));
-        imageops::replace(&mut whole, &pixels, x.into(), y.into());
+        imageops::replace(&mut canvas, &pixels, x.into(), y.into());
     }
-    Ok(whole)
+    Ok(canvas)
 }
 
-/// Crops an image of `whole` to the area `shows`.
-fn cut(pixels: RgbImage, whole: Area, shows: Area) -> RgbImage {
-    if whole == shows {
+/// Crops an image of `full_area` to the area `shown_area`.
+fn cut(pixels: RgbImage, full_area: Area, shown_area: Area) -> RgbImage {
+    if full_area == shown_area {
         return pixels;
     }
-    let scaled = |length: u32, pixels: u32, of: u32| {
-        let scaled = u64::from(length) * u64::from(pixels) / u64::from(of.max(1));
+    let scaled = |length: u32, pixels: u32, total: u32| {
+        let scaled = u64::from(length) * u64::from(pixels) / u64::from(total.max(1));
         u32::try_from(scaled).unwrap_or(u32::MAX)
     };
-    let across = |length: u32| scaled(length, pixels.width(), whole.width);
-    let down = |length: u32| scaled(length, pixels.height(), whole.height);
-    let (x, y) = (across(shows.x.abs_diff(whole.x)), down(shows.y.abs_diff(whole.y)));
-    let (width, height) = (across(shows.width).max(1), down(shows.height).max(1));
+    let to_pixels_x = |length: u32| scaled(length, pixels.width(), full_area.width);
+    let to_pixels_y = |length: u32| scaled(length, pixels.height(), full_area.height);
+    let (x, y) = (
+        to_pixels_x(shown_area.x.abs_diff(full_area.x)),
+        to_pixels_y(shown_area.y.abs_diff(full_area.y)),
+    );
+    let (width, height) =
+        (to_pixels_x(shown_area.width).max(1), to_pixels_y(shown_area.height).max(1));
     imageops::crop_imm(&pixels, x, y, width, height).to_image()
 }
 
-fn taken(pixels: XCapResult<RgbaImage>) -> Result<RgbImage> {
+fn to_rgb(pixels: XCapResult<RgbaImage>) -> Result<RgbImage> {
     let pixels = pixels.or_fail(|| "cannot take the picture").map_err(|failure| {
         match cfg!(target_os = "macos") {
             true => failure.hint(

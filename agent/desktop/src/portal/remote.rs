@@ -44,28 +44,28 @@ pub(crate) struct RemoteDesktop {
 
 /// Works in the session. A session in which something failed is not reused.
 pub(crate) fn with<T>(work: impl FnOnce(&mut RemoteDesktop) -> Result<T>) -> Result<T> {
-    let kept = SESSION.with_borrow_mut(Option::take);
-    let mut remote = kept.map_or_else(RemoteDesktop::open, Ok)?;
-    let worked = work(&mut remote)?;
+    let existing = SESSION.with_borrow_mut(Option::take);
+    let mut remote = existing.map_or_else(RemoteDesktop::open, Ok)?;
+    let result = work(&mut remote)?;
     SESSION.set(Some(remote));
-    Ok(worked)
+    Ok(result)
 }
 
 impl RemoteDesktop {
     /// Asks the user, who selects a monitor.
     fn open() -> Result<RemoteDesktop> {
         let portal = Portal::open()?;
-        let made = portal.request(REMOTE, "CreateSession", |mut options| {
+        let created = portal.request(REMOTE, "CreateSession", |mut options| {
             options.insert("session_handle_token", Variant::from("g3"));
             (options,)
         })?;
-        let handle = made.get("session_handle").map(|handle| match &**handle {
+        let handle = created.get("session_handle").map(|handle| match &**handle {
             Variant::ObjectPath(path) => path.to_string(),
             Variant::Str(path) => path.to_string(),
             _ => String::new(),
         });
         let session = OwnedObjectPath::try_from(handle.unwrap_or_default());
-        let session = session.map_err(|_| strange("it made no session"))?;
+        let session = session.map_err(|_| portal_error("it made no session"))?;
         portal.request(REMOTE, "SelectDevices", |mut options| {
             options.insert("types", Variant::from(DEVICES));
             (session.clone(), options)
@@ -76,7 +76,7 @@ impl RemoteDesktop {
         })?;
         let started = portal.request(REMOTE, "Start", |options| (session.clone(), "", options))?;
         let (stream, area) = monitor(&started)
-            .ok_or_else(|| strange("no monitor was chosen, so no place has a number"))?;
+            .ok_or_else(|| portal_error("no monitor was chosen, so no place has a number"))?;
         Ok(RemoteDesktop { portal, session, stream, area, last: None })
     }
 
@@ -92,7 +92,7 @@ impl RemoteDesktop {
         let body = body(self.session.clone(), HashMap::new());
         let call =
             self.portal.connection.call_method(Some(NAME), PATH, Some(REMOTE), method, &body);
-        within(&self.portal.runtime, super::CALL, call).map(drop)
+        within(&self.portal.runtime, super::CALL_TIMEOUT, call).map(drop)
     }
 
     fn button(&self, button: Button, down: bool) -> Result<()> {
@@ -155,7 +155,7 @@ impl InputBackend for RemoteDesktop {
         Ok(())
     }
 
-    fn place(&self) -> Result<PointerPosition> {
+    fn pointer_position(&self) -> Result<PointerPosition> {
         Ok(self.last)
     }
 }
@@ -199,6 +199,6 @@ fn numbers(value: &Variant<'_>) -> Option<(i32, i32)> {
     }
 }
 
-fn strange(why: &str) -> Failure {
-    Failure::failed("the portal does not let pointer and keyboard be moved").because(why)
+fn portal_error(reason: &str) -> Failure {
+    Failure::failed("the portal does not let pointer and keyboard be moved").because(reason)
 }

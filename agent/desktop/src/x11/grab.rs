@@ -14,9 +14,9 @@ use super::{OpenWindow, X11Display};
 use crate::cancel::pause;
 
 /// Time for a covered window to draw its hidden parts.
-const DRAWS: Duration = Duration::from_millis(300);
+const DRAW_TIME: Duration = Duration::from_millis(300);
 /// The usual color masks: red, green and blue within 32 bits.
-const USUAL: [u32; 3] = [0xff_0000, 0xff00, 0xff];
+const RGB_MASKS: [u32; 3] = [0xff_0000, 0xff00, 0xff];
 
 impl X11Display {
     /// Returns the pixels of an area, which must be within the screen.
@@ -31,27 +31,27 @@ impl X11Display {
         }
         // A redirected window is drawn completely, whatever is above it, as long as we are
         // connected.
-        let what = || format!("`{}` is covered, and cannot be drawn aside", open.told.title);
+        let what = || format!("`{}` is covered, and cannot be drawn aside", open.info.title);
         let frame = self.outermost(open.id);
         self.conn.composite_query_version(0, 4).or_fail(what)?.reply().or_fail(what)?;
-        let aside = self.conn.composite_redirect_window(frame, Redirect::AUTOMATIC);
-        aside.or_fail(what)?.check().or_fail(what)?;
-        pause(DRAWS)?;
+        let redirect = self.conn.composite_redirect_window(frame, Redirect::AUTOMATIC);
+        redirect.or_fail(what)?.check().or_fail(what)?;
+        pause(DRAW_TIME)?;
         let pixmap = self.conn.generate_id().or_fail(what)?;
-        let named = self.conn.composite_name_window_pixmap(frame, pixmap);
-        named.or_fail(what)?.check().or_fail(what)?;
+        let name_result = self.conn.composite_name_window_pixmap(frame, pixmap);
+        name_result.or_fail(what)?.check().or_fail(what)?;
         let visual = self.conn.get_window_attributes(frame).or_fail(what)?.reply();
         let visual = visual.or_fail(what)?.visual;
-        let Area { x, y, .. } = open.told.area;
+        let Area { x, y, .. } = open.info.area;
         self.pixels(pixmap, Area { x: area.x - x, y: area.y - y, ..area }, visual)
     }
 
     /// Whether a window above it overlaps it.
     fn is_covered(&self, open: &OpenWindow) -> Result<bool> {
         let windows = self.windows()?;
-        let above = windows.iter().take_while(|other| other.id != open.id);
-        let mut above = above.filter(|other| !other.told.minimized);
-        Ok(above.any(|other| meet(other.told.area, open.told.area)))
+        let windows_above = windows.iter().take_while(|other| other.id != open.id);
+        let mut windows_above = windows_above.filter(|other| !other.info.minimized);
+        Ok(windows_above.any(|other| meet(other.info.area, open.info.area)))
     }
 
     /// Returns the top-level ancestor of a window: its frame, or the window itself.
@@ -68,10 +68,10 @@ impl X11Display {
 
     fn pixels(&self, from: u32, area: Area, visual: u32) -> Result<RgbImage> {
         let what = || "the X server gives no picture of its screen";
-        let small = |number: u32| u16::try_from(number).or_fail(what);
-        let near = |number: i32| i16::try_from(number).or_fail(what);
-        let (x, y) = (near(area.x)?, near(area.y)?);
-        let (width, height) = (small(area.width)?, small(area.height)?);
+        let to_u16 = |number: u32| u16::try_from(number).or_fail(what);
+        let to_i16 = |number: i32| i16::try_from(number).or_fail(what);
+        let (x, y) = (to_i16(area.x)?, to_i16(area.y)?);
+        let (width, height) = (to_u16(area.width)?, to_u16(area.height)?);
         let (image, _) = Image::get(&self.conn, from, x, y, width, height).or_fail(what)?;
         let bytes = self.colours(&image, visual)?;
         let picture = RgbImage::from_raw(area.width, area.height, bytes);
@@ -81,16 +81,18 @@ impl X11Display {
     /// Returns red, green and blue of each pixel.
     fn colours(&self, image: &Image<'_>, visual: u32) -> Result<Vec<u8>> {
         let mut visuals = self.screen.allowed_depths.iter().flat_map(|depth| &depth.visuals);
-        let found = visuals.find(|known| known.visual_id == visual).copied();
-        let layout = found.and_then(|known| PixelLayout::from_visual_type(known).ok());
-        let (Some(known), Some(layout)) = (found, layout) else {
-            let why = "its colours are those of a palette, not red, green and blue";
-            return Err(Failure::failed("this X screen cannot be read").because(why));
+        let visual_type = visuals.find(|known_visual| known_visual.visual_id == visual).copied();
+        let layout =
+            visual_type.and_then(|known_visual| PixelLayout::from_visual_type(known_visual).ok());
+        let (Some(known_visual), Some(layout)) = (visual_type, layout) else {
+            let reason = "its colours are those of a palette, not red, green and blue";
+            return Err(Failure::failed("this X screen cannot be read").because(reason));
         };
-        let usual = [known.red_mask, known.green_mask, known.blue_mask] == USUAL
+        let is_rgb = [known_visual.red_mask, known_visual.green_mask, known_visual.blue_mask]
+            == RGB_MASKS
             && image.bits_per_pixel() == BitsPerPixel::B32
             && image.byte_order() == ImageOrder::LsbFirst;
-        if usual {
+        if is_rgb {
             let pixels = image.data().chunks_exact(4);
             return Ok(pixels.flat_map(|pixel| [pixel[2], pixel[1], pixel[0]]).collect());
         }
@@ -104,10 +106,10 @@ impl X11Display {
 }
 
 /// Whether two areas overlap.
-fn meet(one: Area, other: Area) -> bool {
-    let span = |start: i32, length: u32, from: i32, most: u32| {
-        i64::from(start) < i64::from(from) + i64::from(most)
+fn meet(a: Area, b: Area) -> bool {
+    let overlaps_axis = |start: i32, length: u32, from: i32, other_length: u32| {
+        i64::from(start) < i64::from(from) + i64::from(other_length)
             && i64::from(from) < i64::from(start) + i64::from(length)
     };
-    span(one.x, one.width, other.x, other.width) && span(one.y, one.height, other.y, other.height)
+    overlaps_axis(a.x, a.width, b.x, b.width) && overlaps_axis(a.y, a.height, b.y, b.height)
 }

@@ -10,9 +10,9 @@ use super::X11Display;
 use crate::cancel::pause;
 
 /// Timeout of the window manager.
-const LONGEST: Duration = Duration::from_secs(3);
+const TIMEOUT: Duration = Duration::from_secs(3);
 /// Interval between checks.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// `_NET_WM_STATE_ADD`, and that the request comes from a pager, not from the program itself.
 const ADD: u32 = 1;
 const PAGER: u32 = 2;
@@ -30,21 +30,21 @@ impl X11Display {
             return Ok((title, true));
         }
         let atoms = &self.atoms;
-        let halves = [atoms._NET_WM_STATE_MAXIMIZED_HORZ, atoms._NET_WM_STATE_MAXIMIZED_VERT];
-        let data = [ADD, halves[0], halves[1], PAGER, 0];
+        let state_atoms = [atoms._NET_WM_STATE_MAXIMIZED_HORZ, atoms._NET_WM_STATE_MAXIMIZED_VERT];
+        let data = [ADD, state_atoms[0], state_atoms[1], PAGER, 0];
         let event = ClientMessageEvent::new(32, id, atoms._NET_WM_STATE, data);
         let mask = EventMask::SUBSTRUCTURE_REDIRECT | EventMask::SUBSTRUCTURE_NOTIFY;
         let what = || "the window manager cannot be asked";
         self.conn.send_event(false, self.screen.root, mask, event).or_fail(what)?;
         self.conn.flush().or_fail(what)?;
-        let end = Instant::now() + LONGEST;
+        let end = Instant::now() + TIMEOUT;
         while !self.is_maximized(id) {
             if Instant::now() > end {
-                let why = "the window manager did not do it within 3 s";
+                let reason = "the window manager did not do it within 3 s";
                 let failure = Failure::failed(format!("`{title}` cannot be maximized"));
-                return Err(failure.because(why).hint("it may be a dialog of a fixed size"));
+                return Err(failure.because(reason).hint("it may be a dialog of a fixed size"));
             }
-            pause(LOOK)?;
+            pause(POLL_INTERVAL)?;
         }
         Ok((title, false))
     }
@@ -54,6 +54,6 @@ impl X11Display {
         let atoms = &self.atoms;
         [atoms._NET_WM_STATE_MAXIMIZED_HORZ, atoms._NET_WM_STATE_MAXIMIZED_VERT]
             .iter()
-            .all(|half| state.contains(half))
+            .all(|state_atom| state.contains(state_atom))
     }
 }

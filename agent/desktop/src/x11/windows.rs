@@ -16,7 +16,7 @@ pub(crate) struct OpenWindow {
     /// Its id.
     pub id: u32,
     /// Its description.
-    pub told: WindowInfo,
+    pub info: WindowInfo,
 }
 
 impl X11Display {
@@ -25,8 +25,8 @@ impl X11Display {
         let active = self.active();
         let ids = match self.managed() {
             Ok(()) => {
-                let listed = self.atoms._NET_CLIENT_LIST_STACKING;
-                self.numbers(self.screen.root, listed)
+                let client_list = self.atoms._NET_CLIENT_LIST_STACKING;
+                self.numbers(self.screen.root, client_list)
             }
             Err(_) => self.unmanaged(),
         };
@@ -35,29 +35,29 @@ impl X11Display {
 
     /// Returns the focused window.
     pub(super) fn active(&self) -> Option<u32> {
-        let named = self.numbers(self.screen.root, self.atoms._NET_ACTIVE_WINDOW);
+        let active_windows = self.numbers(self.screen.root, self.atoms._NET_ACTIVE_WINDOW);
         // A window manager may name a window that has just closed.
-        named.first().copied().filter(|id| *id != 0 && self.frame(*id).is_some())
+        active_windows.first().copied().filter(|id| *id != 0 && self.frame(*id).is_some())
     }
 
     /// Returns the window with this id, or whose program or title contains this text.
-    pub(crate) fn find(&self, wanted: &str) -> Result<OpenWindow> {
+    pub(crate) fn find(&self, query: &str) -> Result<OpenWindow> {
         let mut windows = self.windows()?;
-        let at = position(windows.iter().map(|open| &open.told), wanted)?;
-        Ok(windows.swap_remove(at))
+        let index = position(windows.iter().map(|open| &open.info), query)?;
+        Ok(windows.swap_remove(index))
     }
 
     /// Returns the visible windows of a display without a window manager, bottom to top.
     fn unmanaged(&self) -> Vec<u32> {
         let tree = self.conn.query_tree(self.screen.root).ok().and_then(|tree| tree.reply().ok());
         let children = tree.map(|tree| tree.children).unwrap_or_default();
-        let shown = |id: &u32| {
-            let asked = self.conn.get_window_attributes(*id).ok();
-            let reply = asked.and_then(|asked| asked.reply().ok());
-            let seen = reply.is_some_and(|reply| reply.map_state == MapState::VIEWABLE);
-            seen && !self.bytes(*id, AtomEnum::WM_CLASS.into()).is_empty()
+        let is_shown = |id: &u32| {
+            let cookie = self.conn.get_window_attributes(*id).ok();
+            let reply = cookie.and_then(|cookie| cookie.reply().ok());
+            let is_viewable = reply.is_some_and(|reply| reply.map_state == MapState::VIEWABLE);
+            is_viewable && !self.bytes(*id, AtomEnum::WM_CLASS.into()).is_empty()
         };
-        children.into_iter().filter(shown).collect()
+        children.into_iter().filter(is_shown).collect()
     }
 
     /// Returns the description of a window, or `None` if it has just closed.
@@ -67,7 +67,7 @@ impl X11Display {
         let state = self.numbers(id, atoms._NET_WM_STATE);
         let iconic = self.numbers(id, atoms.WM_STATE).first() == Some(&ICONIC);
         let process = self.numbers(id, atoms._NET_WM_PID).first().copied();
-        let told = WindowInfo {
+        let info = WindowInfo {
             id: id.to_string(),
             app: self.program(id, process),
             title: self.title(id),
@@ -75,10 +75,10 @@ impl X11Display {
             active: active == Some(id),
             maximized: [atoms._NET_WM_STATE_MAXIMIZED_HORZ, atoms._NET_WM_STATE_MAXIMIZED_VERT]
                 .iter()
-                .all(|half| state.contains(half)),
+                .all(|state_atom| state.contains(state_atom)),
             minimized: iconic || state.contains(&atoms._NET_WM_STATE_HIDDEN),
         };
-        Some(OpenWindow { id, told })
+        Some(OpenWindow { id, info })
     }
 
     /// Returns the area of a window with its frame.
@@ -86,8 +86,8 @@ impl X11Display {
         let inner = self.conn.get_geometry(id).ok()?.reply().ok()?;
         let corner = self.conn.translate_coordinates(id, self.screen.root, 0, 0);
         let corner = corner.ok()?.reply().ok()?;
-        let around = self.numbers(id, self.atoms._NET_FRAME_EXTENTS);
-        let [left, right, top, bottom] = around[..] else {
+        let extents = self.numbers(id, self.atoms._NET_FRAME_EXTENTS);
+        let [left, right, top, bottom] = extents[..] else {
             let (width, height) = (inner.width.into(), inner.height.into());
             return Some(Area { x: corner.dst_x.into(), y: corner.dst_y.into(), width, height });
         };
@@ -100,14 +100,14 @@ impl X11Display {
     }
 
     pub(super) fn title(&self, id: u32) -> String {
-        let modern = self.bytes(id, self.atoms._NET_WM_NAME);
-        if !modern.is_empty() {
-            return String::from_utf8_lossy(&modern).into_owned();
+        let utf8_title = self.bytes(id, self.atoms._NET_WM_NAME);
+        if !utf8_title.is_empty() {
+            return String::from_utf8_lossy(&utf8_title).into_owned();
         }
         let old = self.bytes(id, AtomEnum::WM_NAME.into());
         // The old property is Latin-1, but many programs write UTF-8 into it.
         String::from_utf8(old)
-            .unwrap_or_else(|not| not.into_bytes().into_iter().map(char::from).collect())
+            .unwrap_or_else(|error| error.into_bytes().into_iter().map(char::from).collect())
     }
 
     /// Returns the program name for people: the class of a window, or the name of its process.

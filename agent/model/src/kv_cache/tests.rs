@@ -25,12 +25,12 @@ fn files_of_killed_hosts_are_removed_and_those_in_use_are_kept() {
     for pid in [own, i32::MAX.cast_unsigned()] {
         fs::create_dir(dir.path().join(format!("spill-{pid}"))).unwrap();
         fs::write(dir.path().join(format!("spill-{pid}/1-1.kv")), "x").unwrap();
-        fs::write(dir.path().join(format!("{HALF}{pid}")), "x").unwrap();
+        fs::write(dir.path().join(format!("{PARTIAL_PREFIX}{pid}")), "x").unwrap();
     }
     fs::write(dir.path().join("a.kv"), "x").unwrap();
     remove_left_behind(dir.path());
     let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
     let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
     names.sort();
-    assert_eq!(names, [format!("{HALF}{own}"), "a.kv".into(), format!("spill-{own}")]);
+    assert_eq!(names, [format!("{PARTIAL_PREFIX}{own}"), "a.kv".into(), format!("spill-{own}")]);
 }

@@ -29,7 +29,7 @@ fn last_words(loaded: bool) -> HostResponseLine {
     let mut host = Host::new(hello, Duration::ZERO, engine, events.clone(), socket);
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     host.open(theirs).unwrap();
-    host.tell(1, 1, HostResponse::Text { text: "more than a socket holds".repeat(200_000) });
+    host.send(1, 1, HostResponse::Text { text: "more than a socket holds".repeat(200_000) });
     events.send(ServerEvent::Asked(1, asked(1))).unwrap();
     if loaded {
         events.send(ServerEvent::Loaded).unwrap();

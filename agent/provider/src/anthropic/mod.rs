@@ -40,7 +40,7 @@ impl WireFormat for MessagesWire {
 }
 
 /// Minimum number of tokens that must remain for the answer next to the thinking budget.
-pub(crate) const BESIDE_THOUGHT: u64 = 1024;
+pub(crate) const MIN_OUTPUT_BESIDE_REASONING: u64 = 1024;
 
 /// Returns the `thinking` parameter for an Anthropic model on any wire format. Returns `None` if
 /// thinking is not possible: the budget does not fit, or the turn was started without thinking
@@ -50,15 +50,15 @@ pub(crate) fn thinking(
     request: &ChatRequest<'_>,
     is_ours: impl Fn(&Value) -> bool,
 ) -> Option<Value> {
-    let fits = request.max_output > u64::from(budget) + BESIDE_THOUGHT;
-    let asked = request.messages.iter().rposition(|message| {
-        let said = |part: &ContentPart| !matches!(part, ContentPart::Result(_));
-        message.role == MessageRole::User && message.parts.iter().any(said)
+    let fits = request.max_output > u64::from(budget) + MIN_OUTPUT_BESIDE_REASONING;
+    let last_request = request.messages.iter().rposition(|message| {
+        let is_not_result = |part: &ContentPart| !matches!(part, ContentPart::Result(_));
+        message.role == MessageRole::User && message.parts.iter().any(is_not_result)
     });
-    let since = &request.messages[asked.map_or(0, |at| at + 1)..];
+    let turn = &request.messages[last_request.map_or(0, |at| at + 1)..];
     let mut calls =
-        since.iter().filter(|m| m.role == MessageRole::Assistant && m.calls().next().is_some());
-    let was_thought = |message: &Message| {
+        turn.iter().filter(|m| m.role == MessageRole::Assistant && m.calls().next().is_some());
+    let has_reasoning = |message: &Message| {
         message.parts.iter().any(|part| match part {
             ContentPart::Reasoning { sealed: Some(sealed), .. } => is_ours(sealed),
             ContentPart::Reasoning { sealed: None, .. }
@@ -69,6 +69,6 @@ pub(crate) fn thinking(
             | ContentPart::Image(_) => false,
         })
     };
-    let goes_on = calls.next().is_none_or(was_thought);
-    (fits && goes_on).then(|| json!({"type": "enabled", "budget_tokens": budget}))
+    let may_think = calls.next().is_none_or(has_reasoning);
+    (fits && may_think).then(|| json!({"type": "enabled", "budget_tokens": budget}))
 }

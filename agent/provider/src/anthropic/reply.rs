@@ -4,7 +4,7 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::error::ProviderError;
-use crate::hosted::{ReplyDecoder, ReplyProgress, object_of};
+use crate::hosted::{ReplyDecoder, ReplyProgress, parse_object};
 use crate::message::{ContentPart, Message, MessageRole, Reply, StopReason, ToolCall};
 use crate::provider::{Delta, OnDelta};
 use crate::tool_args::{self, CallIds};
@@ -42,15 +42,15 @@ impl ReplyDecoder for MessagesDecoder {
     fn event(
         &mut self,
         event: &sse::SseEvent,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<ReplyProgress, ProviderError> {
-        let Some(data) = object_of(event)? else {
-            return Ok(self.stage());
+        let Some(data) = parse_object(event)? else {
+            return Ok(self.progress());
         };
         match data["type"].as_str().unwrap_or(&event.name) {
             "message_start" => self.count(&data["message"]["usage"]),
-            "content_block_start" => self.start(&data, hear),
-            "content_block_delta" => self.delta(&data, hear),
+            "content_block_start" => self.start(&data, on_delta),
+            "content_block_delta" => self.delta(&data, on_delta),
             "message_delta" => {
                 self.count(&data["usage"]);
                 self.end(&data["delta"]);
@@ -58,23 +58,23 @@ impl ReplyDecoder for MessagesDecoder {
             "message_stop" => self.over = true,
             "error" => return Err(http_error::in_stream(&data)),
             // `ping`, and events that newer versions of the format add.
-            _ => hear(Delta::Ping),
+            _ => on_delta(Delta::Ping),
         }
-        Ok(self.stage())
+        Ok(self.progress())
     }
 
-    fn whole(
+    fn decode_whole(
         &mut self,
         body: &Value,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<ReplyProgress, ProviderError> {
         self.count(&body["usage"]);
         for (index, block) in body["content"].as_array().into_iter().flatten().enumerate() {
-            self.start(&json!({"index": index, "content_block": block}), hear);
+            self.start(&json!({"index": index, "content_block": block}), on_delta);
         }
         self.end(body);
         self.over = self.stop.is_some();
-        Ok(self.stage())
+        Ok(self.progress())
     }
 
     fn reply(self: Box<Self>) -> Option<Reply> {
@@ -106,7 +106,7 @@ impl MessagesDecoder {
         MessagesDecoder { ids, blocks, usage, stop: None, paused: false, over: false }
     }
 
-    fn stage(&self) -> ReplyProgress {
+    fn progress(&self) -> ReplyProgress {
         match (self.over, self.stop) {
             (true, _) => ReplyProgress::Over,
             (false, Some(_)) => ReplyProgress::Complete,
@@ -138,27 +138,27 @@ impl MessagesDecoder {
         });
     }
 
-    fn start(&mut self, data: &Value, hear: &mut OnDelta<'_>) {
+    fn start(&mut self, data: &Value, on_delta: &mut OnDelta<'_>) {
         let block = data["content_block"].clone();
-        let word = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
+        let field = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
         let block = match block["type"].as_str() {
             Some("text") => {
-                let text = word("text");
+                let text = field("text");
                 if !text.is_empty() {
-                    hear(Delta::Text(&text));
+                    on_delta(Delta::Text(&text));
                 }
                 Block::Text(text)
             }
             Some("thinking") => {
-                if !word("thinking").is_empty() {
-                    hear(Delta::Reasoning(&word("thinking")));
+                if !field("thinking").is_empty() {
+                    on_delta(Delta::Reasoning(&field("thinking")));
                 }
                 thought(&block)
             }
             Some("redacted_thinking") => Block::Sealed(block),
             Some("tool_use") => Block::Call {
-                id: word("id"),
-                name: word("name"),
+                id: field("id"),
+                name: field("name"),
                 start: block["input"].clone(),
                 json: String::new(),
             },
@@ -171,11 +171,11 @@ impl MessagesDecoder {
         self.blocks.push(Open { index, block });
     }
 
-    fn delta(&mut self, data: &Value, hear: &mut OnDelta<'_>) {
+    fn delta(&mut self, data: &Value, on_delta: &mut OnDelta<'_>) {
         let (index, delta) = (data["index"].as_u64().unwrap_or_default(), &data["delta"]);
         // Text and thinking deltas without a preceding block start are accepted too.
-        let begun = self.blocks.iter().rev().any(|open| open.index == index);
-        match delta["type"].as_str().filter(|_| !begun) {
+        let has_started = self.blocks.iter().rev().any(|open| open.index == index);
+        match delta["type"].as_str().filter(|_| !has_started) {
             Some("text_delta") => self.begin(index, Block::Text(String::new())),
             Some("thinking_delta") => self.begin(index, thought(&json!({"type": "thinking"}))),
             Some(_) | None => {}
@@ -183,26 +183,26 @@ impl MessagesDecoder {
         let Some(open) = self.blocks.iter_mut().rev().find(|open| open.index == index) else {
             return;
         };
-        let word = |key: &str| delta[key].as_str().unwrap_or_default();
+        let field = |key: &str| delta[key].as_str().unwrap_or_default();
         match &mut open.block {
             Block::Text(text) => {
-                let more = word("text");
-                if !more.is_empty() {
-                    text.push_str(more);
-                    hear(Delta::Text(more));
+                let new_text = field("text");
+                if !new_text.is_empty() {
+                    text.push_str(new_text);
+                    on_delta(Delta::Text(new_text));
                 }
             }
             Block::Thought { text, signature, .. } => {
-                let more = word("thinking");
-                signature.push_str(word("signature"));
-                if !more.is_empty() {
-                    text.push_str(more);
-                    hear(Delta::Reasoning(more));
+                let new_text = field("thinking");
+                signature.push_str(field("signature"));
+                if !new_text.is_empty() {
+                    text.push_str(new_text);
+                    on_delta(Delta::Reasoning(new_text));
                 }
             }
             Block::Call { json, .. } => {
-                json.push_str(word("partial_json"));
-                hear(Delta::Ping);
+                json.push_str(field("partial_json"));
+                on_delta(Delta::Ping);
             }
             Block::Sealed(_) | Block::Unknown => {}
         }
@@ -210,12 +210,12 @@ impl MessagesDecoder {
 }
 
 fn thought(block: &Value) -> Block {
-    let word = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
-    let (text, signature) = (word("thinking"), word("signature"));
+    let field = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
+    let (text, signature) = (field("thinking"), field("signature"));
     Block::Thought { block: block.clone(), text, signature }
 }
 
-fn part(block: Block, ids: &mut CallIds, is_cut: bool) -> Option<ContentPart> {
+fn part(block: Block, ids: &mut CallIds, is_truncated: bool) -> Option<ContentPart> {
     match block {
         Block::Text(text) if text.is_empty() => None,
         Block::Text(text) => Some(ContentPart::Text { text }),
@@ -228,13 +228,13 @@ fn part(block: Block, ids: &mut CallIds, is_cut: bool) -> Option<ContentPart> {
             Some(ContentPart::Reasoning { text: String::new(), sealed: Some(block) })
         }
         Block::Call { id, name, start, json } => {
-            Some(ContentPart::Call(call(ids.unique(&id), name, start, &json, is_cut)))
+            Some(ContentPart::Call(call(ids.unique(&id), name, start, &json, is_truncated)))
         }
         Block::Unknown => None,
     }
 }
 
-fn call(id: String, name: String, start: Value, json: &str, is_cut: bool) -> ToolCall {
+fn call(id: String, name: String, start: Value, json: &str, is_truncated: bool) -> ToolCall {
     if !json.is_empty() {
         return tool_args::call(id, name, json);
     }
@@ -242,7 +242,7 @@ fn call(id: String, name: String, start: Value, json: &str, is_cut: bool) -> Too
         Value::Object(ref args) if !args.is_empty() => {
             ToolCall { id, name, args: start, malformed: None }
         }
-        _ if is_cut => tool_args::malformed(id, name, ""),
+        _ if is_truncated => tool_args::malformed(id, name, ""),
         _ => tool_args::call(id, name, ""),
     }
 }

@@ -4,10 +4,10 @@
 use base::config::providers::CacheConfig;
 use serde_json::{Value, json};
 
-use crate::history::sound;
+use crate::history::repair;
 use crate::message::{ContentPart, HarnessNote, Image, Message, MessageRole, ToolResult};
 use crate::provider::{ChatRequest, ProviderFacts, ToolDefinition};
-use crate::tool_args::{plain_id, sendable};
+use crate::tool_args::{args_to_send, sanitize_id};
 
 use super::{MessagesWire, thinking};
 
@@ -24,13 +24,13 @@ pub(crate) fn body(wire: &MessagesWire, request: &ChatRequest<'_>, facts: &Provi
             last["cache_control"] = mark.clone();
         }
     }
-    let mut messages: Vec<Value> = sound(request.messages).iter().map(message).collect();
+    let mut messages: Vec<Value> = repair(request.messages).iter().map(message).collect();
     mark_last_two(&mut messages, &mark);
     body["messages"] = json!(messages);
-    let asked = wire.thinking.and_then(|budget| thinking(budget, request, is_ours));
-    match (asked, wire.temperature) {
+    let thinking_parameter = wire.thinking.and_then(|budget| thinking(budget, request, is_ours));
+    match (thinking_parameter, wire.temperature) {
         // Thinking models accept only their default temperature.
-        (Some(asked), _) => body["thinking"] = asked,
+        (Some(thinking_parameter), _) => body["thinking"] = thinking_parameter,
         (None, Some(temperature)) => body["temperature"] = json!(temperature),
         (None, None) => {}
     }
@@ -74,8 +74,8 @@ fn block(part: &ContentPart) -> Option<Value> {
             Some(json!({"type": "text", "text": text}))
         }
         ContentPart::Reasoning { sealed, .. } => sealed.clone().filter(is_ours),
-        ContentPart::Call(call) => Some(json!({"type": "tool_use", "id": plain_id(&call.id),
-            "name": call.name, "input": sendable(call)})),
+        ContentPart::Call(call) => Some(json!({"type": "tool_use", "id": sanitize_id(&call.id),
+            "name": call.name, "input": args_to_send(call)})),
         ContentPart::Result(result) => Some(tool_result(result)),
         ContentPart::Image(picture) => Some(image(picture)),
     }
@@ -92,7 +92,7 @@ fn is_ours(sealed: &Value) -> bool {
 }
 
 fn tool_result(result: &ToolResult) -> Value {
-    let mut block = json!({"type": "tool_result", "tool_use_id": plain_id(&result.call_id)});
+    let mut block = json!({"type": "tool_result", "tool_use_id": sanitize_id(&result.call_id)});
     if result.images.is_empty() {
         // The format rejects empty text but accepts a result without content.
         if !result.text.is_empty() {

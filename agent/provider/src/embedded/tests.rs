@@ -42,7 +42,7 @@ fn provider(script: Vec<HostResponse>) -> (EmbeddedProvider, std::sync::mpsc::Re
     };
     let config = EmbeddedConfig::default();
     let facts = facts(&hello, &config, "embedded.default", "m".into());
-    let host = Host::over(None, Connection::new(ours).unwrap());
+    let host = Host::new(None, Connection::new(ours).unwrap());
     (EmbeddedProvider { facts, temperature: 0.0, host }, asked)
 }
 
@@ -109,7 +109,7 @@ async fn a_truncated_call_is_malformed_and_shortened() {
     let chat = asked.iter().nth(1).unwrap();
     assert_eq!(chat.conversation, "sid");
     let HostMessage::Assistant { calls, .. } = &chat.messages[1] else { panic!("{chat:?}") };
-    assert_eq!(calls[0].args["content"].as_str().unwrap().len(), KEPT_OF_CUT);
+    assert_eq!(calls[0].args["content"].as_str().unwrap().len(), MAX_TRUNCATED_ARG);
     let HostMessage::Result { name, text } = &chat.messages[2] else { panic!("{chat:?}") };
     assert_eq!((name.as_str(), text.as_str()), ("write_file", "not run"));
 }
@@ -182,10 +182,10 @@ fn rejected_calls_are_removed_except_the_last_ones_reason() {
     let mut talk =
         vec![Message::text(MessageRole::User, "look"), asks("a"), result("a", true, "ok")];
     talk.extend([asks("b"), result("b", false, "not run: nothing changed")]);
-    assert_eq!(forget(talk.clone()), talk, "the reason is heard once");
+    assert_eq!(drop_not_run(talk.clone()), talk, "the reason is heard once");
     talk.extend([asks("c"), result("c", false, "not run: nothing changed")]);
-    assert_eq!((forget(talk.clone()).len(), led_nowhere(&talk)), (3, 2));
+    assert_eq!((drop_not_run(talk.clone()).len(), trailing_not_run(&talk)), (3, 2));
     talk.extend([asks("d"), result("d", false, "it failed")]);
     let left: Vec<Message> = talk[..3].iter().chain(&talk[7..]).cloned().collect();
-    assert_eq!(forget(talk), left);
+    assert_eq!(drop_not_run(talk), left);
 }

@@ -5,7 +5,7 @@ use base::config::base_url::BaseUrl;
 use base::config::providers::DatabricksConfig;
 use base::failure::{Failure, Result};
 
-use super::{ProviderRequest, named, room_to_answer};
+use super::{ProviderRequest, check_output_limit, resolve_name};
 use crate::auth::KeySources;
 use crate::hosted::HostedProvider;
 use crate::http;
@@ -17,44 +17,49 @@ use crate::openai_chat::{ChatWire, ReasoningEffort};
 /// Opens the provider of a configuration entry.
 pub(super) fn open(
     entry: &DatabricksConfig,
-    wanted: &ProviderRequest<'_>,
+    request: &ProviderRequest<'_>,
 ) -> Result<HostedProvider> {
     if entry.use_oauth && (entry.token.is_some() || entry.api_key_command.is_some()) {
-        return Err(Failure::usage(format!("`{}` has use_oauth and a token", wanted.reference))
+        return Err(Failure::usage(format!("`{}` has use_oauth and a token", request.reference))
             .hint("omit one of them"));
     }
-    let host = host(entry, &wanted.reference)?;
-    let key = if entry.use_oauth { None } else { Some(token(entry, wanted)?) };
-    let model = wanted.model("databricks", entry.model.as_deref())?;
+    let host = host(entry, &request.reference)?;
+    let key = if entry.use_oauth { None } else { Some(token(entry, request)?) };
+    let model = request.model("databricks", entry.model.as_deref())?;
     if !model.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
         return Err(Failure::usage(format!("`{model}` is not a serving endpoint name"))
             .hint("name one like databricks-claude-sonnet-4-5"));
     }
     let path = format!("/serving-endpoints/{model}/invocations");
     let base = BaseUrl { url: &host, variable: None };
-    let mut endpoint = wanted.endpoint(base, &path, entry.allow_http)?;
+    let mut endpoint = request.endpoint(base, &path, entry.allow_http)?;
     let (origin, login) = match key {
         Some(key) => {
             endpoint = endpoint.key("authorization", "Bearer ", key.secret)?;
             (key.origin, None)
         }
         None => {
-            let workspace = of_host(&wanted.reference, host, entry);
+            let workspace = new_workspace(&request.reference, host, entry);
             (format!("the login of `{}`", workspace.command()), Some(OauthLogin::of(workspace)?))
         }
     };
     let (context, max_output) = (entry.context_length, entry.max_tokens);
     let thinking = entry.thinking_budget_tokens;
-    let said = ModelOverrides { context, max_output, price: entry.price, thinking };
-    let (service, thought) = manner(entry, &model, &wanted.reference)?;
-    let wire = ChatWire { service, temperature: entry.temperature, thought, ..ChatWire::default() };
-    let hosted = wanted.hosted((endpoint, false), Box::new(wire), said, (model, origin));
-    room_to_answer(HostedProvider { login, ..hosted }, thinking)
+    let overrides = ModelOverrides { context, max_output, price: entry.price, thinking };
+    let (service, effort) = reasoning_effort(entry, &model, &request.reference)?;
+    let wire = ChatWire {
+        service,
+        temperature: entry.temperature,
+        thought: effort,
+        ..ChatWire::default()
+    };
+    let hosted = request.hosted((endpoint, false), Box::new(wire), overrides, (model, origin));
+    check_output_limit(HostedProvider { login, ..hosted }, thinking)
 }
 
 /// Whether the endpoint serves an Anthropic model, and its reasoning setting. A custom endpoint
 /// name does not tell; a thinking budget does, since only Anthropic models accept one.
-fn manner(
+fn reasoning_effort(
     entry: &DatabricksConfig,
     model: &str,
     reference: &str,
@@ -78,14 +83,14 @@ fn manner(
 /// Returns the workspace that a login is for, and whether its provider uses a login. `name` selects
 /// one of several entries.
 pub fn workspace(config: &Config, name: Option<&str>) -> Result<(DatabricksWorkspace, bool)> {
-    let (reference, name) = named(config, "databricks", name)?;
+    let (reference, name) = resolve_name(config, "databricks", name)?;
     let entry = config.providers.databricks.get(&name).cloned().unwrap_or_default();
     let host = host(&entry, &reference)?;
     http::address(&host, "", entry.allow_http)?;
-    Ok((of_host(&reference, host, &entry), entry.use_oauth))
+    Ok((new_workspace(&reference, host, &entry), entry.use_oauth))
 }
 
-fn of_host(reference: &str, host: String, entry: &DatabricksConfig) -> DatabricksWorkspace {
+fn new_workspace(reference: &str, host: String, entry: &DatabricksConfig) -> DatabricksWorkspace {
     DatabricksWorkspace { reference: reference.to_owned(), host, allow_http: entry.allow_http }
 }
 
@@ -100,14 +105,14 @@ fn host(entry: &DatabricksConfig, reference: &str) -> Result<String> {
     Ok(if host.contains("://") { host.to_owned() } else { format!("https://{host}") })
 }
 
-fn token(entry: &DatabricksConfig, wanted: &ProviderRequest<'_>) -> Result<crate::auth::ApiKey> {
+fn token(entry: &DatabricksConfig, request: &ProviderRequest<'_>) -> Result<crate::auth::ApiKey> {
     let sources = KeySources {
-        provider: &wanted.reference,
-        given: entry.token.as_ref(),
+        provider: &request.reference,
+        configured: entry.token.as_ref(),
         command: entry.api_key_command.as_ref(),
         variable: Some("DATABRICKS_TOKEN"),
     };
     sources
-        .need()
+        .required()
         .map_err(|failure| failure.hint("or sign in: `use_oauth = true`, then g3 login databricks"))
 }

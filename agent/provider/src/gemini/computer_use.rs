@@ -11,7 +11,7 @@ use crate::provider::{ProviderFacts, ToolDefinition};
 /// Part of the name of such a model, e.g. `gemini-2.5-computer-use-preview-10-2025`.
 const MODEL: &str = "computer-use";
 /// The built-in functions of the model.
-const OWN: [&str; 13] = [
+const FUNCTIONS: [&str; 13] = [
     "click_at",
     "drag_and_drop",
     "go_back",
@@ -28,13 +28,13 @@ const OWN: [&str; 13] = [
 ];
 
 /// Whether the model is a computer use model and is offered one of its functions.
-pub(crate) fn is_meant(facts: &ProviderFacts, tools: &[ToolDefinition]) -> bool {
-    facts.model.contains(MODEL) && tools.iter().any(|tool| is_own(&tool.name))
+pub(crate) fn is_active(facts: &ProviderFacts, tools: &[ToolDefinition]) -> bool {
+    facts.model.contains(MODEL) && tools.iter().any(|tool| is_function(&tool.name))
 }
 
 /// Whether a function is built into the model.
-pub(crate) fn is_own(name: &str) -> bool {
-    OWN.contains(&name)
+pub(crate) fn is_function(name: &str) -> bool {
+    FUNCTIONS.contains(&name)
 }
 
 /// Returns the tool declaration that enables all built-in functions.
@@ -44,9 +44,9 @@ pub(crate) fn tool() -> Value {
 
 /// Returns a function response: an object with the images inside it.
 pub(crate) fn response(result: &ToolResult) -> Value {
-    let told: Value = serde_json::from_str(&result.text).unwrap_or_default();
-    let told = if told.is_object() { told } else { json!({ "output": result.text }) };
-    let mut response = json!({ "name": result.name, "response": told });
+    let output: Value = serde_json::from_str(&result.text).unwrap_or_default();
+    let output = if output.is_object() { output } else { json!({ "output": result.text }) };
+    let mut response = json!({ "name": result.name, "response": output });
     if !result.images.is_empty() {
         let part = |image: &crate::message::Image| json!({ "inlineData": { "mimeType": image.media_type, "data": image.data } });
         response["parts"] = result.images.iter().map(part).collect();

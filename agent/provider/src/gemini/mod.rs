@@ -34,7 +34,7 @@ impl GeminiWire {
 
 impl WireFormat for GeminiWire {
     fn body(&self, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
-        request::body(self, request, computer_use::is_meant(facts, request.tools))
+        request::body(self, request, computer_use::is_active(facts, request.tools))
     }
 
     fn decoder(&self, request: &ChatRequest<'_>) -> Box<dyn ReplyDecoder> {

@@ -4,7 +4,7 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::error::ProviderError;
-use crate::hosted::{ReplyDecoder, ReplyProgress, object_of};
+use crate::hosted::{ReplyDecoder, ReplyProgress, parse_object};
 use crate::message::{ContentPart, Message, MessageRole, Reply, StopReason};
 use crate::provider::{Delta, OnDelta};
 use crate::tool_args::{self, CallIds};
@@ -23,21 +23,21 @@ impl ReplyDecoder for GeminiDecoder {
     fn event(
         &mut self,
         event: &sse::SseEvent,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<ReplyProgress, ProviderError> {
-        if let Some(chunk) = object_of(event)? {
-            self.chunk(&chunk, hear)?;
+        if let Some(chunk) = parse_object(event)? {
+            self.chunk(&chunk, on_delta)?;
         }
-        Ok(self.stage())
+        Ok(self.progress())
     }
 
-    fn whole(
+    fn decode_whole(
         &mut self,
         body: &Value,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<ReplyProgress, ProviderError> {
-        self.chunk(body, hear)?;
-        Ok(self.stage())
+        self.chunk(body, on_delta)?;
+        Ok(self.progress())
     }
 
     fn reply(self: Box<Self>) -> Option<Reply> {
@@ -64,11 +64,11 @@ impl GeminiDecoder {
     }
 
     /// Returns the progress. One more chunk with counts may follow the finish reason.
-    fn stage(&self) -> ReplyProgress {
+    fn progress(&self) -> ReplyProgress {
         if self.finish.is_some() { ReplyProgress::Complete } else { ReplyProgress::Open }
     }
 
-    fn chunk(&mut self, chunk: &Value, hear: &mut OnDelta<'_>) -> Result<(), ProviderError> {
+    fn chunk(&mut self, chunk: &Value, on_delta: &mut OnDelta<'_>) -> Result<(), ProviderError> {
         if chunk["error"].is_object() {
             return Err(http_error::in_stream(chunk));
         }
@@ -81,7 +81,7 @@ impl GeminiDecoder {
         let is_first = |one: &&Value| one["index"].as_u64().unwrap_or_default() == 0;
         let candidate = candidates.find(is_first).unwrap_or(&Value::Null);
         for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
-            self.part(part, hear);
+            self.part(part, on_delta);
         }
         if let Some(reason) = candidate["finishReason"].as_str().filter(|text| !text.is_empty()) {
             if ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"].contains(&reason) {
@@ -90,7 +90,7 @@ impl GeminiDecoder {
             }
             self.finish = Some(reason.to_owned());
         }
-        hear(Delta::Ping);
+        on_delta(Delta::Ping);
         Ok(())
     }
 
@@ -104,17 +104,19 @@ impl GeminiDecoder {
                 (prompt - cached).saturating_add(count("toolUsePromptTokenCount").unwrap_or(0));
         }
         if count("candidatesTokenCount").or(count("thoughtsTokenCount")).is_some() {
-            let (said, thought) = (count("candidatesTokenCount"), count("thoughtsTokenCount"));
-            self.usage.output = said.unwrap_or(0).saturating_add(thought.unwrap_or(0));
+            let (text_tokens, reasoning_tokens) =
+                (count("candidatesTokenCount"), count("thoughtsTokenCount"));
+            self.usage.output =
+                text_tokens.unwrap_or(0).saturating_add(reasoning_tokens.unwrap_or(0));
         }
     }
 
-    fn part(&mut self, part: &Value, hear: &mut OnDelta<'_>) {
+    fn part(&mut self, part: &Value, on_delta: &mut OnDelta<'_>) {
         let text = part["text"].as_str().unwrap_or_default();
         let is_thought = part["thought"] == true;
-        let ours = is_thought || part["functionCall"].is_object() || part["text"].is_string();
+        let is_known = is_thought || part["functionCall"].is_object() || part["text"].is_string();
         // The signature precedes the part that it signs.
-        if let Some(signature) = part["thoughtSignature"].as_str().filter(|_| ours) {
+        if let Some(signature) = part["thoughtSignature"].as_str().filter(|_| is_known) {
             let sealed = Some(json!({ "thoughtSignature": signature }));
             self.parts.push(ContentPart::Reasoning { text: String::new(), sealed });
         }
@@ -131,19 +133,19 @@ impl GeminiDecoder {
         } else if text.is_empty() {
         } else if is_thought {
             match self.parts.last_mut() {
-                Some(ContentPart::Reasoning { text: said, .. }) => said.push_str(text),
+                Some(ContentPart::Reasoning { text: last_text, .. }) => last_text.push_str(text),
                 _ => {
                     let (text, sealed) = (text.to_owned(), None);
                     self.parts.push(ContentPart::Reasoning { text, sealed });
                 }
             }
-            hear(Delta::Reasoning(text));
+            on_delta(Delta::Reasoning(text));
         } else {
             match self.parts.last_mut() {
-                Some(ContentPart::Text { text: said }) => said.push_str(text),
+                Some(ContentPart::Text { text: last_text }) => last_text.push_str(text),
                 _ => self.parts.push(ContentPart::Text { text: text.to_owned() }),
             }
-            hear(Delta::Text(text));
+            on_delta(Delta::Text(text));
         }
     }
 }

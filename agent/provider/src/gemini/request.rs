@@ -4,29 +4,31 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use crate::history::sound;
+use crate::history::repair;
 use crate::message::{ContentPart, HarnessNote, Image, Message, MessageRole, ToolResult};
 use crate::provider::{ChatRequest, ToolDefinition};
-use crate::tool_args::sendable;
+use crate::tool_args::args_to_send;
 
 use super::{GeminiWire, computer_use};
 
 /// Builds the body of a request. The model is part of the URL. A computer use model has built-in
 /// functions, which are not declared.
 pub(crate) fn body(wire: &GeminiWire, request: &ChatRequest<'_>, uses_computer: bool) -> Value {
-    let sound = sound(request.messages);
-    let contents: Vec<Value> = sound.iter().map(|it| content(it, uses_computer)).collect();
+    let repaired = repair(request.messages);
+    let contents: Vec<Value> = repaired.iter().map(|it| content(it, uses_computer)).collect();
     let mut body = json!({ "contents": contents });
     if !request.system.trim().is_empty() {
         body["systemInstruction"] = json!({"parts": [{"text": request.system}]});
     }
     if !request.tools.is_empty() {
-        let ours = |tool: &&ToolDefinition| !(uses_computer && computer_use::is_own(&tool.name));
-        let declared: Vec<Value> = request.tools.iter().filter(ours).map(declaration).collect();
-        let declared = json!({ "functionDeclarations": declared });
+        let is_function_tool =
+            |tool: &&ToolDefinition| !(uses_computer && computer_use::is_function(&tool.name));
+        let declarations: Vec<Value> =
+            request.tools.iter().filter(is_function_tool).map(declaration).collect();
+        let declarations = json!({ "functionDeclarations": declarations });
         body["tools"] = match uses_computer {
-            true => json!([computer_use::tool(), declared]),
-            false => json!([declared]),
+            true => json!([computer_use::tool(), declarations]),
+            false => json!([declarations]),
         };
     }
     let mut settings = json!({ "maxOutputTokens": request.max_output });
@@ -59,13 +61,13 @@ fn content(message: &Message, uses_computer: bool) -> Value {
     // A signature belongs to the part after it.
     let mut signature: Option<Value> = None;
     for part in &message.parts {
-        let mut written = match part {
+        let mut value = match part {
             ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
                 json!({ "text": text })
             }
-            ContentPart::Image(picture) => image(picture),
+            ContentPart::Image(image_part) => image(image_part),
             ContentPart::Call(call) => {
-                json!({"functionCall": {"name": call.name, "args": sendable(call)}})
+                json!({"functionCall": {"name": call.name, "args": args_to_send(call)}})
             }
             ContentPart::Result(result) if uses_computer => {
                 parts.push(computer_use::response(result));
@@ -77,15 +79,16 @@ fn content(message: &Message, uses_computer: bool) -> Value {
                 continue;
             }
             ContentPart::Reasoning { sealed, .. } => {
-                let found = sealed.as_ref().and_then(|sealed| sealed.get("thoughtSignature"));
-                signature = found.cloned().or(signature);
+                let thought_signature =
+                    sealed.as_ref().and_then(|sealed| sealed.get("thoughtSignature"));
+                signature = thought_signature.cloned().or(signature);
                 continue;
             }
         };
         if let Some(signature) = signature.take() {
-            written["thoughtSignature"] = signature;
+            value["thoughtSignature"] = signature;
         }
-        parts.push(written);
+        parts.push(value);
     }
     if let Some(signature) = signature {
         parts.push(json!({"text": "", "thoughtSignature": signature}));

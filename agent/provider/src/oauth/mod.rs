@@ -22,9 +22,9 @@ use service::SignInService;
 use store::{OauthTokens, TokenStore};
 
 /// A token that expires within this time is renewed before use.
-const MARGIN: Duration = Duration::from_secs(60);
+const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
 /// Maximum time that g3 waits on exit for a renewal in progress.
-const LINGER: Duration = Duration::from_secs(10);
+const RENEWAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The workspace that a login is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl DatabricksWorkspace {
 pub(crate) struct OauthLogin {
     inner: Arc<Inner>,
     /// One receiver per renewal; it closes when the renewal is over.
-    under_way: Mutex<Vec<Receiver<()>>>,
+    renewals: Mutex<Vec<Receiver<()>>>,
 }
 
 /// The state shared by renewals. Processes that share a login renew it one at a time, and each uses
@@ -59,7 +59,7 @@ pub(crate) struct OauthLogin {
 struct Inner {
     workspace: DatabricksWorkspace,
     store: TokenStore,
-    held: Mutex<OauthTokens>,
+    tokens: Mutex<OauthTokens>,
     clock: Clock,
 }
 
@@ -73,48 +73,49 @@ impl OauthLogin {
                 .hint(workspace.command())
                 .hint("or take a token: `token` instead of `use_oauth`"));
         };
-        let inner = Inner { workspace, store, held: Mutex::new(tokens), clock: Clock::from_env() };
-        Ok(OauthLogin { inner: Arc::new(inner), under_way: Mutex::default() })
+        let inner =
+            Inner { workspace, store, tokens: Mutex::new(tokens), clock: Clock::from_env() };
+        Ok(OauthLogin { inner: Arc::new(inner), renewals: Mutex::default() })
     }
 
     /// Returns a valid access token.
     pub(crate) async fn token(&self) -> Result<Secret, ProviderError> {
-        let held = self.inner.held();
-        if self.inner.lasts(&held) {
-            return Ok(held.access);
+        let tokens = self.inner.tokens();
+        if self.inner.is_valid(&tokens) {
+            return Ok(tokens.access);
         }
-        self.renewed(&held.access).await
+        self.renew(&tokens.access).await
     }
 
-    /// Returns a new token to replace `stale`, which was rejected or has expired. A renewal runs on
+    /// Returns a new token to replace `stale_token`, which was rejected or has expired. A renewal runs on
     /// its own thread and continues if the request is cancelled or g3 exits: the service revokes
     /// the old refresh token, so the new one must not be lost.
-    pub(crate) async fn renewed(&self, stale: &Secret) -> Result<Secret, ProviderError> {
-        let (inner, stale) = (Arc::clone(&self.inner), stale.clone());
-        let (tell, told) = tokio::sync::oneshot::channel();
-        let (open, closes) = channel::<()>();
-        self.goes_on(closes);
+    pub(crate) async fn renew(&self, stale_token: &Secret) -> Result<Secret, ProviderError> {
+        let (inner, stale_token) = (Arc::clone(&self.inner), stale_token.clone());
+        let (tx, rx) = tokio::sync::oneshot::channel();
+        let (running, ended) = channel::<()>();
+        self.track_renewal(ended);
         thread::spawn(move || {
-            let _open = open;
+            let _running = running;
             let runtime = base::runtime::current_thread();
-            let renewed = runtime
-                .map_err(|why| ProviderError::Broken(why.to_string()))
-                .and_then(|runtime| runtime.block_on(inner.renewed(&stale)));
-            let _ = tell.send(renewed);
+            let renew = runtime
+                .map_err(|reason| ProviderError::Broken(reason.to_string()))
+                .and_then(|runtime| runtime.block_on(inner.renew(&stale_token)));
+            let _ = tx.send(renew);
         });
-        told.await.map_err(|why| ProviderError::Broken(why.to_string()))?
+        rx.await.map_err(|reason| ProviderError::Broken(reason.to_string()))?
     }
 
-    fn goes_on(&self, renewal: Receiver<()>) {
-        let mut under_way = base::sync::lock(&self.under_way);
-        under_way.retain(|renewal| renewal.try_recv() == Err(TryRecvError::Empty));
-        under_way.push(renewal);
+    fn track_renewal(&self, renewal: Receiver<()>) {
+        let mut renewals = base::sync::lock(&self.renewals);
+        renewals.retain(|renewal| renewal.try_recv() == Err(TryRecvError::Empty));
+        renewals.push(renewal);
     }
 
     /// Removes the tokens from a text for messages.
-    pub(crate) fn without_tokens(&self, text: &str) -> String {
-        let held = self.inner.held();
-        let secrets = [Some(&held.access), held.refresh.as_ref()];
+    pub(crate) fn redact_tokens(&self, text: &str) -> String {
+        let tokens = self.inner.tokens();
+        let secrets = [Some(&tokens.access), tokens.refresh.as_ref()];
         let secrets = secrets.into_iter().flatten().filter(|secret| secret.reveal().len() >= 4);
         secrets.fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), DOTS))
     }
@@ -122,65 +123,68 @@ impl OauthLogin {
 
 impl Drop for OauthLogin {
     fn drop(&mut self) {
-        let under_way = self.under_way.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for renewal in under_way {
+        let renewals = self.renewals.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for renewal in renewals {
             // The channel carries no value; it closes.
-            let _ = renewal.recv_timeout(LINGER);
+            let _ = renewal.recv_timeout(RENEWAL_TIMEOUT);
         }
     }
 }
 
 impl Inner {
-    async fn renewed(&self, stale: &Secret) -> Result<Secret, ProviderError> {
-        let lock = self.locked().await?;
-        let stored =
-            self.store.read().map_err(|failure| self.lost(Refusal::new(failure.sentence())))?;
-        let stored = stored.ok_or_else(|| self.lost(Refusal::new("it was removed")))?;
-        if stored.access != *stale && self.lasts(&stored) {
-            return Ok(self.keep(stored));
+    async fn renew(&self, stale_token: &Secret) -> Result<Secret, ProviderError> {
+        let lock = self.take_lock().await?;
+        let stored = self
+            .store
+            .read()
+            .map_err(|failure| self.login_invalid(Refusal::new(failure.sentence())))?;
+        let stored = stored.ok_or_else(|| self.login_invalid(Refusal::new("it was removed")))?;
+        if stored.access != *stale_token && self.is_valid(&stored) {
+            return Ok(self.store_tokens(stored));
         }
         let Some(refresh) = &stored.refresh else {
-            return Err(self.lost(Refusal::new("it has run out and cannot be renewed")));
+            return Err(self.login_invalid(Refusal::new("it has run out and cannot be renewed")));
         };
-        let place = self.store.place(&lock).map_err(|failure| unusable(&failure))?;
+        let reserved = self.store.reserve(&lock).map_err(|failure| cannot_renew(&failure))?;
         let DatabricksWorkspace { host, allow_http, .. } = &self.workspace;
         let service = SignInService::of(host, *allow_http).await?;
-        let fresh = match service.renew(refresh, self.clock.now()).await {
-            Ok(fresh) => fresh,
-            Err(ProviderError::Rejected(why)) => return Err(self.lost(why)),
-            Err(other) => return Err(other),
+        let renewed = match service.renew(refresh, self.clock.now()).await {
+            Ok(renewed) => renewed,
+            Err(ProviderError::Rejected(reason)) => return Err(self.login_invalid(reason)),
+            Err(error) => return Err(error),
         };
-        let fresh = OauthTokens { refresh: fresh.refresh.or(stored.refresh), ..fresh };
-        let written = self.store.fill(place, &fresh);
+        let renewed = OauthTokens { refresh: renewed.refresh.or(stored.refresh), ..renewed };
+        let saved = self.store.write_reserved(reserved, &renewed);
         drop(lock);
-        written.map_err(|failure| self.lost(Refusal::new(failure.sentence())))?;
-        Ok(self.keep(fresh))
+        saved.map_err(|failure| self.login_invalid(Refusal::new(failure.sentence())))?;
+        Ok(self.store_tokens(renewed))
     }
 
-    async fn locked(&self) -> Result<Lock, ProviderError> {
+    async fn take_lock(&self) -> Result<Lock, ProviderError> {
         let store = self.store.clone();
-        let locked = tokio::task::spawn_blocking(move || store.locked()).await;
-        let locked = locked.map_err(|why| ProviderError::Broken(why.to_string()))?;
-        locked.map_err(|failure| unusable(&failure))
+        let result = tokio::task::spawn_blocking(move || store.take_lock()).await;
+        let result = result.map_err(|error| ProviderError::Broken(error.to_string()))?;
+        result.map_err(|failure| cannot_renew(&failure))
     }
 
-    fn lasts(&self, tokens: &OauthTokens) -> bool {
+    fn is_valid(&self, tokens: &OauthTokens) -> bool {
         tokens.expires.is_none_or(|end| {
-            Duration::try_from(end.duration_since(self.clock.now())).is_ok_and(|left| left > MARGIN)
+            Duration::try_from(end.duration_since(self.clock.now()))
+                .is_ok_and(|left| left > EXPIRY_MARGIN)
         })
     }
 
-    fn held(&self) -> OauthTokens {
-        base::sync::lock(&self.held).clone()
+    fn tokens(&self) -> OauthTokens {
+        base::sync::lock(&self.tokens).clone()
     }
 
-    fn keep(&self, tokens: OauthTokens) -> Secret {
+    fn store_tokens(&self, tokens: OauthTokens) -> Secret {
         let access = tokens.access.clone();
-        *base::sync::lock(&self.held) = tokens;
+        *base::sync::lock(&self.tokens) = tokens;
         access
     }
 
-    fn lost(&self, why: Refusal) -> ProviderError {
+    fn login_invalid(&self, why: Refusal) -> ProviderError {
         let text = format!("the login for {} is not valid any more: {why}", self.workspace.host);
         Refusal { text, ..why }.hint(self.workspace.command()).into()
     }
@@ -188,7 +192,7 @@ impl Inner {
 
 /// Returns the error for a login whose renewal could not be saved on this machine. No tokens were
 /// requested.
-fn unusable(failure: &Failure) -> ProviderError {
+fn cannot_renew(failure: &Failure) -> ProviderError {
     Refusal::new(format!("cannot renew the login: {}", failure.sentence()))
         .hint("free disk space, or check the permissions of that file")
         .into()

@@ -20,10 +20,10 @@ use crate::error::{ProviderError, Refusal};
 use crate::http;
 
 /// The public client id that every workspace accepts; it has no secret.
-pub(crate) const CLIENT: &str = "databricks-cli";
+pub(crate) const CLIENT_ID: &str = "databricks-cli";
 const SCOPES: [&str; 2] = ["all-apis", "offline_access"];
 /// Path of the workspace's endpoint metadata (RFC 8414).
-const ADDRESSES: &str = "/oidc/.well-known/oauth-authorization-server";
+const METADATA_PATH: &str = "/oidc/.well-known/oauth-authorization-server";
 
 type Client = BasicClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointSet>;
 
@@ -51,35 +51,37 @@ struct Addresses {
 impl SignInService {
     /// Discovers the sign-in service of a workspace.
     pub(crate) async fn of(host: &str, allow_http: bool) -> Result<SignInService, ProviderError> {
-        let uri = format!("{host}{ADDRESSES}");
-        let no = |why: String| -> ProviderError {
+        let uri = format!("{host}{METADATA_PATH}");
+        let unavailable = |why: String| -> ProviderError {
             Refusal::new(format!("{host} offers no sign-in: {why}"))
                 .hint("check `host`: a workspace's address")
                 .into()
         };
         let mut request = HttpRequest::new(Vec::new());
         *request.method_mut() = Method::GET;
-        *request.uri_mut() = uri.parse().map_err(|_| no("its address makes no sense".into()))?;
-        let answer = send(request, allow_http).await?;
-        if answer.status() != StatusCode::OK {
-            return Err(no(format!("HTTP {}", answer.status().as_u16())));
+        *request.uri_mut() =
+            uri.parse().map_err(|_| unavailable("its address makes no sense".into()))?;
+        let response = send(request, allow_http).await?;
+        if response.status() != StatusCode::OK {
+            return Err(unavailable(format!("HTTP {}", response.status().as_u16())));
         }
-        let found: Addresses = serde_json::from_slice(answer.body())
-            .map_err(|_| no("its answer names no addresses".to_owned()))?;
-        for address in [&found.authorization_endpoint, &found.token_endpoint] {
-            http::address(address, "", allow_http).map_err(|failure| no(failure.sentence()))?;
+        let endpoints: Addresses = serde_json::from_slice(response.body())
+            .map_err(|_| unavailable("its answer names no addresses".to_owned()))?;
+        for address in [&endpoints.authorization_endpoint, &endpoints.token_endpoint] {
+            http::address(address, "", allow_http)
+                .map_err(|failure| unavailable(failure.sentence()))?;
         }
-        let bad = |why: oauth2::url::ParseError| no(why.to_string());
-        let client = BasicClient::new(ClientId::new(CLIENT.to_owned()))
-            .set_auth_uri(AuthUrl::new(found.authorization_endpoint).map_err(bad)?)
-            .set_token_uri(TokenUrl::new(found.token_endpoint).map_err(bad)?);
+        let invalid_url = |why: oauth2::url::ParseError| unavailable(why.to_string());
+        let client = BasicClient::new(ClientId::new(CLIENT_ID.to_owned()))
+            .set_auth_uri(AuthUrl::new(endpoints.authorization_endpoint).map_err(invalid_url)?)
+            .set_token_uri(TokenUrl::new(endpoints.token_endpoint).map_err(invalid_url)?);
         Ok(SignInService { client, allow_http })
     }
 
     /// Starts a sign-in that redirects to `redirect`.
     pub(crate) fn begin(&mut self, redirect: &str) -> Result<PendingSignIn, ProviderError> {
         let redirect = RedirectUrl::new(redirect.to_owned())
-            .map_err(|why| ProviderError::rejected(why.to_string()))?;
+            .map_err(|error| ProviderError::rejected(error.to_string()))?;
         self.client = self.client.clone().set_redirect_uri(redirect);
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         let (url, state) = self
@@ -94,19 +96,19 @@ impl SignInService {
     /// Exchanges the code of a sign-in for tokens.
     pub(crate) async fn finish(
         &self,
-        begun: PendingSignIn,
+        pending: PendingSignIn,
         code: String,
         now: Timestamp,
     ) -> Result<OauthTokens, ProviderError> {
         let allow_http = self.allow_http;
         let http = |request| send(request, allow_http);
-        let asked = self
+        let result = self
             .client
             .exchange_code(AuthorizationCode::new(code))
-            .set_pkce_verifier(begun.verifier)
+            .set_pkce_verifier(pending.verifier)
             .request_async(&http)
             .await;
-        asked.map(|answer| tokens(&answer, now)).map_err(error)
+        result.map(|response| tokens(&response, now)).map_err(error)
     }
 
     /// Exchanges a refresh token for new tokens.
@@ -118,29 +120,29 @@ impl SignInService {
         let allow_http = self.allow_http;
         let http = |request| send(request, allow_http);
         let refresh = RefreshToken::new(refresh.reveal().to_owned());
-        let asked = self.client.exchange_refresh_token(&refresh).request_async(&http).await;
-        asked.map(|answer| tokens(&answer, now)).map_err(error)
+        let result = self.client.exchange_refresh_token(&refresh).request_async(&http).await;
+        result.map(|response| tokens(&response, now)).map_err(error)
     }
 }
 
 /// Sends a request. An overload of the service is not reported as a refusal.
 async fn send(request: HttpRequest, allow_http: bool) -> Result<HttpResponse, ProviderError> {
-    let answer = http::once(request, allow_http).await?;
-    match answer.status().as_u16() {
+    let response = http::send_short(request, allow_http).await?;
+    match response.status().as_u16() {
         429 => Err(ProviderError::RateLimited { after: None }),
         status @ 500.. => {
             Err(ProviderError::Overloaded(format!("HTTP {status} from the sign-in service")))
         }
-        _ => Ok(answer),
+        _ => Ok(response),
     }
 }
 
-fn tokens(answer: &BasicTokenResponse, now: Timestamp) -> OauthTokens {
-    let until = |life: Duration| now.checked_add(life).ok();
+fn tokens(response: &BasicTokenResponse, now: Timestamp) -> OauthTokens {
+    let expiry = |lifetime: Duration| now.checked_add(lifetime).ok();
     OauthTokens {
-        access: Secret::new(answer.access_token().secret().as_str()),
-        refresh: answer.refresh_token().map(|token| Secret::new(token.secret().as_str())),
-        expires: answer.expires_in().and_then(until),
+        access: Secret::new(response.access_token().secret().as_str()),
+        refresh: response.refresh_token().map(|token| Secret::new(token.secret().as_str())),
+        expires: response.expires_in().and_then(expiry),
     }
 }
 
@@ -150,10 +152,10 @@ type OauthErrorBody = RequestTokenError<ProviderError, oauth2::basic::BasicError
 fn error(failed: OauthErrorBody) -> ProviderError {
     match failed {
         RequestTokenError::Request(error) => error,
-        RequestTokenError::ServerResponse(said) => {
-            let kind = said.error().to_string();
-            let more = said.error_description().map(|text| head(text, 200));
-            let text = more.map_or_else(|| kind.clone(), |text| format!("{kind}: {text}"));
+        RequestTokenError::ServerResponse(body) => {
+            let kind = body.error().to_string();
+            let description = body.error_description().map(|text| head(text, 200));
+            let text = description.map_or_else(|| kind.clone(), |text| format!("{kind}: {text}"));
             ProviderError::rejected(format!("the sign-in service says {}", printable(&text)))
         }
         RequestTokenError::Parse(..) | RequestTokenError::Other(_) => {

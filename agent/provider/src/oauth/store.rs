@@ -14,10 +14,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::service::CLIENT;
+use super::service::CLIENT_ID;
 
 /// Size in bytes reserved for a login; tokens take a few kB.
-const ROOM: usize = 32 << 10;
+const RESERVED_SIZE: usize = 32 << 10;
 
 /// The tokens that a service issued.
 #[derive(Clone, Debug)]
@@ -56,13 +56,13 @@ impl TokenStore {
         let home = base::user_dirs::home_dir();
         let home =
             home.ok_or_else(|| Failure::usage("no home directory for the login").hint("set HOME"))?;
-        Ok(TokenStore::below(&home.join(".g3/oauth"), host))
+        Ok(TokenStore::in_directory(&home.join(".g3/oauth"), host))
     }
 
     /// Like [`TokenStore::of`], in this directory.
-    fn below(directory: &Path, host: &str) -> TokenStore {
-        let name = base::text::hex(&Sha256::digest(format!("{host}\n{CLIENT}")));
-        TokenStore { host: host.to_owned(), file: directory.join(format!("{name}.json")) }
+    fn in_directory(directory: &Path, host: &str) -> TokenStore {
+        let file_stem = base::text::hex(&Sha256::digest(format!("{host}\n{CLIENT_ID}")));
+        TokenStore { host: host.to_owned(), file: directory.join(format!("{file_stem}.json")) }
     }
 
     /// Returns the path of the file.
@@ -75,11 +75,11 @@ impl TokenStore {
         let what = || format!("cannot read the login in {}", self.file.display());
         let meta = match fs::symlink_metadata(&self.file) {
             Ok(meta) => meta,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(e) => return Err(e).or_fail(what),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).or_fail(what),
         };
-        let ours = rustix::process::geteuid().as_raw();
-        if !meta.is_file() || meta.uid() != ours || meta.mode() & 0o077 != 0 {
+        let own_uid = rustix::process::geteuid().as_raw();
+        if !meta.is_file() || meta.uid() != own_uid || meta.mode() & 0o077 != 0 {
             return Err(Failure::refused(what())
                 .because("it must be your own file, readable only by you")
                 .hint(format!("chmod 600 {}", self.file.display())));
@@ -94,7 +94,7 @@ impl TokenStore {
     }
 
     /// Waits for the lock on the login.
-    pub(crate) fn locked(&self) -> Result<Lock> {
+    pub(crate) fn take_lock(&self) -> Result<Lock> {
         let what = || format!("cannot use {}", self.file.display());
         let directory = self.file.parent().unwrap_or(Path::new("/"));
         DirBuilder::new().recursive(true).mode(0o700).create(directory).or_fail(what)?;
@@ -108,22 +108,22 @@ impl TokenStore {
 
     /// Reserves disk space for the next login before the service is asked for it. A refresh token
     /// is invalid after use, so there must be space to save the new one.
-    pub(crate) fn place(&self, _held: &Lock) -> Result<Reserved> {
-        let place = Reserved::beside(&self.file, ROOM);
-        place.or_fail(|| format!("cannot write the login to {}", self.file.display()))
+    pub(crate) fn reserve(&self, _lock: &Lock) -> Result<Reserved> {
+        let reserved = Reserved::beside(&self.file, RESERVED_SIZE);
+        reserved.or_fail(|| format!("cannot write the login to {}", self.file.display()))
     }
 
     /// Replaces the login.
-    pub(crate) fn write(&self, tokens: &OauthTokens, held: &Lock) -> Result<()> {
-        self.fill(self.place(held)?, tokens)
+    pub(crate) fn write(&self, tokens: &OauthTokens, lock: &Lock) -> Result<()> {
+        self.write_reserved(self.reserve(lock)?, tokens)
     }
 
     /// Replaces the login, using the reserved space.
-    pub(crate) fn fill(&self, place: Reserved, tokens: &OauthTokens) -> Result<()> {
+    pub(crate) fn write_reserved(&self, reserved: Reserved, tokens: &OauthTokens) -> Result<()> {
         let content = Content {
             schema: 1,
             host: self.host.clone(),
-            client: CLIENT.to_owned(),
+            client: CLIENT_ID.to_owned(),
             access_token: tokens.access.reveal().to_owned(),
             refresh_token: tokens.refresh.as_ref().map(|token| token.reveal().to_owned()),
             expires_at: tokens.expires.map(|end| end.to_string()),
@@ -131,7 +131,7 @@ impl TokenStore {
         let what = || format!("cannot write the login to {}", self.file.display());
         let mut text = serde_json::to_vec_pretty(&content).or_fail(what)?;
         text.push(b'\n');
-        place.fill(&text).or_fail(what)
+        reserved.fill(&text).or_fail(what)
     }
 
     /// Removes the login. Returns whether there was one.
@@ -139,7 +139,7 @@ impl TokenStore {
         if !self.file.exists() {
             return Ok(false);
         }
-        let _held = self.locked()?;
+        let _lock = self.take_lock()?;
         match fs::remove_file(&self.file) {
             Ok(()) => Ok(true),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -162,9 +162,11 @@ mod tests {
     fn a_login_is_private_and_each_workspace_has_its_own() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("oauth");
-        let (one, two) =
-            (TokenStore::below(&dir, "https://one"), TokenStore::below(&dir, "https://../two"));
-        one.write(&tokens("a"), &one.locked().unwrap()).unwrap();
+        let (one, two) = (
+            TokenStore::in_directory(&dir, "https://one"),
+            TokenStore::in_directory(&dir, "https://../two"),
+        );
+        one.write(&tokens("a"), &one.take_lock().unwrap()).unwrap();
         assert_eq!(one.read().unwrap().unwrap().access.reveal(), "a");
         assert!(two.read().unwrap().is_none());
         assert_eq!(two.path().parent(), Some(dir.as_path()));
@@ -177,15 +179,15 @@ mod tests {
     #[test]
     fn an_unused_reservation_leaves_the_login_unchanged() {
         let dir = tempfile::tempdir().unwrap();
-        let store = TokenStore::below(dir.path(), "https://one");
-        let held = store.locked().unwrap();
-        store.write(&tokens("a"), &held).unwrap();
-        drop(store.place(&held).unwrap());
+        let store = TokenStore::in_directory(dir.path(), "https://one");
+        let lock = store.take_lock().unwrap();
+        store.write(&tokens("a"), &lock).unwrap();
+        drop(store.reserve(&lock).unwrap());
         assert_eq!(store.read().unwrap().unwrap().access.reveal(), "a");
-        let long = "b".repeat(3 * ROOM);
-        store.fill(store.place(&held).unwrap(), &tokens(&long)).unwrap();
+        let long = "b".repeat(3 * RESERVED_SIZE);
+        store.write_reserved(store.reserve(&lock).unwrap(), &tokens(&long)).unwrap();
         assert_eq!(store.read().unwrap().unwrap().access.reveal(), long);
-        store.write(&tokens("c"), &held).unwrap();
+        store.write(&tokens("c"), &lock).unwrap();
         assert!(fs::read_to_string(store.path()).unwrap().ends_with("}\n"));
         let left = fs::read_dir(dir.path()).unwrap().count();
         assert_eq!(left, 3, "the login, its lock and the .gitignore");
@@ -194,8 +196,8 @@ mod tests {
     #[test]
     fn a_login_that_others_can_read_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
-        let store = TokenStore::below(dir.path(), "https://one");
-        store.write(&tokens("a"), &store.locked().unwrap()).unwrap();
+        let store = TokenStore::in_directory(dir.path(), "https://one");
+        store.write(&tokens("a"), &store.take_lock().unwrap()).unwrap();
         fs::set_permissions(store.path(), fs::Permissions::from_mode(0o644)).unwrap();
         assert!(store.read().unwrap_err().to_string().contains("chmod 600"));
     }

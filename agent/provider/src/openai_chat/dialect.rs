@@ -1,6 +1,6 @@
 //! Differences between services on the chat completions wire format, as data.
 
-use crate::tool_args::plain_id;
+use crate::tool_args::sanitize_id;
 
 /// A service, as far as it matters for the format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ impl CallIdFormat {
     pub(crate) fn sent(self, id: &str) -> String {
         match self {
             CallIdFormat::AsMade => id.to_owned(),
-            CallIdFormat::Plain => plain_id(id),
+            CallIdFormat::Plain => sanitize_id(id),
         }
     }
 }

@@ -62,9 +62,9 @@ impl ServerQuirks {
     }
 
     /// Whether a parameter may be sent.
-    pub(crate) fn takes(&self, key: &str) -> bool {
-        let refused = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        !self.flags().iter().any(|(name, flag)| *name == key && refused(flag))
+    pub(crate) fn accepts(&self, key: &str) -> bool {
+        let is_refused = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        !self.flags().iter().any(|(name, flag)| *name == key && is_refused(flag))
     }
 }
 
@@ -80,13 +80,13 @@ impl WireFormat for ChatWire {
     /// An error message that names one of these parameters is about it, since users do not set
     /// them.
     fn adapt(&self, refusal: &str) -> bool {
-        let named = |key: &str| refusal.contains(key) && self.quirks.takes(key);
+        let is_mentioned = |key: &str| refusal.contains(key) && self.quirks.accepts(key);
         let is_sent = |key: &str| match key {
             "temperature" => self.temperature.is_some(),
             "cache_control" => self.service.dialect().cache_marks,
             _ => true,
         };
-        let mut flags = self.quirks.flags().into_iter().filter(|(key, _)| named(key));
+        let mut flags = self.quirks.flags().into_iter().filter(|(key, _)| is_mentioned(key));
         let first = flags.find(|(key, _)| is_sent(key));
         first.inspect(|(_, flag)| flag.store(true, Ordering::Relaxed)).is_some()
     }

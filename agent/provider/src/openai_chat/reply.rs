@@ -5,16 +5,17 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::error::ProviderError;
-use crate::hosted::{ReplyDecoder, ReplyProgress, object_of};
+use crate::hosted::{ReplyDecoder, ReplyProgress, parse_object};
 use crate::message::{ContentPart, Message, MessageRole, Reply, StopReason};
 use crate::provider::{Delta, OnDelta};
 use crate::tool_args::{self, CallIds};
 use crate::{http_error, sse};
 
 /// The fields in which servers send reasoning.
-const THOUGHT: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
+const REASONING_FIELDS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_text"];
 /// Finish reasons of a reply that the model did not end itself: OpenRouter, DeepSeek, Z.ai, SGLang.
-const BROKEN: [&str; 4] = ["error", "insufficient_system_resource", "network_error", "abort"];
+const FAILED_FINISH_REASONS: [&str; 4] =
+    ["error", "insufficient_system_resource", "network_error", "abort"];
 
 /// A reply being decoded.
 #[derive(Debug)]
@@ -57,35 +58,35 @@ impl ReplyDecoder for ChatDecoder {
     fn event(
         &mut self,
         event: &sse::SseEvent,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<ReplyProgress, ProviderError> {
-        match object_of(event)? {
-            Some(chunk) => self.chunk(&chunk, event.name == "error", hear)?,
+        match parse_object(event)? {
+            Some(chunk) => self.chunk(&chunk, event.name == "error", on_delta)?,
             None => self.over |= event.data.trim() == "[DONE]",
         }
-        Ok(self.stage())
+        Ok(self.progress())
     }
 
-    fn whole(
+    fn decode_whole(
         &mut self,
         body: &Value,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<ReplyProgress, ProviderError> {
-        self.chunk(body, false, hear)?;
+        self.chunk(body, false, on_delta)?;
         self.over = self.finish.is_some();
-        Ok(self.stage())
+        Ok(self.progress())
     }
 
     fn reply(self: Box<Self>) -> Option<Reply> {
         let ChatDecoder { mut ids, pieces, details, usage, finish, over, .. } = *self;
         // A server that sends `[DONE]` after text has finished, even without a finish reason.
         let finish = finish.or_else(|| (over && !pieces.is_empty()).then(String::new))?;
-        let is_cut = matches!(finish.as_str(), "length" | "max_tokens" | "model_length");
+        let is_truncated = matches!(finish.as_str(), "length" | "max_tokens" | "model_length");
         let count = pieces.len();
         let mut parts: Vec<ContentPart> = pieces
             .into_iter()
             .enumerate()
-            .map(|(at, piece)| piece.part(&mut ids, is_cut && at + 1 == count))
+            .map(|(index, piece)| piece.part(&mut ids, is_truncated && index + 1 == count))
             .collect();
         if !details.is_empty() {
             let sealed = Some(json!({ "reasoning_details": details }));
@@ -93,7 +94,7 @@ impl ReplyDecoder for ChatDecoder {
         }
         let message = Message { role: MessageRole::Assistant, parts };
         let stop = match finish.as_str() {
-            _ if is_cut => StopReason::Length,
+            _ if is_truncated => StopReason::Length,
             "content_filter" | "sensitive" => StopReason::Refused,
             _ if message.calls().next().is_some() => StopReason::Calls,
             _ => StopReason::Done,
@@ -103,7 +104,7 @@ impl ReplyDecoder for ChatDecoder {
 }
 
 impl DeltaPart {
-    fn part(self, ids: &mut CallIds, is_cut: bool) -> ContentPart {
+    fn part(self, ids: &mut CallIds, is_truncated: bool) -> ContentPart {
         match self {
             DeltaPart::Text(text) => ContentPart::Text { text },
             DeltaPart::Thought { field, text } => {
@@ -114,7 +115,7 @@ impl DeltaPart {
             }
             DeltaPart::Call(slot) => {
                 let id = ids.unique(&slot.id);
-                if is_cut && slot.args.trim().is_empty() {
+                if is_truncated && slot.args.trim().is_empty() {
                     return ContentPart::Call(tool_args::malformed(id, slot.name, &slot.args));
                 }
                 ContentPart::Call(tool_args::call(id, slot.name, &slot.args))
@@ -131,7 +132,7 @@ impl ChatDecoder {
         ChatDecoder { ids, pieces, last_index: None, details, usage, finish: None, over: false }
     }
 
-    fn stage(&self) -> ReplyProgress {
+    fn progress(&self) -> ReplyProgress {
         match (self.over, &self.finish) {
             (true, _) => ReplyProgress::Over,
             (false, Some(_)) => ReplyProgress::Complete,
@@ -143,7 +144,7 @@ impl ChatDecoder {
         &mut self,
         chunk: &Value,
         is_error: bool,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<(), ProviderError> {
         // vLLM and Databricks put the error in the chunk itself.
         let is_error = is_error || chunk["object"] == "error" || chunk["error_code"].is_string();
@@ -155,17 +156,17 @@ impl ChatDecoder {
         let mut choices = chunk["choices"].as_array().into_iter().flatten();
         let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or_default() == 0;
         let Some(choice) = choices.find(is_first) else {
-            hear(Delta::Ping);
+            on_delta(Delta::Ping);
             return Ok(());
         };
         self.count(&choice["usage"]);
         // A complete reply has `message` where a chunk has `delta`.
         let delta = if choice["delta"].is_object() { &choice["delta"] } else { &choice["message"] };
         if self.finish.is_none() || choice["finish_reason"].is_null() {
-            self.delta(delta, hear);
+            self.delta(delta, on_delta);
         }
         if let Some(reason) = choice["finish_reason"].as_str().filter(|text| !text.is_empty()) {
-            if BROKEN.contains(&reason) {
+            if FAILED_FINISH_REASONS.contains(&reason) {
                 return Err(ProviderError::Broken(format!("the server broke off ({reason})")));
             }
             self.finish.get_or_insert_with(|| reason.to_owned());
@@ -192,61 +193,64 @@ impl ChatDecoder {
         }
     }
 
-    fn delta(&mut self, delta: &Value, hear: &mut OnDelta<'_>) {
-        let mut thought = THOUGHT.iter().filter_map(|key| Some((*key, delta[*key].as_str()?)));
+    fn delta(&mut self, delta: &Value, on_delta: &mut OnDelta<'_>) {
+        let mut thought =
+            REASONING_FIELDS.iter().filter_map(|key| Some((*key, delta[*key].as_str()?)));
         if let Some((field, text)) = thought.find(|(_, text)| !text.is_empty()) {
-            self.thought(field, text, hear);
+            self.thought(field, text, on_delta);
         }
         for detail in delta["reasoning_details"].as_array().into_iter().flatten() {
             self.detail(detail);
         }
         match &delta["content"] {
-            Value::String(text) => self.text(text, hear),
-            Value::Array(parts) => parts.iter().for_each(|part| self.content(part, hear)),
+            Value::String(text) => self.text(text, on_delta),
+            Value::Array(parts) => parts.iter().for_each(|part| self.content(part, on_delta)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {}
         }
         if let Some(text) = delta["refusal"].as_str() {
-            self.text(text, hear);
+            self.text(text, on_delta);
         }
         for call in delta["tool_calls"].as_array().into_iter().flatten() {
             self.call(call);
-            hear(Delta::Ping);
+            on_delta(Delta::Ping);
         }
     }
 
     /// Decodes a part of a content list. Databricks and Mistral send reasoning blocks this way.
-    fn content(&mut self, part: &Value, hear: &mut OnDelta<'_>) {
-        let (kind, inside) = match part["type"].as_str() {
+    fn content(&mut self, part: &Value, on_delta: &mut OnDelta<'_>) {
+        let (kind, key) = match part["type"].as_str() {
             Some("reasoning") => ("reasoning", "summary"),
             Some("thinking") => ("thinking", "thinking"),
-            Some(_) | None => return self.text(part["text"].as_str().unwrap_or_default(), hear),
+            Some(_) | None => {
+                return self.text(part["text"].as_str().unwrap_or_default(), on_delta);
+            }
         };
-        for piece in part[inside].as_array().into_iter().flatten() {
-            self.block(kind, inside, piece, hear);
+        for piece in part[key].as_array().into_iter().flatten() {
+            self.block(kind, key, piece, on_delta);
         }
     }
 
     /// Decodes a piece of a reasoning block. Pieces of the same kind are joined; a signature closes
     /// the block.
-    fn block(&mut self, kind: &str, inside: &str, piece: &Value, hear: &mut OnDelta<'_>) {
-        let more = piece["text"].as_str().unwrap_or_default();
+    fn block(&mut self, kind: &str, key: &str, item: &Value, on_delta: &mut OnDelta<'_>) {
+        let more = item["text"].as_str().unwrap_or_default();
         if !more.is_empty() {
-            hear(Delta::Reasoning(more));
+            on_delta(Delta::Reasoning(more));
         }
         let Some(DeltaPart::Block { text, block }) = self.pieces.last_mut() else {
-            let block = json!({"type": kind, inside: [piece]});
+            let block = json!({"type": kind, key: [item]});
             self.pieces.push(DeltaPart::Block { text: more.to_owned(), block });
             return;
         };
         text.push_str(more);
-        let Some(pieces) = block[inside].as_array_mut() else { return };
-        match pieces.last_mut().filter(|last| last["type"] == piece["type"]) {
-            Some(last) => join(last, piece),
-            None => pieces.push(piece.clone()),
+        let Some(pieces) = block[key].as_array_mut() else { return };
+        match pieces.last_mut().filter(|last| last["type"] == item["type"]) {
+            Some(last) => merge(last, item),
+            None => pieces.push(item.clone()),
         }
     }
 
-    fn text(&mut self, more: &str, hear: &mut OnDelta<'_>) {
+    fn text(&mut self, more: &str, on_delta: &mut OnDelta<'_>) {
         if more.is_empty() {
             return;
         }
@@ -257,10 +261,10 @@ impl ChatDecoder {
                 self.pieces.push(DeltaPart::Text(more.to_owned()));
             }
         }
-        hear(Delta::Text(more));
+        on_delta(Delta::Text(more));
     }
 
-    fn thought(&mut self, name: &str, more: &str, hear: &mut OnDelta<'_>) {
+    fn thought(&mut self, name: &str, more: &str, on_delta: &mut OnDelta<'_>) {
         if more.is_empty() {
             return;
         }
@@ -271,21 +275,21 @@ impl ChatDecoder {
                 self.pieces.push(DeltaPart::Thought { field, text });
             }
         }
-        hear(Delta::Reasoning(more));
+        on_delta(Delta::Reasoning(more));
     }
 
     /// Decodes OpenRouter's reasoning blocks. Those with the same index are pieces of one block.
     fn detail(&mut self, detail: &Value) {
-        let same = |other: &&mut Value| {
+        let is_same = |other: &&mut Value| {
             !detail["index"].is_null()
                 && other["index"] == detail["index"]
                 && other["type"] == detail["type"]
         };
-        let Some(before) = self.details.iter_mut().find(same) else {
+        let Some(earlier) = self.details.iter_mut().find(is_same) else {
             self.details.push(detail.clone());
             return;
         };
-        join(before, detail);
+        merge(earlier, detail);
     }
 
     fn call(&mut self, piece: &Value) {
@@ -306,8 +310,8 @@ impl ChatDecoder {
         let is_new = index.is_some() && index > self.last_index;
         self.last_index = self.last_index.max(index);
         let mut slots = slots.filter(|slot| index.is_none() || slot.index == index);
-        let found = if is_new { None } else { slots.next() };
-        match found.filter(|slot| slot.goes_on_with(&id, &name)) {
+        let open_slot = if is_new { None } else { slots.next() };
+        match open_slot.filter(|slot| slot.continues(&id, &name)) {
             Some(slot) => slot.args.push_str(&args),
             None => self.pieces.push(DeltaPart::Call(Slot { index, id, name, args })),
         }
@@ -315,16 +319,16 @@ impl ChatDecoder {
 }
 
 /// Merges a piece into its block: strings are appended, other values are replaced.
-fn join(before: &mut Value, piece: &Value) {
+fn merge(earlier: &mut Value, piece: &Value) {
     for (key, value) in piece.as_object().into_iter().flatten() {
-        match (value, &before[key]) {
+        match (value, &earlier[key]) {
             (Value::Null, _) => {}
             (Value::String(more), Value::String(text))
                 if ["text", "summary", "data", "signature"].contains(&key.as_str()) =>
             {
-                before[key] = json!(format!("{text}{more}"));
+                earlier[key] = json!(format!("{text}{more}"));
             }
-            _ => before[key] = value.clone(),
+            _ => earlier[key] = value.clone(),
         }
     }
 }
@@ -333,7 +337,7 @@ impl Slot {
     /// Whether a delta continues this call. Some servers give every call the index 0: a name with
     /// another id starts another call, and so does a name after complete arguments. Other servers
     /// send a new id with every delta, without a name.
-    fn goes_on_with(&self, id: &str, name: &str) -> bool {
+    fn continues(&self, id: &str, name: &str) -> bool {
         if !id.is_empty() && !self.id.is_empty() && (id == self.id || !name.is_empty()) {
             return id == self.id;
         }

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::anthropic::thinking;
-use crate::history::sound;
+use crate::history::repair;
 use crate::message::{ContentPart, HarnessNote, Image, Message, MessageRole, ToolCall};
 use crate::provider::{ChatRequest, ProviderFacts, ToolDefinition};
-use crate::tool_args::sendable;
+use crate::tool_args::args_to_send;
 
 use super::dialect::{CallIdFormat, Dialect};
 use super::{ChatWire, ReasoningEffort};
@@ -18,7 +18,7 @@ pub(crate) fn body(wire: &ChatWire, request: &ChatRequest<'_>, facts: &ProviderF
     if !request.system.trim().is_empty() {
         messages.push(json!({"role": "system", "content": request.system}));
     }
-    for message in sound(request.messages) {
+    for message in repair(request.messages) {
         match message.role {
             MessageRole::User => user(&message, dialect.ids, &mut messages),
             MessageRole::Assistant => messages.push(assistant(&message, dialect.ids)),
@@ -28,15 +28,16 @@ pub(crate) fn body(wire: &ChatWire, request: &ChatRequest<'_>, facts: &ProviderF
     if !request.tools.is_empty() {
         body["tools"] = request.tools.iter().map(|spec| tool(spec, dialect)).collect();
     }
-    if dialect.cache_marks && wire.quirks.takes("cache_control") {
-        mark(&mut body);
+    if dialect.cache_marks && wire.quirks.accepts("cache_control") {
+        set_cache_marks(&mut body);
     }
     // OpenAI's newer models reject the old name; other servers know only the old one.
-    let is_old_refused = !wire.quirks.takes("max_tokens");
-    let limit = if is_old_refused { "max_completion_tokens" } else { dialect.limit };
+    let needs_new_limit = !wire.quirks.accepts("max_tokens");
+    let limit = if needs_new_limit { "max_completion_tokens" } else { dialect.limit };
     body[limit] = json!(request.max_output);
-    let thinks = think(wire.thought.as_ref(), request, &mut body);
-    let temperature = wire.temperature.filter(|_| !thinks && wire.quirks.takes("temperature"));
+    let is_thinking = set_reasoning(wire.thought.as_ref(), request, &mut body);
+    let temperature =
+        wire.temperature.filter(|_| !is_thinking && wire.quirks.accepts("temperature"));
     if let Some(temperature) = temperature {
         body["temperature"] = json!(temperature);
     }
@@ -44,14 +45,18 @@ pub(crate) fn body(wire: &ChatWire, request: &ChatRequest<'_>, facts: &ProviderF
         body["prompt_cache_key"] = json!(request.session);
     }
     body["stream"] = json!(true);
-    if wire.quirks.takes("stream_options") {
+    if wire.quirks.accepts("stream_options") {
         body["stream_options"] = json!({"include_usage": true});
     }
     body
 }
 
 /// Sets the reasoning parameters. Returns whether they rule out a temperature.
-fn think(thought: Option<&ReasoningEffort>, request: &ChatRequest<'_>, body: &mut Value) -> bool {
+fn set_reasoning(
+    thought: Option<&ReasoningEffort>,
+    request: &ChatRequest<'_>,
+    body: &mut Value,
+) -> bool {
     match thought {
         None => false,
         Some(ReasoningEffort::Effort(word)) => {
@@ -59,19 +64,19 @@ fn think(thought: Option<&ReasoningEffort>, request: &ChatRequest<'_>, body: &mu
             false
         }
         Some(ReasoningEffort::Budget(budget)) => {
-            let asked = thinking(*budget, request, |sealed| sealed["block"].is_object());
-            let thinks = asked.is_some();
-            if let Some(asked) = asked {
-                body["thinking"] = asked;
+            let parameter = thinking(*budget, request, |sealed| sealed["block"].is_object());
+            let is_thinking = parameter.is_some();
+            if let Some(parameter) = parameter {
+                body["thinking"] = parameter;
             }
-            thinks
+            is_thinking
         }
     }
 }
 
 /// Sets cache markers on the system prompt, the last tool and the last two user messages. Messages
 /// with tool results accept no markers.
-fn mark(body: &mut Value) {
+fn set_cache_marks(body: &mut Value) {
     let ephemeral = json!({"type": "ephemeral"});
     let last = body["tools"].as_array_mut().and_then(|tools| tools.last_mut());
     if let Some(last) = last {
@@ -110,7 +115,7 @@ fn user(message: &Message, ids: CallIdFormat, messages: &mut Vec<Value>) {
             ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
                 content.push(json!({"type": "text", "text": text}))
             }
-            ContentPart::Image(picture) => content.push(image(picture)),
+            ContentPart::Image(image_part) => content.push(image(image_part)),
             ContentPart::Result(result) => {
                 let (id, text) = (ids.sent(&result.call_id), &result.text);
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}));
@@ -129,11 +134,11 @@ fn user(message: &Message, ids: CallIdFormat, messages: &mut Vec<Value>) {
     // A turn without a reply leaves two consecutive user messages, which the templates of many
     // models reject.
     if let Some(last) = messages.pop_if(|last| last["role"] == "user") {
-        let before = match last["content"].as_str() {
+        let earlier = match last["content"].as_str() {
             Some(text) => vec![json!({"type": "text", "text": text})],
             None => last["content"].as_array().cloned().unwrap_or_default(),
         };
-        content.splice(..0, before);
+        content.splice(..0, earlier);
     }
     messages.push(json!({"role": "user", "content": plain(content)}));
 }
@@ -148,41 +153,42 @@ fn plain(content: Vec<Value>) -> Value {
 }
 
 fn assistant(message: &Message, ids: CallIdFormat) -> Value {
-    let words = message.words();
-    let calls: Vec<Value> = message.calls().map(|it| call(it, ids)).collect();
-    let mut out = json!({"role": "assistant"});
+    let text_content = message.words();
+    let calls: Vec<Value> = message.calls().map(|tool_call| call(tool_call, ids)).collect();
+    let mut object = json!({"role": "assistant"});
     let mut blocks = Vec::new();
     // The format specifies `null` next to calls; an empty string makes some templates generate
     // text.
-    out["content"] = if words.is_empty() { Value::Null } else { json!(words) };
+    object["content"] = if text_content.is_empty() { Value::Null } else { json!(text_content) };
     if calls.is_empty() {
-        return out;
+        return object;
     }
     // Servers whose models reason between calls require that reasoning back, under the field name
     // that they used. Reasoning that led to plain text is not needed.
     for part in &message.parts {
         if let ContentPart::Reasoning { sealed: Some(sealed), text } = part {
             if let Some(details) = sealed.get("reasoning_details") {
-                out["reasoning_details"] = details.clone();
+                object["reasoning_details"] = details.clone();
             } else if let Some(block) = sealed.get("block") {
                 blocks.push(block.clone());
             } else if let Some(field) = sealed["field"].as_str() {
-                let before = out[field].as_str().unwrap_or_default();
-                out[field] = json!(format!("{before}{text}"));
+                let earlier = object[field].as_str().unwrap_or_default();
+                object[field] = json!(format!("{earlier}{text}"));
             }
         }
     }
     if !blocks.is_empty() {
-        let text = (!words.is_empty()).then(|| json!({"type": "text", "text": words}));
-        out["content"] = blocks.into_iter().chain(text).collect();
+        let text =
+            (!text_content.is_empty()).then(|| json!({"type": "text", "text": text_content}));
+        object["content"] = blocks.into_iter().chain(text).collect();
     }
-    out["tool_calls"] = json!(calls);
-    out
+    object["tool_calls"] = json!(calls);
+    object
 }
 
 fn call(call: &ToolCall, ids: CallIdFormat) -> Value {
     json!({"id": ids.sent(&call.id), "type": "function",
-        "function": {"name": call.name, "arguments": sendable(call).to_string()}})
+        "function": {"name": call.name, "arguments": args_to_send(call).to_string()}})
 }
 
 fn image(image: &Image) -> Value {

@@ -7,7 +7,7 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::error::ProviderError;
-use crate::hosted::{ReplyDecoder, ReplyProgress, object_of};
+use crate::hosted::{ReplyDecoder, ReplyProgress, parse_object};
 use crate::message::{ContentPart, Message, MessageRole, Reply, StopReason};
 use crate::provider::{Delta, OnDelta};
 use crate::tool_args::{self, CallIds};
@@ -27,11 +27,11 @@ pub(crate) struct ResponsesDecoder {
 #[derive(Debug, Default)]
 struct Item {
     /// The item as last sent: first only its header, at the end complete.
-    sent: Value,
+    raw: Value,
     /// Text, reasoning or arguments that arrived in deltas.
-    heard: String,
+    streamed: String,
     /// Whether the complete item was sent.
-    whole: bool,
+    decode_whole: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,22 +45,22 @@ impl ReplyDecoder for ResponsesDecoder {
     fn event(
         &mut self,
         event: &sse::SseEvent,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<ReplyProgress, ProviderError> {
-        if let Some(data) = object_of(event)? {
-            self.take(data["type"].as_str().unwrap_or(&event.name), &data, hear)?;
+        if let Some(data) = parse_object(event)? {
+            self.take(data["type"].as_str().unwrap_or(&event.name), &data, on_delta)?;
         }
-        Ok(self.stage())
+        Ok(self.progress())
     }
 
-    fn whole(
+    fn decode_whole(
         &mut self,
         body: &Value,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<ReplyProgress, ProviderError> {
         let kind = body["status"].as_str().unwrap_or("completed");
-        self.ended(&format!("response.{kind}"), body, hear)?;
-        Ok(self.stage())
+        self.finish(&format!("response.{kind}"), body, on_delta)?;
+        Ok(self.progress())
     }
 
     fn reply(self: Box<Self>) -> Option<Reply> {
@@ -84,7 +84,7 @@ impl ResponsesDecoder {
         ResponsesDecoder { ids, items: BTreeMap::new(), usage: Usage::default(), end: None }
     }
 
-    fn stage(&self) -> ReplyProgress {
+    fn progress(&self) -> ReplyProgress {
         if self.end.is_some() { ReplyProgress::Over } else { ReplyProgress::Open }
     }
 
@@ -92,7 +92,7 @@ impl ResponsesDecoder {
         &mut self,
         kind: &str,
         event: &Value,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<(), ProviderError> {
         match kind {
             "error" if !event["error"].is_null() => return Err(http_error::in_stream(event)),
@@ -102,43 +102,43 @@ impl ResponsesDecoder {
             }
             "response.output_item.added" => {
                 let item = self.item(event);
-                item.sent = event["item"].clone();
-                item.heard.clear();
-                hear(Delta::Ping);
+                item.raw = event["item"].clone();
+                item.streamed.clear();
+                on_delta(Delta::Ping);
             }
-            "response.output_item.done" => self.item(event).close(&event["item"], hear),
+            "response.output_item.done" => self.item(event).close(&event["item"], on_delta),
             "response.output_text.delta" | "response.refusal.delta" => {
-                let more = self.item(event).more(event);
-                hear(Delta::Text(more));
+                let append_delta = self.item(event).append_delta(event);
+                on_delta(Delta::Text(append_delta));
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                let more = self.item(event).more(event);
-                hear(Delta::Reasoning(more));
+                let append_delta = self.item(event).append_delta(event);
+                on_delta(Delta::Reasoning(append_delta));
             }
             // The parts of a reasoning summary are paragraphs.
             "response.reasoning_summary_part.added" => {
                 let item = self.item(event);
-                if !item.heard.is_empty() {
-                    item.heard.push_str("\n\n");
-                    hear(Delta::Reasoning("\n\n"));
+                if !item.streamed.is_empty() {
+                    item.streamed.push_str("\n\n");
+                    on_delta(Delta::Reasoning("\n\n"));
                 }
             }
             "response.function_call_arguments.delta" => {
-                self.item(event).more(event);
-                hear(Delta::Ping);
+                self.item(event).append_delta(event);
+                on_delta(Delta::Ping);
             }
             "response.function_call_arguments.done" => {
                 let all = event["arguments"].as_str().map(str::to_owned);
                 let item = self.item(event);
-                item.heard = all.unwrap_or_else(|| std::mem::take(&mut item.heard));
-                item.whole = true;
+                item.streamed = all.unwrap_or_else(|| std::mem::take(&mut item.streamed));
+                item.decode_whole = true;
             }
             "response.completed"
             | "response.incomplete"
             | "response.failed"
-            | "response.cancelled" => self.ended(kind, &event["response"], hear)?,
+            | "response.cancelled" => self.finish(kind, &event["response"], on_delta)?,
             _ if !event["error"].is_null() => return Err(http_error::in_stream(event)),
-            _ => hear(Delta::Ping),
+            _ => on_delta(Delta::Ping),
         }
         Ok(())
     }
@@ -148,19 +148,19 @@ impl ResponsesDecoder {
     }
 
     /// Handles the final event, which usually carries the complete reply.
-    fn ended(
+    fn finish(
         &mut self,
         kind: &str,
         response: &Value,
-        hear: &mut OnDelta<'_>,
+        on_delta: &mut OnDelta<'_>,
     ) -> Result<(), ProviderError> {
         if response["error"].is_object() || kind == "response.failed" {
             return Err(http_error::in_stream(response));
         }
         for (at, item) in response["output"].as_array().into_iter().flatten().enumerate() {
             let known = self.items.entry(at as u64).or_default();
-            if !known.whole {
-                known.close(item, hear);
+            if !known.decode_whole {
+                known.close(item, on_delta);
             }
         }
         let usage = &response["usage"];
@@ -183,16 +183,16 @@ impl ResponsesDecoder {
 }
 
 impl Item {
-    fn more<'e>(&mut self, event: &'e Value) -> &'e str {
-        let more = event["delta"].as_str().unwrap_or_default();
-        self.heard.push_str(more);
-        more
+    fn append_delta<'e>(&mut self, event: &'e Value) -> &'e str {
+        let append_delta = event["delta"].as_str().unwrap_or_default();
+        self.streamed.push_str(append_delta);
+        append_delta
     }
 
     /// Stores the complete item. Text that did not arrive in deltas is passed on now.
-    fn close(&mut self, item: &Value, hear: &mut OnDelta<'_>) {
-        self.sent = item.clone();
-        self.whole = true;
+    fn close(&mut self, item: &Value, on_delta: &mut OnDelta<'_>) {
+        self.raw = item.clone();
+        self.decode_whole = true;
         let all = match item["type"].as_str() {
             Some("message") => texts(&item["content"], &["text", "refusal"], ""),
             Some("reasoning") => {
@@ -201,39 +201,46 @@ impl Item {
                 if summary.is_empty() { content } else { summary }
             }
             Some("function_call") => {
-                let given = item["arguments"].as_str().filter(|text| !text.is_empty());
-                self.heard = given.map_or_else(|| std::mem::take(&mut self.heard), str::to_owned);
+                let arguments = item["arguments"].as_str().filter(|text| !text.is_empty());
+                self.streamed =
+                    arguments.map_or_else(|| std::mem::take(&mut self.streamed), str::to_owned);
                 return;
             }
             _ => return,
         };
-        let Some(more) = all.strip_prefix(&self.heard).filter(|more| !more.is_empty()) else {
+        let Some(append_delta) =
+            all.strip_prefix(&self.streamed).filter(|append_delta| !append_delta.is_empty())
+        else {
             return;
         };
         let is_thought = item["type"] == "reasoning";
-        hear(if is_thought { Delta::Reasoning(more) } else { Delta::Text(more) });
-        self.heard = all;
+        on_delta(if is_thought {
+            Delta::Reasoning(append_delta)
+        } else {
+            Delta::Text(append_delta)
+        });
+        self.streamed = all;
     }
 
     fn parts(self, ids: &mut CallIds) -> Option<ContentPart> {
-        let word = |key: &str| self.sent[key].as_str().unwrap_or_default().to_owned();
-        match self.sent["type"].as_str() {
-            Some("message") => Some(ContentPart::Text { text: self.heard }),
+        let field = |key: &str| self.raw[key].as_str().unwrap_or_default().to_owned();
+        match self.raw["type"].as_str() {
+            Some("message") => Some(ContentPart::Text { text: self.streamed }),
             Some("reasoning") => {
-                let sealed = self.whole.then(|| sealed(&self.sent)).flatten();
-                Some(ContentPart::Reasoning { text: self.heard, sealed })
+                let sealed = self.decode_whole.then(|| sealed(&self.raw)).flatten();
+                Some(ContentPart::Reasoning { text: self.streamed, sealed })
             }
             Some("function_call") => {
-                let id = ids.unique(&word("call_id"));
-                let is_cut = !self.whole || self.sent["status"] == "incomplete";
-                Some(ContentPart::Call(if is_cut {
-                    tool_args::malformed(id, word("name"), &self.heard)
+                let id = ids.unique(&field("call_id"));
+                let is_truncated = !self.decode_whole || self.raw["status"] == "incomplete";
+                Some(ContentPart::Call(if is_truncated {
+                    tool_args::malformed(id, field("name"), &self.streamed)
                 } else {
-                    tool_args::call(id, word("name"), &self.heard)
+                    tool_args::call(id, field("name"), &self.streamed)
                 }))
             }
             // Text of a server that sends no items.
-            None if !self.heard.is_empty() => Some(ContentPart::Text { text: self.heard }),
+            None if !self.streamed.is_empty() => Some(ContentPart::Text { text: self.streamed }),
             // Item types that g3 does not offer.
             Some(_) | None => None,
         }
@@ -243,17 +250,17 @@ impl Item {
 /// Returns the reasoning item to send back, or `None` if only the server could look it up.
 fn sealed(item: &Value) -> Option<Value> {
     item["encrypted_content"].as_str().filter(|text| !text.is_empty())?;
-    let mut kept = json!({ "type": "reasoning" });
+    let mut saved_item = json!({ "type": "reasoning" });
     for key in ["id", "summary", "encrypted_content"] {
         if !item[key].is_null() {
-            kept[key] = item[key].clone();
+            saved_item[key] = item[key].clone();
         }
     }
-    Some(json!({ "item": kept }))
+    Some(json!({ "item": saved_item }))
 }
 
-fn texts(parts: &Value, keys: &[&str], between: &str) -> String {
+fn texts(parts: &Value, keys: &[&str], separator: &str) -> String {
     let parts = parts.as_array().map(Vec::as_slice).unwrap_or_default();
     let texts = parts.iter().filter_map(|part| keys.iter().find_map(|key| part[*key].as_str()));
-    texts.collect::<Vec<_>>().join(between)
+    texts.collect::<Vec<_>>().join(separator)
 }

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::history::sound;
+use crate::history::repair;
 use crate::message::{ContentPart, HarnessNote, Image, Message, MessageRole, ToolResult};
 use crate::provider::{ChatRequest, ProviderFacts, ToolDefinition};
-use crate::tool_args::{plain_id, sendable};
+use crate::tool_args::{args_to_send, sanitize_id};
 
 use super::ResponsesWire;
 
@@ -16,7 +16,7 @@ pub(crate) fn body(
     facts: &ProviderFacts,
 ) -> Value {
     let mut input = Vec::new();
-    for message in sound(request.messages) {
+    for message in repair(request.messages) {
         match message.role {
             MessageRole::User => user(&message, &mut input),
             MessageRole::Assistant => assistant(&message, &mut input),
@@ -78,7 +78,7 @@ fn output(result: &ToolResult) -> Value {
         let text = json!({"type": "input_text", "text": result.text});
         std::iter::once(text).chain(result.images.iter().map(image)).collect()
     };
-    json!({"type": "function_call_output", "call_id": plain_id(&result.call_id), "output": output})
+    json!({"type": "function_call_output", "call_id": sanitize_id(&result.call_id), "output": output})
 }
 
 fn assistant(message: &Message, input: &mut Vec<Value>) {
@@ -88,8 +88,8 @@ fn assistant(message: &Message, input: &mut Vec<Value>) {
                 .push(json!({"type": "message", "role": "assistant",
                 "content": [{"type": "output_text", "text": text}]})),
             ContentPart::Call(call) => input.push(json!({"type": "function_call",
-                "call_id": plain_id(&call.id), "name": call.name,
-                "arguments": sendable(call).to_string()})),
+                "call_id": sanitize_id(&call.id), "name": call.name,
+                "arguments": args_to_send(call).to_string()})),
             // Reasoning that is not encrypted, or that another wire format encrypted, cannot be
             // sent.
             ContentPart::Reasoning { sealed, .. } => {

@@ -24,9 +24,9 @@ pub(crate) struct CallFilter {
     spaces: String,
     ready: Vec<TextPiece>,
     /// Fenced calls that nothing has followed so far.
-    held: Vec<Fenced>,
-    found_outside: bool,
-    begun: bool,
+    pending: Vec<Fenced>,
+    has_plain_call: bool,
+    has_started: bool,
 }
 
 /// A code fence that contains only calls.
@@ -40,8 +40,8 @@ struct Fenced {
 
 impl CallFilter {
     /// Whether anything other than whitespace and reasoning was found.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.begun
+    pub(crate) fn has_started(&self) -> bool {
+        self.has_started
     }
 
     /// Returns the pieces that are certain.
@@ -51,9 +51,9 @@ impl CallFilter {
 
     /// Ends the input. Fenced calls are accepted now, unless they are quotations.
     pub(crate) fn finish(&mut self, is_quotation: &dyn Fn(&FoundCall) -> bool) -> Vec<TextPiece> {
-        for fenced in std::mem::take(&mut self.held) {
+        for fenced in std::mem::take(&mut self.pending) {
             if fenced.calls.iter().any(is_quotation) {
-                self.ready.push(fenced.shown());
+                self.ready.push(fenced.as_text());
             } else {
                 self.ready.extend(fenced.calls.into_iter().map(TextPiece::Call));
             }
@@ -62,51 +62,51 @@ impl CallFilter {
     }
 
     /// Adds text. Trailing whitespace is held back until more text follows.
-    pub(crate) fn words(&mut self, text: &str) {
+    pub(crate) fn push_text(&mut self, text: &str) {
         self.spaces.push_str(text);
-        let words = self.spaces.trim_end().len();
-        if words > 0 {
-            let rest = self.spaces.split_off(words);
+        let push_text = self.spaces.trim_end().len();
+        if push_text > 0 {
+            let rest = self.spaces.split_off(push_text);
             let text = std::mem::replace(&mut self.spaces, rest);
-            self.begun = true;
-            self.show_held();
+            self.has_started = true;
+            self.flush_pending();
             self.ready.push(TextPiece::Text(text));
         }
     }
 
     /// Adds reasoning, which precedes everything else.
-    pub(crate) fn thought(&mut self, text: String) {
-        self.begun = true;
+    pub(crate) fn reasoning(&mut self, text: String) {
+        self.has_started = true;
         self.ready.push(TextPiece::Thought(text));
     }
 
     /// Adds a call outside of fences. Fenced calls become examples.
     pub(crate) fn call(&mut self, call: FoundCall) {
-        self.found_outside = true;
-        self.begun = true;
-        self.show_held();
+        self.has_plain_call = true;
+        self.has_started = true;
+        self.flush_pending();
         self.spaces.clear();
         self.ready.push(TextPiece::Call(call));
     }
 
     /// Adds fenced calls.
     pub(crate) fn fenced(&mut self, calls: Vec<FoundCall>, source: String) {
-        if self.found_outside {
-            return self.words(&source);
+        if self.has_plain_call {
+            return self.push_text(&source);
         }
-        self.begun = true;
+        self.has_started = true;
         let spaces = std::mem::take(&mut self.spaces);
-        self.held.push(Fenced { spaces, calls, source });
+        self.pending.push(Fenced { spaces, calls, source });
     }
 
     /// Turns the held calls into text because something follows them.
-    fn show_held(&mut self) {
-        self.ready.extend(std::mem::take(&mut self.held).into_iter().map(Fenced::shown));
+    fn flush_pending(&mut self) {
+        self.ready.extend(std::mem::take(&mut self.pending).into_iter().map(Fenced::as_text));
     }
 }
 
 impl Fenced {
-    fn shown(self) -> TextPiece {
+    fn as_text(self) -> TextPiece {
         TextPiece::Text(format!("{}{}", self.spaces, self.source))
     }
 }

@@ -53,41 +53,41 @@ pub(crate) fn fenced_calls(
     text: &str,
     start: usize,
     tools: &[String],
-    ended: bool,
+    is_end: bool,
 ) -> FenceContent {
-    let unsure = || if ended { FenceContent::Other } else { FenceContent::Wait };
+    let undecided = || if is_end { FenceContent::Other } else { FenceContent::Wait };
     let mut calls = Vec::new();
-    let mut at = start;
+    let mut offset = start;
     loop {
-        let rest = text[at..].trim_start();
-        at = text.len() - rest.len();
+        let rest = text[offset..].trim_start();
+        offset = text.len() - rest.len();
         if rest.starts_with(FENCE) && !calls.is_empty() {
-            return FenceContent::Calls(calls, at + FENCE.len());
+            return FenceContent::Calls(calls, offset + FENCE.len());
         }
         if rest.len() < FENCE.len() && FENCE.starts_with(rest) {
-            return unsure();
+            return undecided();
         }
         match begins_like_a_call(rest) {
-            None => return unsure(),
+            None => return undecided(),
             Some(false) => return FenceContent::Other,
             Some(true) => {}
         }
-        let ObjectEnd::Complete(end) = lenient::scan(rest, None) else { return unsure() };
+        let ObjectEnd::Complete(end) = lenient::scan(rest, None) else { return undecided() };
         let Some(call) = known_call(&rest[..end], tools) else { return FenceContent::Other };
         calls.push(call);
-        at += end;
+        offset += end;
     }
 }
 
 /// Whether an object's first key is that of a call; `None` if more input is needed.
 pub(crate) fn begins_like_a_call(text: &str) -> Option<bool> {
-    let Some(inside) = text.strip_prefix('{') else { return Some(false) };
-    let inside = inside.trim_start();
+    let Some(content) = text.strip_prefix('{') else { return Some(false) };
+    let content = content.trim_start();
     let keys = ["\"tool\"", "\"name\""];
-    if keys.iter().any(|key| inside.starts_with(key)) {
+    if keys.iter().any(|key| content.starts_with(key)) {
         return Some(true);
     }
-    if keys.iter().any(|key| key.starts_with(inside)) { None } else { Some(false) }
+    if keys.iter().any(|key| key.starts_with(content)) { None } else { Some(false) }
 }
 
 /// Returns the name and arguments of an object in the form of a call, g3's or Qwen's.

@@ -46,20 +46,20 @@ pub(crate) fn scan(text: &str, tag: Option<&str>) -> ObjectEnd {
 /// missing brackets at the end.
 pub(crate) fn parse(text: &str) -> Option<Value> {
     let escaped = escape_controls(text);
-    let strict = || serde_json::from_str(text).ok();
+    let unchanged = || serde_json::from_str(text).ok();
     let with_escapes = || serde_json::from_str(&escaped).ok();
     let with_quotes = || serde_json::from_str(&double_quotes(&escaped)?).ok();
-    let closed = || serde_json::from_str(&close(&escaped)?).ok();
-    strict().or_else(with_escapes).or_else(with_quotes).or_else(closed)
+    let with_brackets = || serde_json::from_str(&close_brackets(&escaped)?).ok();
+    unchanged().or_else(with_escapes).or_else(with_quotes).or_else(with_brackets)
 }
 
 /// Returns the tool name at the start of a call with invalid JSON.
 pub(crate) fn name_in(text: &str) -> Option<&str> {
     ["\"name\"", "\"tool\""].iter().find_map(|key| {
-        let after = text.split_once(key)?.1.trim_start().strip_prefix(':')?.trim_start();
-        let name = after.strip_prefix('"')?.split_once('"')?.0;
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        (!name.is_empty() && name.chars().all(plain)).then_some(name)
+        let value = text.split_once(key)?.1.trim_start().strip_prefix(':')?.trim_start();
+        let name = value.strip_prefix('"')?.split_once('"')?.0;
+        let is_name_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        (!name.is_empty() && name.chars().all(is_name_char)).then_some(name)
     })
 }
 
@@ -94,7 +94,7 @@ fn escape_controls(text: &str) -> String {
 /// inside a word is kept. Returns `None` if there is no single quote.
 fn double_quotes(text: &str) -> Option<String> {
     let chars: Vec<char> = text.chars().collect();
-    let beside = |at: usize, set: &str, step: isize| {
+    let neighbor_in = |at: usize, set: &str, step: isize| {
         let mut at = at.checked_add_signed(step);
         while let Some(c) = at.and_then(|at| chars.get(at)) {
             if !c.is_whitespace() {
@@ -110,12 +110,12 @@ fn double_quotes(text: &str) -> Option<String> {
         match (open, c) {
             (None, '"') => open = Some('"'),
             (Some('"'), '"') if at == 0 || chars[at - 1] != '\\' => open = None,
-            (None, '\'') if beside(at, "{[:,", -1) => {
+            (None, '\'') if neighbor_in(at, "{[:,", -1) => {
                 (open, found) = (Some('\''), true);
                 out.push('"');
                 continue;
             }
-            (Some('\''), '\'') if beside(at, "}]:,", 1) => {
+            (Some('\''), '\'') if neighbor_in(at, "}]:,", 1) => {
                 open = None;
                 out.push('"');
                 continue;
@@ -130,7 +130,7 @@ fn double_quotes(text: &str) -> Option<String> {
 
 /// Adds the brackets that are missing at the end. Returns `None` inside a string, whose rest is
 /// unknown.
-fn close(text: &str) -> Option<String> {
+fn close_brackets(text: &str) -> Option<String> {
     let (mut stack, mut in_string, mut escaped) = (Vec::new(), false, false);
     for c in text.chars() {
         match c {

@@ -18,9 +18,9 @@ use crate::message::{
 };
 
 use crate::error::ProviderError;
-use crate::history::sound;
+use crate::history::repair;
 use crate::provider::{ChatRequest, Delta, OnDelta, Provider, ProviderFacts, ToolDefinition};
-use crate::tool_args::{CallIds, malformed, sendable};
+use crate::tool_args::{CallIds, args_to_send, malformed};
 use call_filter::TextPiece;
 use forms::FoundCall;
 use parse::TextCallParser;
@@ -41,25 +41,25 @@ impl Provider for TextCalls {
     fn ask<'a>(
         &'a self,
         request: &'a ChatRequest<'a>,
-        hear: &'a mut OnDelta<'_>,
+        on_delta: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async move {
             let system = system(request.system, request.tools);
-            let messages: Vec<Message> = sound(request.messages).iter().map(message).collect();
-            let asked =
+            let messages: Vec<Message> = repair(request.messages).iter().map(message).collect();
+            let inner_request =
                 ChatRequest { system: &system, messages: &messages, tools: &[], ..request.clone() };
             let mut parser =
                 TextCallParser::new(request.tools.iter().map(|tool| tool.name.clone()));
             let mut pieces = Vec::new();
-            let mut listen = |delta: Delta<'_>| match delta {
-                Delta::Text(text) => pass(parser.push(text), &mut pieces, hear),
+            let mut on_inner_delta = |delta: Delta<'_>| match delta {
+                Delta::Text(text) => emit(parser.push(text), &mut pieces, on_delta),
                 Delta::Reasoning(_) | Delta::Retry { .. } | Delta::Notice(_) | Delta::Ping => {
-                    hear(delta);
+                    on_delta(delta);
                 }
             };
-            let reply = self.inner.ask(&asked, &mut listen).await?;
+            let reply = self.inner.ask(&inner_request, &mut on_inner_delta).await?;
             let is_quotation = |call: &FoundCall| is_quoted(&call.source, request.messages);
-            pass(parser.end(&is_quotation), &mut pieces, hear);
+            emit(parser.end(&is_quotation), &mut pieces, on_delta);
             Ok(with_calls(reply, pieces, CallIds::after(request.messages)))
         })
     }
@@ -71,26 +71,27 @@ impl Provider for TextCalls {
 
 /// Whether a text occurs in a message of the user or a tool, ignoring whitespace.
 fn is_quoted(text: &str, messages: &[Message]) -> bool {
-    let plain = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
-    let wanted = plain(text);
-    let said = |part: &ContentPart| match part {
+    let without_whitespace =
+        |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+    let needle = without_whitespace(text);
+    let contains_needle = |part: &ContentPart| match part {
         ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
-            plain(text).contains(&wanted)
+            without_whitespace(text).contains(&needle)
         }
-        ContentPart::Result(result) => plain(&result.text).contains(&wanted),
+        ContentPart::Result(result) => without_whitespace(&result.text).contains(&needle),
         ContentPart::Reasoning { .. } | ContentPart::Call(_) | ContentPart::Image(_) => false,
     };
-    let others = messages.iter().filter(|message| message.role == MessageRole::User);
-    others.flat_map(|message| &message.parts).any(said)
+    let user_messages = messages.iter().filter(|message| message.role == MessageRole::User);
+    user_messages.flat_map(|message| &message.parts).any(contains_needle)
 }
 
 /// Streams new pieces and stores them.
-fn pass(new: Vec<TextPiece>, pieces: &mut Vec<TextPiece>, hear: &mut OnDelta<'_>) {
+fn emit(new: Vec<TextPiece>, pieces: &mut Vec<TextPiece>, on_delta: &mut OnDelta<'_>) {
     for piece in new {
         match &piece {
-            TextPiece::Text(text) => hear(Delta::Text(text)),
-            TextPiece::Thought(text) => hear(Delta::Reasoning(text)),
-            TextPiece::Call(_) => hear(Delta::Ping),
+            TextPiece::Text(text) => on_delta(Delta::Text(text)),
+            TextPiece::Thought(text) => on_delta(Delta::Reasoning(text)),
+            TextPiece::Call(_) => on_delta(Delta::Ping),
         }
         match (pieces.last_mut(), piece) {
             (Some(TextPiece::Text(text)), TextPiece::Text(more))
@@ -149,19 +150,21 @@ fn system(prompt: &str, tools: &[ToolDefinition]) -> String {
 fn message(message: &Message) -> Message {
     let mut text = String::new();
     let mut images = Vec::new();
-    let mut line = |more: &str| {
+    let mut add_line = |line_text: &str| {
         if !text.is_empty() {
             text.push('\n');
         }
-        text.push_str(more);
+        text.push_str(line_text);
     };
     for part in &message.parts {
         match part {
-            ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => line(text),
+            ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
+                add_line(text)
+            }
             ContentPart::Reasoning { .. } => {}
-            ContentPart::Call(call) => line(&call_text(call)),
+            ContentPart::Call(call) => add_line(&call_text(call)),
             ContentPart::Result(result) => {
-                line(&response_text(result));
+                add_line(&response_text(result));
                 images.extend(result.images.iter().cloned().map(ContentPart::Image));
             }
             ContentPart::Image(image) => images.push(ContentPart::Image(image.clone())),
@@ -172,7 +175,7 @@ fn message(message: &Message) -> Message {
 }
 
 fn call_text(call: &ToolCall) -> String {
-    let object = json!({"name": call.name, "arguments": sendable(call)});
+    let object = json!({"name": call.name, "arguments": args_to_send(call)});
     format!("<tool_call>\n{object}\n</tool_call>")
 }
 

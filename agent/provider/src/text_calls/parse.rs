@@ -15,21 +15,21 @@ use super::lenient::{self, ObjectEnd};
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
 const FUNCTION: &str = "to=functions.";
-const THINK: &str = "<think>";
-const THOUGHT: &str = "</think>";
+const THINK_START: &str = "<think>";
+const THINK_END: &str = "</think>";
 /// Template tokens that servers sometimes let through.
-const NOISE: [&str; 3] = ["<|im_end|>", "<|endoftext|>", "<|call|>"];
+const SPECIAL_TOKENS: [&str; 3] = ["<|im_end|>", "<|endoftext|>", "<|call|>"];
 /// Tokens that may appear between a function's name and its arguments.
 const FILLER: [&str; 6] =
     ["<|constrain|>", "<|message|>", "<|channel|>", "commentary", "json", "code"];
-const MOST_FILLER: usize = 80;
+const MAX_FILLER: usize = 80;
 
 /// Parses text into pieces.
 #[derive(Debug)]
 pub(crate) struct TextCallParser {
     tools: Vec<String>,
     buffer: String,
-    place: ParseState,
+    state: ParseState,
     out: CallFilter,
 }
 
@@ -58,7 +58,7 @@ impl TextCallParser {
         TextCallParser {
             tools: tools.into_iter().collect(),
             buffer: String::new(),
-            place: ParseState::LineStart,
+            state: ParseState::LineStart,
             out: CallFilter::default(),
         }
     }
@@ -82,13 +82,13 @@ impl TextCallParser {
         if self.buffer.is_empty() {
             return false;
         }
-        let look = match self.place {
-            ParseState::Thought => self.thought(ended),
+        let look = match self.state {
+            ParseState::Thought => self.reasoning(ended),
             ParseState::AfterThought => {
                 let blank = self.buffer.len() - self.buffer.trim_start().len();
                 self.drop_front(blank);
                 if !self.buffer.is_empty() {
-                    self.place = ParseState::LineStart;
+                    self.state = ParseState::LineStart;
                 }
                 Look::Done
             }
@@ -105,9 +105,9 @@ impl TextCallParser {
     fn line_start(&mut self, ended: bool) -> Look {
         let indent = self.buffer.len() - self.buffer.trim_start_matches([' ', '\t']).len();
         let rest = &self.buffer[indent..];
-        if !self.out.has_begun() && rest.starts_with(THINK) {
-            self.drop_front(indent + THINK.len());
-            self.place = ParseState::Thought;
+        if !self.out.has_started() && rest.starts_with(THINK_START) {
+            self.drop_front(indent + THINK_START.len());
+            self.state = ParseState::Thought;
             return Look::Done;
         }
         if rest.starts_with('{') {
@@ -121,7 +121,7 @@ impl TextCallParser {
         }
         let may_become = |opener: &str| opener.starts_with(rest);
         let open = [FUNCTION, FENCE].iter().any(|opener| may_become(opener));
-        if !ended && (open || (!self.out.has_begun() && may_become(THINK))) {
+        if !ended && (open || (!self.out.has_started() && may_become(THINK_START))) {
             return Look::Wait;
         }
         Look::Plain
@@ -130,72 +130,72 @@ impl TextCallParser {
     /// Consumes text up to the end of the line or to an angle bracket.
     fn in_line(&mut self, ended: bool) -> Look {
         match self.buffer.find(['\n', '<']) {
-            None => self.say(self.buffer.len()),
+            None => self.take_text(self.buffer.len()),
             Some(at) if self.buffer.as_bytes()[at] == b'\n' => {
-                self.say(at + 1);
-                self.place = ParseState::LineStart;
+                self.take_text(at + 1);
+                self.state = ParseState::LineStart;
                 return Look::Done;
             }
-            Some(0) => return self.angle(ended),
-            Some(at) => self.say(at),
+            Some(0) => return self.angle_bracket(ended),
+            Some(at) => self.take_text(at),
         }
-        self.place = ParseState::InLine;
+        self.state = ParseState::InLine;
         Look::Done
     }
 
-    fn angle(&mut self, ended: bool) -> Look {
+    fn angle_bracket(&mut self, ended: bool) -> Look {
         if self.buffer.starts_with(OPEN) {
             return self.block(ended);
         }
-        if let Some(noise) = NOISE.iter().find(|noise| self.buffer.starts_with(*noise)) {
+        if let Some(noise) = SPECIAL_TOKENS.iter().find(|noise| self.buffer.starts_with(*noise)) {
             self.drop_front(noise.len());
             return Look::Done;
         }
-        let mut openers = NOISE.iter().chain([&OPEN]);
+        let mut openers = SPECIAL_TOKENS.iter().chain([&OPEN]);
         if !ended && openers.any(|opener| opener.starts_with(&self.buffer)) {
             return Look::Wait;
         }
-        self.say(1);
-        self.place = ParseState::InLine;
+        self.take_text(1);
+        self.state = ParseState::InLine;
         Look::Done
     }
 
     /// Parses `<tool_call>` and what follows it.
     fn block(&mut self, ended: bool) -> Look {
-        let inside = self.buffer[OPEN.len()..].trim_start();
-        let start = self.buffer.len() - inside.len();
-        if inside.is_empty() && !ended {
+        let content = self.buffer[OPEN.len()..].trim_start();
+        let start = self.buffer.len() - content.len();
+        if content.is_empty() && !ended {
             return Look::Wait;
         }
-        if !inside.starts_with('{') {
-            self.say(OPEN.len());
-            self.place = ParseState::InLine;
+        if !content.starts_with('{') {
+            self.take_text(OPEN.len());
+            self.state = ParseState::InLine;
             return Look::Done;
         }
-        let (end, after) = match lenient::scan(inside, Some(CLOSE)) {
+        let (end, consumed) = match lenient::scan(content, Some(CLOSE)) {
             ObjectEnd::Complete(end) => {
-                let rest = inside[end..].trim_start();
+                let rest = content[end..].trim_start();
                 if !ended && rest.len() < CLOSE.len() && CLOSE.starts_with(rest) {
                     return Look::Wait;
                 }
-                let spaces = inside.len() - end - rest.len();
-                let closed = rest.starts_with(CLOSE);
-                (end, if closed { end + spaces + CLOSE.len() } else { end })
+                let spaces = content.len() - end - rest.len();
+                let is_closed = rest.starts_with(CLOSE);
+                (end, if is_closed { end + spaces + CLOSE.len() } else { end })
             }
             ObjectEnd::Tag(at) => (at, at + CLOSE.len()),
             ObjectEnd::Open { .. } if !ended => return Look::Wait,
             // A tag inside a string ends the block only if the string is unterminated.
-            ObjectEnd::Open { .. } => match inside.find(CLOSE) {
+            ObjectEnd::Open { .. } => match content.find(CLOSE) {
                 Some(at) => (at, at + CLOSE.len()),
-                None => (inside.len(), inside.len()),
+                None => (content.len(), content.len()),
             },
         };
-        let text = inside[..end].to_owned();
+        let text = content[..end].to_owned();
         match named_call(&text) {
-            Some(call) => self.found(call, start + after),
-            None => self.say(start + after),
+            Some(call) => self.take_call(call, start + consumed),
+            None => self.take_text(start + consumed),
         }
-        self.place = ParseState::InLine;
+        self.state = ParseState::InLine;
         Look::Done
     }
 
@@ -212,22 +212,22 @@ impl TextCallParser {
             ObjectEnd::Complete(end) => end,
             ObjectEnd::Tag(_) | ObjectEnd::Open { .. } if !ended => return Look::Wait,
             ObjectEnd::Tag(_) | ObjectEnd::Open { .. } => {
-                let known = lenient::name_in(rest).filter(|name| self.knows(name));
-                let Some(name) = known.map(str::to_owned) else { return Look::Plain };
+                let known_name = lenient::name_in(rest).filter(|name| self.is_tool(name));
+                let Some(name) = known_name.map(str::to_owned) else { return Look::Plain };
                 let call = FoundCall { name, args: None, source: rest.to_owned() };
-                self.found(call, self.buffer.len());
+                self.take_call(call, self.buffer.len());
                 return Look::Done;
             }
         };
-        let after = rest[end..].trim_start_matches([' ', '\t']);
-        if after.is_empty() && !ended {
+        let rest_of_line = rest[end..].trim_start_matches([' ', '\t']);
+        if rest_of_line.is_empty() && !ended {
             return Look::Wait;
         }
-        let alone = after.is_empty() || after.starts_with(['\n', '\r', '{']);
+        let is_alone = rest_of_line.is_empty() || rest_of_line.starts_with(['\n', '\r', '{']);
         let source = rest[..end].to_owned();
-        match known_call(&source, &self.tools).filter(|_| alone) {
+        match known_call(&source, &self.tools).filter(|_| is_alone) {
             Some(call) => {
-                self.found(call, indent + end);
+                self.take_call(call, indent + end);
                 Look::Done
             }
             None => Look::Plain,
@@ -238,16 +238,16 @@ impl TextCallParser {
     fn function(&mut self, indent: usize, ended: bool) -> Look {
         let rest = &self.buffer[indent + FUNCTION.len()..];
         let start = self.buffer.len() - rest.len();
-        let Some(brace) = rest.find('{').filter(|at| *at <= MOST_FILLER) else {
-            return if ended || rest.len() > MOST_FILLER { Look::Plain } else { Look::Wait };
+        let Some(brace) = rest.find('{').filter(|at| *at <= MAX_FILLER) else {
+            return if ended || rest.len() > MAX_FILLER { Look::Plain } else { Look::Wait };
         };
         let head = &rest[..brace];
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        let name_end = head.find(|c| !plain(c)).unwrap_or(head.len());
+        let is_name_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let name_end = head.find(|c| !is_name_char(c)).unwrap_or(head.len());
         let (name, filler) = head.split_at(name_end);
         let name = name.to_owned();
         let filler = FILLER.iter().fold(filler.to_owned(), |text, word| text.replace(word, ""));
-        if !filler.trim().is_empty() || !self.knows(&name) {
+        if !filler.trim().is_empty() || !self.is_tool(&name) {
             return Look::Plain;
         }
         let object = &rest[brace..];
@@ -258,7 +258,7 @@ impl TextCallParser {
         };
         let source = object[..end].to_owned();
         let args = args.and_then(|value| value.as_object().cloned());
-        self.found(FoundCall { name, args, source }, start + brace + end);
+        self.take_call(FoundCall { name, args, source }, start + brace + end);
         Look::Done
     }
 
@@ -267,8 +267,8 @@ impl TextCallParser {
         let Some(line) = self.buffer.find('\n') else {
             return if ended { Look::Plain } else { Look::Wait };
         };
-        let inline = self.buffer[indent + FENCE.len()..line].contains(FENCE);
-        if inline {
+        let is_inline = self.buffer[indent + FENCE.len()..line].contains(FENCE);
+        if is_inline {
             return Look::Plain;
         }
         match fenced_calls(&self.buffer, line + 1, &self.tools, ended) {
@@ -277,11 +277,11 @@ impl TextCallParser {
                 let source = self.buffer[..end].to_owned();
                 self.drop_front(end);
                 self.out.fenced(calls, source);
-                self.place = ParseState::InLine;
+                self.state = ParseState::InLine;
             }
             FenceContent::Other => {
-                self.say(line + 1);
-                self.place = ParseState::Fence;
+                self.take_text(line + 1);
+                self.state = ParseState::Fence;
             }
         }
         Look::Done
@@ -296,32 +296,32 @@ impl TextCallParser {
         };
         let line = self.buffer[..end].trim();
         if line.starts_with(FENCE) && line.chars().all(|c| c == '`') {
-            self.place = ParseState::LineStart;
+            self.state = ParseState::LineStart;
         }
-        self.say(end);
+        self.take_text(end);
         Look::Done
     }
 
-    fn thought(&mut self, ended: bool) -> Look {
-        if let Some(at) = self.buffer.find(THOUGHT) {
-            self.think(at);
-            self.drop_front(THOUGHT.len());
-            self.place = ParseState::AfterThought;
+    fn reasoning(&mut self, ended: bool) -> Look {
+        if let Some(at) = self.buffer.find(THINK_END) {
+            self.take_reasoning(at);
+            self.drop_front(THINK_END.len());
+            self.state = ParseState::AfterThought;
             return Look::Done;
         }
-        let kept = (1..THOUGHT.len()).rev().find(|n| self.buffer.ends_with(&THOUGHT[..*n]));
+        let kept = (1..THINK_END.len()).rev().find(|n| self.buffer.ends_with(&THINK_END[..*n]));
         let certain = self.buffer.len() - kept.filter(|_| !ended).unwrap_or(0);
         if certain == 0 {
             return Look::Wait;
         }
-        self.think(certain);
+        self.take_reasoning(certain);
         Look::Done
     }
 
-    fn think(&mut self, bytes: usize) {
+    fn take_reasoning(&mut self, bytes: usize) {
         if bytes > 0 {
             let text = self.drop_front(bytes);
-            self.out.thought(text);
+            self.out.reasoning(text);
         }
     }
 
@@ -331,18 +331,18 @@ impl TextCallParser {
     }
 
     /// Passes on the first bytes as text.
-    fn say(&mut self, bytes: usize) {
+    fn take_text(&mut self, bytes: usize) {
         let text = self.drop_front(bytes);
-        self.out.words(&text);
+        self.out.push_text(&text);
     }
 
-    fn found(&mut self, call: FoundCall, bytes: usize) {
+    fn take_call(&mut self, call: FoundCall, bytes: usize) {
         self.drop_front(bytes);
         self.out.call(call);
-        self.place = ParseState::LineStart;
+        self.state = ParseState::LineStart;
     }
 
-    fn knows(&self, name: &str) -> bool {
+    fn is_tool(&self, name: &str) -> bool {
         self.tools.iter().any(|tool| tool == name)
     }
 }

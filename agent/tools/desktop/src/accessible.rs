@@ -35,12 +35,12 @@ const ACTIONS: [(&str, ControlVerb); 7] = [
     ("focus", ControlVerb::Focus),
 ];
 /// Maximum depth and number of controls searched.
-const DEPTH: u32 = 40;
-const MOST: u32 = 2_000;
+const MAX_DEPTH: u32 = 40;
+const MAX_CONTROLS: u32 = 2_000;
 
 /// The fields of a result that are the same on success and on failure.
 struct Report<'a> {
-    since: Instant,
+    start_time: Instant,
     action: &'a str,
     name: Value,
     kind: Value,
@@ -65,72 +65,80 @@ impl Tool for ControlActionTool {
 
 /// Acts on the control. If it is not found, lists the available ones.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let since = Instant::now();
+    let start_time = Instant::now();
     let args: Args = call.decode()?;
-    let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
-    let (name, id) = (given(&args.element_name), given(&args.automation_id));
-    let role = given(&args.control_type);
-    let wanted = args.action.trim().to_lowercase();
-    let wanted = if wanted == "type" { "set_value".to_owned() } else { wanted };
-    let report = Report { since, action: &wanted, name: json!(name), kind: json!(role) };
-    let Some((_, action)) = ACTIONS.iter().find(|(known, _)| *known == wanted) else {
-        let known = ACTIONS.map(|(name, _)| name).join(", ");
-        let why = format!("unknown action `{wanted}`; use {known} (or type)");
-        return Ok(report.failed(ToolErrorKind::Validation, &why, json!({})));
+    let non_empty = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+    let (name, id) = (non_empty(&args.element_name), non_empty(&args.automation_id));
+    let role = non_empty(&args.control_type);
+    let action_name = args.action.trim().to_lowercase();
+    let action_name = if action_name == "type" { "set_value".to_owned() } else { action_name };
+    let report = Report { start_time, action: &action_name, name: json!(name), kind: json!(role) };
+    let Some((_, action)) = ACTIONS.iter().find(|(known_names, _)| *known_names == action_name)
+    else {
+        let known_names = ACTIONS.map(|(name, _)| name).join(", ");
+        let message = format!("unknown action `{action_name}`; use {known_names} (or type)");
+        return Ok(report.failure(ToolErrorKind::Validation, &message, json!({})));
     };
     if name.is_none() && id.is_none() && role.is_none() {
-        let why = "say which control: `element_name`, `automation_id` or `control_type`";
-        return Ok(report.failed(ToolErrorKind::Validation, why, json!({})));
+        let message = "say which control: `element_name`, `automation_id` or `control_type`";
+        return Ok(report.failure(ToolErrorKind::Validation, message, json!({})));
     }
     if *action == ControlVerb::SetValue && args.value.is_none() {
-        let why = "`set_value` needs `value`";
-        return Ok(report.failed(ToolErrorKind::Validation, why, json!({})));
+        let message = "`set_value` needs `value`";
+        return Ok(report.failure(ToolErrorKind::Validation, message, json!({})));
     }
-    let window = given(&args.window_title);
-    let look =
-        ControlQuery { window, everywhere: false, depth: DEPTH, limit: MOST, interactive: false };
-    let act = ControlAction {
-        look,
+    let window = non_empty(&args.window_title);
+    let query = ControlQuery {
+        window,
+        everywhere: false,
+        depth: MAX_DEPTH,
+        limit: MAX_CONTROLS,
+        interactive: false,
+    };
+    let control_action = ControlAction {
+        look: query,
         name,
         automation_id: id,
         role,
         action: *action,
         value: args.value.clone(),
     };
-    let acted = match host::ask(call.context, DesktopRequest::Act(act)).await {
-        Ok(DesktopResponse::Acted(acted)) => acted,
-        Ok(_) => return Err(host::strange()),
-        Err(ToolError { kind, text }) => return Ok(report.failed(kind, &text, json!({}))),
+    let response = match host::ask(call.context, DesktopRequest::Act(control_action)).await {
+        Ok(DesktopResponse::Acted(response)) => response,
+        Ok(_) => return Err(host::unexpected_response()),
+        Err(ToolError { kind, text }) => return Ok(report.failure(kind, &text, json!({}))),
     };
-    let Some(control) = acted.control else {
-        let available = acted.available.join("; ");
-        let why = match available.is_empty() {
+    let Some(control) = response.control else {
+        let available = response.available.join("; ");
+        let message = match available.is_empty() {
             true => "no such control, and there are no others".to_owned(),
             false => format!("no such control; available: {available}"),
         };
-        let more = json!({ "found": false, "available_elements": available });
-        return Ok(report.failed(ToolErrorKind::NotFound, &why, more));
+        let extra_fields = json!({ "found": false, "available_elements": available });
+        return Ok(report.failure(ToolErrorKind::NotFound, &message, extra_fields));
     };
-    let description = format!("{wanted}: {} {:?}", control.role, control.name);
+    let description = format!("{action_name}: {} {:?}", control.role, control.name);
     let report = Report { name: json!(control.name), kind: json!(control.role), ..report };
-    let metadata = report.keys(true, &description, json!({ "found": true }));
+    let metadata = report.metadata(true, &description, json!({ "found": true }));
     Ok(ToolOutput::success(description.clone()).with(metadata).titled(description))
 }
 
 impl Report<'_> {
-    fn failed(&self, kind: ToolErrorKind, why: &str, more: Value) -> ToolOutput {
-        ToolOutput::failed(kind, why).with(self.keys(false, why, more))
+    fn failure(&self, kind: ToolErrorKind, message: &str, extra_fields: Value) -> ToolOutput {
+        ToolOutput::failed(kind, message).with(self.metadata(false, message, extra_fields))
     }
 
-    fn keys(&self, ok: bool, description: &str, more: Value) -> Value {
-        let mut all = screen_call::action_metadata(ok, description, self.since);
-        all["found"] = json!(ok);
-        all["element_name"] = self.name.clone();
-        all["element_type"] = self.kind.clone();
-        all["action_performed"] = json!(self.action);
-        if let (Some(all), Value::Object(more)) = (all.as_object_mut(), more) {
-            all.extend(more);
+    fn metadata(&self, ok: bool, description: &str, extra_fields: Value) -> Value {
+        let mut metadata = screen_call::action_metadata(ok, description, self.start_time);
+        metadata["found"] = json!(ok);
+        metadata["element_name"] = self.name.clone();
+        metadata["element_type"] = self.kind.clone();
+        metadata["action_performed"] = json!(self.action);
+        if let (Some(metadata), Value::Object(extra_fields)) =
+            (metadata.as_object_mut(), extra_fields)
+        {
+            metadata.extend(extra_fields);
         }
-        all
+        metadata
     }
 }

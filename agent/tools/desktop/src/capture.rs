@@ -42,26 +42,27 @@ pub(crate) struct CaptureRequest {
 }
 
 /// Maximum size in bytes of an image for a model.
-const ROOM: usize = 3_000_000;
+const MAX_IMAGE_BYTES: usize = 3_000_000;
 /// Hint for users if no screenshot can be taken.
-const INSTALL: &str = "install grim (Wayland), scrot or maim (X11), or gnome-screenshot, or build \
+const INSTALL_HINT: &str = "install grim (Wayland), scrot or maim (X11), or gnome-screenshot, or build \
                        g3-desktop (`cargo build --release -p desktop`)";
 
 /// Returns the directory of images with a relative path: `$TMPDIR`, or `~/tmp`.
-fn folder() -> PathBuf {
-    let named = std::env::var_os("TMPDIR").map(PathBuf::from);
-    named.filter(|dir| dir.is_absolute()).unwrap_or_else(|| paths::expand_home("~/tmp"))
+fn temp_dir() -> PathBuf {
+    let configured = std::env::var_os("TMPDIR").map(PathBuf::from);
+    configured.filter(|dir| dir.is_absolute()).unwrap_or_else(|| paths::expand_home("~/tmp"))
 }
 
 /// Returns the accesses: the screen, and the file if it is outside of that directory.
-fn reaches(call: &Invocation<'_>) -> Vec<Access> {
-    let mut reached = vec![call.context.services.screen.access(false)];
-    let folder = paths::follow(&folder()).ok();
-    let own = folder.is_some_and(|folder| paths::is_inside(&call.path, &folder));
-    if !call.text("path").is_empty() && !own {
-        reached.push(Access::Write(call.path.clone()));
+fn accesses(call: &Invocation<'_>) -> Vec<Access> {
+    let mut access_list = vec![call.context.services.screen.access(false)];
+    let temp_folder = paths::follow(&temp_dir()).ok();
+    let is_in_temp_dir =
+        temp_folder.is_some_and(|temp_folder| paths::is_inside(&call.path, &temp_folder));
+    if !call.text("path").is_empty() && !is_in_temp_dir {
+        access_list.push(Access::Write(call.path.clone()));
     }
-    reached
+    access_list
 }
 
 /// The tool that takes a screenshot.
@@ -69,11 +70,11 @@ pub(crate) struct ScreenCaptureTool;
 
 impl Tool for ScreenCaptureTool {
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new("screen.capture", Effect::Looks).with_path(PathRule::RelativeTo(folder))
+        ToolSpec::new("screen.capture", Effect::Looks).with_path(PathRule::RelativeTo(temp_dir))
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope { access: reaches(call), ..screen_call::reads_screen(call) }
+        CallScope { access: accesses(call), ..screen_call::reads_screen(call) }
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -84,18 +85,19 @@ impl Tool for ScreenCaptureTool {
 /// Takes a screenshot; with a path or a window, writes it to a file.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { path, window, display, region } = call.decode()?;
-    let wrong = |why: String| ToolError::invalid(format!("{}: {why}", call.profile_tool.name));
-    let area = region.as_ref().map(area).transpose().map_err(wrong)?;
+    let invalid =
+        |reason: String| ToolError::invalid(format!("{}: {reason}", call.profile_tool.name));
+    let area = region.as_ref().map(area).transpose().map_err(invalid)?;
     let window = Some(window.trim().to_owned()).filter(|window| !window.is_empty());
     let path = path.filter(|path| !path.trim().is_empty());
     if window.is_some() && path.is_none() {
-        return Err(wrong("missing required parameter `path`: the file for the picture".into()));
+        return Err(invalid("missing required parameter `path`: the file for the picture".into()));
     }
     let display = display.filter(|display| !display.trim().is_empty());
     let shot = shoot(call, &CaptureRequest { window, display, area }).await?;
     match path {
-        Some(_) => saved(call, shot).await,
-        None => shown(call, shot, String::new(), Value::Null).await,
+        Some(_) => save(call, shot).await,
+        None => show(call, shot, String::new(), Value::Null).await,
     }
 }
 
@@ -118,79 +120,89 @@ fn area(region: &Value) -> Result<Area, String> {
 
 /// Takes a screenshot with the first backend that works: external programs in order, then
 /// g3-desktop. Only g3-desktop supports windows.
-async fn shoot(call: &Invocation<'_>, wish: &CaptureRequest) -> Result<Shot, ToolError> {
+async fn shoot(call: &Invocation<'_>, request: &CaptureRequest) -> Result<Shot, ToolError> {
     let mut tried = Vec::new();
-    if wish.window.is_none() {
-        match programs::shoot(call.context, wish, &mut tried).await? {
+    if request.window.is_none() {
+        match programs::shoot(call.context, request, &mut tried).await? {
             Some(shot) => return Ok(shot),
             None => tracing::debug!(target: "g3::desktop", "no program takes a picture"),
         }
     }
-    let failed = |why: ToolError| {
+    let capture_error = |error: ToolError| {
         // Only g3-desktop supports windows, so no other program would help.
-        if wish.window.is_some() {
+        if request.window.is_some() {
             let hint = "list_windows shows the windows that are open";
-            return ToolError::new(why.kind, format!("Screenshot failed: {}. {hint}", why.text));
+            return ToolError::new(
+                error.kind,
+                format!("Screenshot failed: {}. {hint}", error.text),
+            );
         }
         let tried: String = tried.iter().map(|line| format!("{line}; ")).collect();
-        let text = format!("Screenshot failed: {tried}{}. To take pictures, {INSTALL}", why.text);
-        ToolError::new(why.kind, text)
+        let text =
+            format!("Screenshot failed: {tried}{}. To take pictures, {INSTALL_HINT}", error.text);
+        ToolError::new(error.kind, text)
     };
-    ours(call, wish).await.map_err(failed)
+    capture_with_host(call, request).await.map_err(capture_error)
 }
 
-async fn ours(call: &Invocation<'_>, wish: &CaptureRequest) -> Result<Shot, ToolError> {
-    let CaptureRequest { window, display, area } = wish.clone();
+async fn capture_with_host(
+    call: &Invocation<'_>,
+    request: &CaptureRequest,
+) -> Result<Shot, ToolError> {
+    let CaptureRequest { window, display, area } = request.clone();
     let picture = host::capture(
         call.context,
         CaptureTarget { window, display, area, ..CaptureTarget::default() },
     );
     let picture = picture.await?;
     let bytes = STANDARD.decode(&picture.data);
-    let bytes = bytes.map_err(|why| ToolError::failed(format!("the picture is damaged: {why}")))?;
+    let bytes =
+        bytes.map_err(|error| ToolError::failed(format!("the picture is damaged: {error}")))?;
     Ok(Shot { bytes, shows: picture.shows, backend: picture.backend })
 }
 
-async fn saved(call: &Invocation<'_>, shot: Shot) -> Result<ToolOutput, ToolError> {
-    let place = &call.path;
-    let failed =
-        |why: std::io::Error| ToolError::io(&format!("cannot write {}", place.display()), &why);
-    place.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(failed)?;
-    base::files::replace(place, &shot.bytes).map_err(failed)?;
-    let (name, shows) = (place.display().to_string(), shot.shows);
-    let said = format!(
+async fn save(call: &Invocation<'_>, shot: Shot) -> Result<ToolOutput, ToolError> {
+    let path = &call.path;
+    let write_error =
+        |error: std::io::Error| ToolError::io(&format!("cannot write {}", path.display()), &error);
+    path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(write_error)?;
+    base::files::replace(path, &shot.bytes).map_err(write_error)?;
+    let (name, shows) = (path.display().to_string(), shot.shows);
+    let message = format!(
         "saved {name}: {}x{} pixels of the screen at {},{}\n",
         shows.width, shows.height, shows.x, shows.y
     );
-    shown(call, shot, said, json!({ "path": name })).await
+    show(call, shot, message, json!({ "path": name })).await
 }
 
 /// Scales the image to fit and attaches it for the model.
-async fn shown(
+async fn show(
     call: &Invocation<'_>,
     shot: Shot,
-    said: String,
-    more: Value,
+    message: String,
+    extra_fields: Value,
 ) -> Result<ToolOutput, ToolError> {
     let Shot { bytes, shows, backend } = shot;
-    let fit = move || prepare::prepare(ImageKind::of(&bytes)?, bytes, ROOM);
-    let ready = tokio::task::spawn_blocking(fit).await;
-    let ready = ready.unwrap_or_else(|_| Err("its decoder broke".to_owned()));
-    let ready =
-        ready.map_err(|why| ToolError::failed(format!("Screenshot failed: the picture: {why}")))?;
-    let (width, height) = ready.size();
-    ShownScreen { width, height, shows, elements: Vec::new() }.keep(call.context);
-    let image =
-        Image { media_type: ready.kind.media_type().into(), data: STANDARD.encode(&ready.bytes) };
-    let text = format!("{said}Screenshot with {backend}: {}", ready.describe());
+    let prepare_image = move || prepare::prepare(ImageKind::of(&bytes)?, bytes, MAX_IMAGE_BYTES);
+    let prepared = tokio::task::spawn_blocking(prepare_image).await;
+    let prepared = prepared.unwrap_or_else(|_| Err("its decoder broke".to_owned()));
+    let prepared = prepared
+        .map_err(|error| ToolError::failed(format!("Screenshot failed: the picture: {error}")))?;
+    let (width, height) = prepared.size();
+    ShownScreen { width, height, shows, elements: Vec::new() }.save(call.context);
+    let image = Image {
+        media_type: prepared.kind.media_type().into(),
+        data: STANDARD.encode(&prepared.bytes),
+    };
+    let text = format!("{message}Screenshot with {backend}: {}", prepared.describe());
     let mut metadata = json!({
         "isImage": true, "backend": backend, "shows": shows, "width": width, "height": height,
     });
-    if let (Some(all), Value::Object(more)) = (metadata.as_object_mut(), more) {
-        all.extend(more);
+    if let (Some(object), Value::Object(extra_fields)) = (metadata.as_object_mut(), extra_fields) {
+        object.extend(extra_fields);
     }
-    let outcome = ToolOutput::success(text).with(metadata).titled("took a screenshot");
-    Ok(ToolOutput { images: vec![image], ..outcome })
+    let output = ToolOutput::success(text).with(metadata).titled("took a screenshot");
+    Ok(ToolOutput { images: vec![image], ..output })
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ struct Args {
 }
 
 /// Default depth, and maximum number of controls.
-const DEPTH: u32 = 8;
-const MOST: u32 = 200;
+const DEFAULT_DEPTH: u32 = 8;
+const MAX_CONTROLS: u32 = 200;
 
 /// The tool that lists the controls of a window.
 pub(crate) struct ControlsTool;
@@ -44,55 +44,56 @@ impl Tool for ControlsTool {
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { max_depth, window_title, bare } = call.decode()?;
     let window = window_title.filter(|title| !title.trim().is_empty());
-    let depth = max_depth.unwrap_or(DEPTH).clamp(1, 64);
-    let look = ControlQuery { window, everywhere: false, depth, limit: MOST, interactive: true };
-    let found = host::controls(call.context, look).await?;
-    let elements: Vec<Value> = found.controls.iter().map(as_json).collect();
-    let text = told(&found);
+    let depth = max_depth.unwrap_or(DEFAULT_DEPTH).clamp(1, 64);
+    let query =
+        ControlQuery { window, everywhere: false, depth, limit: MAX_CONTROLS, interactive: true };
+    let controls = host::controls(call.context, query).await?;
+    let elements: Vec<Value> = controls.controls.iter().map(as_json).collect();
+    let text = report(&controls);
     let metadata = if bare {
         Value::Array(elements)
     } else {
         json!({
             "status": "success",
-            "foreground_window": found.active,
-            "focused_element": found.focused.as_ref().map(as_json),
+            "foreground_window": controls.active,
+            "focused_element": controls.focused.as_ref().map(as_json),
             "interactive_elements": elements,
-            "element_count": found.controls.len(),
-            "cut": found.cut,
-            "voice_message": found.note.clone().unwrap_or_else(|| {
-                format!("{} controls in {:?}", found.controls.len(), found.active)
+            "element_count": controls.controls.len(),
+            "cut": controls.cut,
+            "voice_message": controls.note.clone().unwrap_or_else(|| {
+                format!("{} controls in {:?}", controls.controls.len(), controls.active)
             }),
         })
     };
-    Ok(ToolOutput::success(text).with(metadata).titled(format!("looked at {:?}", found.active)))
+    Ok(ToolOutput::success(text).with(metadata).titled(format!("looked at {:?}", controls.active)))
 }
 
 /// Formats a control as JSON.
 pub(crate) fn as_json(control: &Control) -> Value {
-    let mut told = json!({
+    let mut object = json!({
         "name": control.name, "type": control.role, "automation_id": control.automation_id,
         "enabled": control.enabled, "visible": control.visible,
     });
     if let Some(area) = control.area {
-        told["bounds"] = json!(area);
+        object["bounds"] = json!(area);
     }
     if let Some(value) = &control.value {
-        told["value"] = json!(value);
+        object["value"] = json!(value);
     }
-    told
+    object
 }
 
 /// Formats the controls for a model, one per line.
-fn told(found: &Controls) -> String {
-    let mut text = format!("Active window: {:?}\n", found.active);
-    if let Some(focused) = &found.focused {
+fn report(controls: &Controls) -> String {
+    let mut text = format!("Active window: {:?}\n", controls.active);
+    if let Some(focused) = &controls.focused {
         text.push_str(&format!("Focus: {}\n", line(focused)));
     }
-    found.controls.iter().for_each(|control| text.push_str(&format!("{}\n", line(control))));
-    if found.cut {
-        text.push_str(&format!("[only the first {} are shown]\n", found.controls.len()));
+    controls.controls.iter().for_each(|control| text.push_str(&format!("{}\n", line(control))));
+    if controls.cut {
+        text.push_str(&format!("[only the first {} are shown]\n", controls.controls.len()));
     }
-    if let Some(note) = &found.note {
+    if let Some(note) = &controls.note {
         text.push_str(&format!("[{note}]\n"));
     }
     text
@@ -108,7 +109,7 @@ pub(crate) fn line(control: &Control) -> String {
         line.push_str(&format!(" value {:?}", base::text::head(value, 100)));
     }
     if let Some(area) = control.area {
-        line.push_str(&format!(" {}", place(area)));
+        line.push_str(&format!(" {}", center_text(area)));
     }
     if !control.enabled {
         line.push_str(" (disabled)");
@@ -120,12 +121,12 @@ pub(crate) fn line(control: &Control) -> String {
 }
 
 /// Formats an area for a model: its center, then the area.
-pub(crate) fn place(area: Area) -> String {
-    let middle = |from: i32, length: u32| i64::from(from) + i64::from(length / 2);
+pub(crate) fn center_text(area: Area) -> String {
+    let center = |start: i32, length: u32| i64::from(start) + i64::from(length / 2);
     format!(
         "middle {},{} ({}x{} at {},{})",
-        middle(area.x, area.width),
-        middle(area.y, area.height),
+        center(area.x, area.width),
+        center(area.y, area.height),
         area.width,
         area.height,
         area.x,

@@ -16,7 +16,7 @@ fn deed(args: Value) -> Result<GuiAction, String> {
     let seen = seen();
     let map = args.as_object().unwrap().clone();
     let action = args["action"].as_str().unwrap().to_owned();
-    GuiArgs { map: merged(map), seen: Some(&seen) }.deed(&action)
+    GuiArgs { map: merge_coordinates(map), shown_screen: Some(&seen) }.plan(&action)
 }
 
 fn steps(args: Value) -> Vec<InputStep> {
@@ -81,8 +81,8 @@ fn an_element_means_its_center_and_an_unknown_one_falls_back_to_the_point() {
 #[test]
 fn without_an_image_points_are_screen_coordinates() {
     let map = json!({"x": 7, "y": 8}).as_object().unwrap().clone();
-    let deed = GuiArgs { map, seen: None }.deed("click").unwrap();
-    assert_eq!(deed.place, Some((7, 8)));
+    let action = GuiArgs { map, shown_screen: None }.plan("click").unwrap();
+    assert_eq!(action.position, Some((7, 8)));
 }
 
 #[test]

@@ -26,9 +26,9 @@ struct Text {
 }
 
 /// Maximum number of characters of a typed text shown in the result.
-const ECHO: usize = 50;
+const MAX_ECHO: usize = 50;
 /// Maximum number of characters to type.
-const LONGEST: usize = 10_000;
+const MAX_TEXT: usize = 10_000;
 
 /// The tool that clicks a point of the screen.
 pub(crate) struct ClickTool;
@@ -49,7 +49,7 @@ impl Tool for ClickTool {
 
 /// Clicks a point of the screen.
 async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let since = Instant::now();
+    let start_time = Instant::now();
     let Point { x, y, button } = call.decode()?;
     let name = button.as_deref().unwrap_or("left").to_lowercase();
     let button = match name.as_str() {
@@ -66,8 +66,12 @@ async fn click(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         vec![InputStep::Move { x, y }, InputStep::Click { button, times: 1 }],
     )
     .await?;
-    let more = json!({ "x": x, "y": y, "button": name });
-    Ok(screen_call::action_output(format!("clicked the {name} button at {x},{y}"), since, more))
+    let fields = json!({ "x": x, "y": y, "button": name });
+    Ok(screen_call::action_output(
+        format!("clicked the {name} button at {x},{y}"),
+        start_time,
+        fields,
+    ))
 }
 
 /// The tool that types text at the keyboard focus.
@@ -89,33 +93,33 @@ impl Tool for TypeTextTool {
 
 /// Types text at the keyboard focus.
 async fn type_text(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let since = Instant::now();
+    let start_time = Instant::now();
     let Text { text } = call.decode()?;
-    checked(&text, &call.profile_tool.name)?;
+    check_text(&text, &call.profile_tool.name)?;
     let description = format!("typed {}", echo(&text));
     let count = text.chars().count();
     host::input(call.context, vec![InputStep::Type { text }]).await?;
-    Ok(screen_call::action_output(description, since, json!({ "characters": count })))
+    Ok(screen_call::action_output(description, start_time, json!({ "characters": count })))
 }
 
 /// Checks whether a text can be typed.
-pub(crate) fn checked(text: &str, tool: &str) -> Result<(), ToolError> {
+pub(crate) fn check_text(text: &str, tool: &str) -> Result<(), ToolError> {
     match text.chars().count() {
         0 => Err(ToolError::invalid(format!("{tool}: `text` is empty"))),
-        1..=LONGEST => Ok(()),
+        1..=MAX_TEXT => Ok(()),
         count => Err(ToolError::invalid(format!(
-            "{tool}: {count} characters are too many to type: at most {LONGEST} in one call"
+            "{tool}: {count} characters are too many to type: at most {MAX_TEXT} in one call"
         ))),
     }
 }
 
 /// Formats a typed text for the result: its start in quotes.
 pub(crate) fn echo(text: &str) -> String {
-    match text.char_indices().nth(ECHO) {
+    match text.char_indices().nth(MAX_ECHO) {
         None => format!("{text:?}"),
         Some((end, _)) => {
-            let more = text.chars().count() - ECHO;
-            format!("{:?} and {more} characters more", head(text, end))
+            let remaining = text.chars().count() - MAX_ECHO;
+            format!("{:?} and {remaining} characters more", head(text, end))
         }
     }
 }

@@ -40,30 +40,31 @@ const BLOCKED: &[&[&str]] = &[&["r", "super"], &["alt", "ctrl", "delete"], &["al
 /// Parses a combination such as `Ctrl + S` into keys, in order; empty for an empty text.
 pub(crate) fn parse(text: &str) -> Vec<String> {
     let text = text.trim();
-    let (text, plus) = match text.strip_suffix('+') {
+    let (text, has_plus) = match text.strip_suffix('+') {
         // The plus key itself: alone, or as the last key of a combination.
         Some("") => return vec!["+".to_owned()],
         Some(rest) if rest.trim_end().ends_with('+') => (rest.trim_end(), true),
         Some(_) | None => (text, false),
     };
-    let pieces = text.split('+').map(str::trim).filter(|piece| !piece.is_empty());
-    pieces.map(name).chain(plus.then(|| "+".to_owned())).collect()
+    let names = text.split('+').map(str::trim).filter(|piece| !piece.is_empty());
+    names.map(name).chain(has_plus.then(|| "+".to_owned())).collect()
 }
 
 /// Returns the name of a key that `g3-desktop` knows.
 pub(crate) fn name(key: &str) -> String {
-    let plain = key.trim().to_lowercase().replace([' ', '-'], "_");
-    let plain = if plain.chars().count() == 1 { key.trim().to_lowercase() } else { plain };
-    let short = plain.replace('_', "");
-    let known = NAMES.iter().find(|(name, _)| *name == plain || *name == short);
-    known.map_or(plain, |(_, name)| (*name).to_owned())
+    let normalized = key.trim().to_lowercase().replace([' ', '-'], "_");
+    let normalized =
+        if normalized.chars().count() == 1 { key.trim().to_lowercase() } else { normalized };
+    let compact = normalized.replace('_', "");
+    let known_key = NAMES.iter().find(|(name, _)| *name == normalized || *name == compact);
+    known_key.map_or(normalized, |(_, name)| (*name).to_owned())
 }
 
 /// Whether these keys include a blocked combination, in any order.
 pub(crate) fn is_blocked(keys: &[String]) -> bool {
     let keys: Vec<String> = keys.iter().map(|key| name(key)).collect();
-    let has = |wanted: &&str| keys.iter().any(|key| key == wanted);
-    BLOCKED.iter().any(|all| all.iter().all(has))
+    let is_pressed = |expected: &&str| keys.iter().any(|key| key == expected);
+    BLOCKED.iter().any(|combination| combination.iter().all(is_pressed))
 }
 
 #[cfg(test)]

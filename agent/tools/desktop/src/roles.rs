@@ -39,20 +39,21 @@ const NAMES: &[(&[&str], &[&str])] = &[
 ];
 
 /// Whether a name refers to this role, fully or by a part of its own name.
-pub(crate) fn fits(role: &str, wanted: &str) -> bool {
-    plain(role).contains(&plain(wanted)) || is_named(role, wanted)
+pub(crate) fn matches(role: &str, expected: &str) -> bool {
+    normalize(role).contains(&normalize(expected)) || is_named(role, expected)
 }
 
 /// Whether a control of this role has this name in another system.
-pub(crate) fn is_named(role: &str, wanted: &str) -> bool {
-    let (role, wanted) = (role.trim().to_lowercase().replace(['_', '-'], " "), plain(wanted));
+pub(crate) fn is_named(role: &str, expected: &str) -> bool {
+    let (role, expected) =
+        (role.trim().to_lowercase().replace(['_', '-'], " "), normalize(expected));
     NAMES
         .iter()
-        .any(|(roles, names)| names.contains(&wanted.as_str()) && roles.contains(&role.as_str()))
+        .any(|(roles, names)| names.contains(&expected.as_str()) && roles.contains(&role.as_str()))
 }
 
 /// Normalizes a role name.
-fn plain(role: &str) -> String {
+fn normalize(role: &str) -> String {
     role.to_lowercase().chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
@@ -62,7 +63,7 @@ mod tests {
 
     #[test]
     fn role_names_of_web_pages_and_toolkits_are_recognized() {
-        for (role, wanted) in [
+        for (role, expected) in [
             ("text", "textbox"),
             ("entry", "TextBox"),
             ("text", "entry"),
@@ -73,17 +74,18 @@ mod tests {
             ("page tab", "tab"),
             ("list item", "option"),
         ] {
-            assert!(fits(role, wanted), "{role} {wanted}");
+            assert!(matches(role, expected), "{role} {expected}");
         }
-        for (role, wanted) in [("push button", "textbox"), ("link", "checkbox"), ("text", "link")] {
-            assert!(!fits(role, wanted), "{role} {wanted}");
+        for (role, expected) in [("push button", "textbox"), ("link", "checkbox"), ("text", "link")]
+        {
+            assert!(!matches(role, expected), "{role} {expected}");
         }
     }
 
     #[test]
     fn names_are_normalized_and_roles_are_written_as_in_atspi() {
         for (roles, names) in NAMES {
-            assert!(names.iter().all(|name| plain(name) == *name), "{names:?}");
+            assert!(names.iter().all(|name| normalize(name) == *name), "{names:?}");
             assert!(roles.iter().all(|role| role.to_lowercase() == *role), "{roles:?}");
         }
     }

@@ -40,57 +40,63 @@ pub(crate) struct Element {
 
 impl ShownScreen {
     /// Creates an image without elements.
-    pub(crate) fn of(picture: &Picture) -> ShownScreen {
+    pub(crate) fn new(picture: &Picture) -> ShownScreen {
         let (width, height) = (picture.width, picture.height);
         ShownScreen { width, height, shows: picture.shows, elements: Vec::new() }
     }
 
     /// Converts a point of the image to a point of the screen.
     pub(crate) fn native(&self, x: i64, y: i64) -> (i32, i32) {
-        let along = |from: i32, at: i64, screen: u32, picture: u32| {
-            let at = i128::from(at) * i128::from(screen) / i128::from(picture.max(1));
-            let to = i128::from(from) + at;
-            i32::try_from(to).unwrap_or(if to < 0 { i32::MIN } else { i32::MAX })
+        let scale_axis = |start: i32, position: i64, screen: u32, picture: u32| {
+            let position = i128::from(position) * i128::from(screen) / i128::from(picture.max(1));
+            let target = i128::from(start) + position;
+            i32::try_from(target).unwrap_or(if target < 0 { i32::MIN } else { i32::MAX })
         };
         let shows = &self.shows;
-        (along(shows.x, x, shows.width, self.width), along(shows.y, y, shows.height, self.height))
+        (
+            scale_axis(shows.x, x, shows.width, self.width),
+            scale_axis(shows.y, y, shows.height, self.height),
+        )
     }
 
     /// Returns the center of an element as a point of the screen.
-    pub(crate) fn middle_of(&self, id: &str) -> Option<(i32, i32)> {
+    pub(crate) fn center_of(&self, id: &str) -> Option<(i32, i32)> {
         let element = self.elements.iter().find(|element| element.id == id)?;
-        let (x, y) = element.middle(1.0, 1.0);
-        let along = |from: i32, part: f64, length: u32| {
-            from.saturating_add((part.clamp(0.0, 1.0) * f64::from(length)) as i32)
+        let (x, y) = element.center(1.0, 1.0);
+        let scale_axis = |start: i32, fraction: f64, length: u32| {
+            start.saturating_add((fraction.clamp(0.0, 1.0) * f64::from(length)) as i32)
         };
-        Some((along(self.shows.x, x, self.shows.width), along(self.shows.y, y, self.shows.height)))
+        Some((
+            scale_axis(self.shows.x, x, self.shows.width),
+            scale_axis(self.shows.y, y, self.shows.height),
+        ))
     }
 
     /// Stores it as the last seen image. If that fails, only the scaling is lost.
-    pub(crate) fn keep(&self, at: &ToolContext) {
-        let file = file(at);
-        let kept = file.parent().map_or(Ok(()), std::fs::create_dir_all);
-        if let Err(why) = kept.and_then(|()| base::files::replace_json(&file, self)) {
-            (at.on_output)(&format!("[cannot save the screen observation: {why}]\n"));
+    pub(crate) fn save(&self, context: &ToolContext) {
+        let file = file(context);
+        let created = file.parent().map_or(Ok(()), std::fs::create_dir_all);
+        if let Err(error) = created.and_then(|()| base::files::replace_json(&file, self)) {
+            (context.on_output)(&format!("[cannot save the screen observation: {error}]\n"));
         }
     }
 
     /// Returns the last seen image.
-    pub(crate) fn last(at: &ToolContext) -> Option<ShownScreen> {
-        serde_json::from_slice(&std::fs::read(file(at)).ok()?).ok()
+    pub(crate) fn last(context: &ToolContext) -> Option<ShownScreen> {
+        serde_json::from_slice(&std::fs::read(file(context)).ok()?).ok()
     }
 }
 
 impl Element {
     /// Returns its center on an image of this size.
-    pub(crate) fn middle(&self, width: f64, height: f64) -> (f64, f64) {
+    pub(crate) fn center(&self, width: f64, height: f64) -> (f64, f64) {
         let [left, top, right, bottom] = self.bbox;
         (f64::midpoint(left, right) * width, f64::midpoint(top, bottom) * height)
     }
 }
 
-fn file(at: &ToolContext) -> PathBuf {
-    at.session_dir.join("tools/screen.json")
+fn file(context: &ToolContext) -> PathBuf {
+    context.session_dir.join("tools/screen.json")
 }
 
 #[cfg(test)]

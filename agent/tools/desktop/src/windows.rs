@@ -33,7 +33,7 @@ async fn list(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let DesktopResponse::Windows { windows } =
         host::ask(call.context, DesktopRequest::Windows).await?
     else {
-        return Err(host::strange());
+        return Err(host::unexpected_response());
     };
     let lines: String = windows.iter().map(line).collect();
     let text = if windows.is_empty() { "No windows are open.\n".to_owned() } else { lines };
@@ -53,7 +53,7 @@ fn line(window: &WindowInfo) -> String {
         (window.maximized, "maximized"),
         (window.minimized, "minimized"),
     ];
-    for (_, word) in states.iter().filter(|(holds, _)| *holds) {
+    for (_, word) in states.iter().filter(|(is_set, _)| *is_set) {
         line.push_str(&format!("  [{word}]"));
     }
     line.push('\n');
@@ -79,15 +79,19 @@ impl Tool for MaximizeTool {
 
 /// Maximizes the active window, unless it already is maximized.
 async fn maximize(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let since = Instant::now();
-    let DesktopResponse::Maximized { title, already } =
+    let start_time = Instant::now();
+    let DesktopResponse::Maximized { title, already: is_maximized } =
         host::ask(call.context, DesktopRequest::Maximize).await?
     else {
-        return Err(host::strange());
+        return Err(host::unexpected_response());
     };
-    let description = match already {
+    let description = match is_maximized {
         true => format!("{title:?} is maximized already"),
         false => format!("maximized {title:?}"),
     };
-    Ok(screen_call::action_output(description, since, json!({ "was_maximized": already })))
+    Ok(screen_call::action_output(
+        description,
+        start_time,
+        json!({ "was_maximized": is_maximized }),
+    ))
 }

@@ -17,7 +17,7 @@ use tools::child_server::{self, ServerProcess, ServerStart};
 use tools::exec::confinement::CommandSandbox;
 
 /// Maximum size of a message in bytes.
-const LONGEST: usize = 64 << 20;
+const MAX_LINE: usize = 64 << 20;
 
 /// The directories of a server.
 #[derive(Clone, Debug)]
@@ -38,17 +38,17 @@ pub(crate) type OnToolsChanged =
 #[derive(Clone)]
 pub(crate) struct G3Client {
     /// Called when the server's tools changed.
-    pub learn: OnToolsChanged,
+    pub on_tools_changed: OnToolsChanged,
 }
 
 impl ClientHandler for G3Client {
     fn get_info(&self) -> ClientConfig {
-        let us = Implementation::new("g3", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(Default::default(), us)
+        let implementation = Implementation::new("g3", env!("CARGO_PKG_VERSION"));
+        ClientConfig::new(Default::default(), implementation)
     }
 
     async fn on_tool_list_changed(&self, context: NotificationContext<RoleClient>) {
-        (self.learn)(context.peer).await;
+        (self.on_tools_changed)(context.peer).await;
     }
 }
 
@@ -62,37 +62,38 @@ pub(crate) struct McpConnection {
 pub(crate) async fn open(
     server: &McpServerConfig,
     part: &str,
-    place: &ServerPaths,
-    us: G3Client,
+    paths: &ServerPaths,
+    client: G3Client,
 ) -> Result<McpConnection, String> {
     if server.url.is_some() {
-        return Ok(McpConnection { service: http::open(server, us).await?, program: None });
+        return Ok(McpConnection { service: http::open(server, client).await?, program: None });
     }
-    let (mut program, stdin, stdout) = start(server, part, place)?;
-    let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(LONGEST);
-    match us.serve(transport).await {
+    let (mut program, stdin, stdout) = start(server, part, paths)?;
+    let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MAX_LINE);
+    match client.serve(transport).await {
         Ok(service) => Ok(McpConnection { service, program: Some(program) }),
         Err(
             ClientInitializeError::ConnectionClosed(_)
             | ClientInitializeError::TransportError { .. },
         ) => Err(program.describe_end().await),
-        Err(why) => Err(format!("no handshake: {why}")),
+        Err(error) => Err(format!("no handshake: {error}")),
     }
 }
 
 fn start(
     server: &McpServerConfig,
     part: &str,
-    place: &ServerPaths,
+    paths: &ServerPaths,
 ) -> Result<(ServerProcess, ChildStdin, ChildStdout), String> {
     let home = base::user_dirs::home_dir().unwrap_or_default();
     let cwd = server.cwd.as_deref().map(|cwd| base::config::studio::expand_tilde(cwd, &home));
-    let cwd = cwd.map_or_else(|| place.cwd.clone(), |cwd| place.cwd.join(cwd));
-    let log = place.logs.as_deref().map(|logs| (logs, part));
+    let cwd = cwd.map_or_else(|| paths.cwd.clone(), |cwd| paths.cwd.join(cwd));
+    let log = paths.logs.as_deref().map(|logs| (logs, part));
     // A g3 that serves its tools sandboxes their commands itself, and needs its configuration.
-    let wanted = server.sandbox && !is_g3(&server.command);
-    let held = wanted.then(|| place.around.containment_if_supported()).transpose();
-    let containment = held.map_err(|why| why.to_string())?.flatten();
+    let is_sandboxed = server.sandbox && !is_g3(&server.command);
+    let containment_result =
+        is_sandboxed.then(|| paths.around.containment_if_supported()).transpose();
+    let containment = containment_result.map_err(|error| error.to_string())?.flatten();
     child_server::start(&ServerStart {
         command: &server.command,
         env: &server.env,
@@ -104,11 +105,11 @@ fn start(
 
 /// Whether a command is our own program.
 fn is_g3(command: &[String]) -> bool {
-    let named = command.first().map(|name| (find_program(name), PathBuf::from(name)));
-    let file = named.map(|(found, name)| found.unwrap_or(name));
-    let real = |path: PathBuf| path.canonicalize().ok();
-    let own = std::env::current_exe().ok().and_then(real);
-    own.is_some() && file.and_then(real) == own
+    let found_and_named = command.first().map(|name| (find_program(name), PathBuf::from(name)));
+    let file = found_and_named.map(|(found, name)| found.unwrap_or(name));
+    let canonical = |path: PathBuf| path.canonicalize().ok();
+    let own_program = std::env::current_exe().ok().and_then(canonical);
+    own_program.is_some() && file.and_then(canonical) == own_program
 }
 
 impl McpConnection {
@@ -123,7 +124,7 @@ impl McpConnection {
     }
 
     /// Describes how the program ended, with the end of its stderr, after the connection broke.
-    pub(crate) async fn end_of_it(&mut self) -> Option<String> {
+    pub(crate) async fn exit_reason(&mut self) -> Option<String> {
         Some(self.program.as_mut()?.describe_end().await)
     }
 

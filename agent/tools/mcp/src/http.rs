@@ -18,29 +18,29 @@ use provider::http as door;
 /// Connects to a server at a URL. The error says what is wrong, with a hint.
 pub(crate) async fn open(
     server: &McpServerConfig,
-    us: G3Client,
+    client_handler: G3Client,
 ) -> Result<RunningService<RoleClient, G3Client>, String> {
     let url = address(server)?;
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
         .custom_headers(headers(server)?);
     let token = token(server).await?;
-    let opened = if token.is_none() && login::is_there(server) {
+    let result = if token.is_none() && login::exists(server) {
         let client = login::client(server).await?;
-        us.serve(StreamableHttpClientTransport::with_client(client, config)).await
+        client_handler.serve(StreamableHttpClientTransport::with_client(client, config)).await
     } else {
         if let Some(token) = token {
             config = config.auth_header(token);
         }
-        let client = door::client(&url).map_err(|why| why.to_string())?;
-        us.serve(StreamableHttpClientTransport::with_client(client, config)).await
+        let client = door::client(&url).map_err(|error| error.to_string())?;
+        client_handler.serve(StreamableHttpClientTransport::with_client(client, config)).await
     };
-    opened.map_err(|why| explain(&why))
+    result.map_err(|error| explain(&error))
 }
 
 /// Returns the URL. Plain `http` to another machine is rejected.
 pub(crate) fn address(server: &McpServerConfig) -> Result<Url, String> {
     let text = server.url.as_deref().unwrap_or_default();
-    let url = Url::parse(text).map_err(|why| format!("`{text}` is not an address: {why}"))?;
+    let url = Url::parse(text).map_err(|error| format!("`{text}` is not an address: {error}"))?;
     match url.scheme() {
         "https" => Ok(url),
         "http" if server.allow_http || door::is_loopback(&url) => Ok(url),
@@ -55,10 +55,10 @@ pub(crate) fn address(server: &McpServerConfig) -> Result<Url, String> {
 fn headers(server: &McpServerConfig) -> Result<HashMap<HeaderName, HeaderValue>, String> {
     let variable = |name: &str| std::env::var(name).ok();
     let header = |(name, value): (&String, &base::secret::Secret)| {
-        let wrong = |_| format!("the header `{name}` cannot be sent");
-        let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(()))?;
+        let invalid = |_| format!("the header `{name}` cannot be sent");
+        let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid(()))?;
         let text = expand(value.reveal(), &variable)?;
-        let mut value = HeaderValue::from_str(&text).map_err(|_| wrong(()))?;
+        let mut value = HeaderValue::from_str(&text).map_err(|_| invalid(()))?;
         value.set_sensitive(true);
         Ok((key, value))
     };
@@ -68,29 +68,30 @@ fn headers(server: &McpServerConfig) -> Result<HashMap<HeaderName, HeaderValue>,
 /// Returns the output of `bearer_token_command`.
 async fn token(server: &McpServerConfig) -> Result<Option<String>, String> {
     let Some(command) = &server.bearer_token_command else { return Ok(None) };
-    let failed = |why: String| format!("`bearer_token_command` failed: {why}");
+    let failure = |error: String| format!("`bearer_token_command` failed: {error}");
     let argv = command.argv();
     let Some((program, args)) = argv.split_first() else {
-        return Err(failed("it is empty".to_owned()));
+        return Err(failure("it is empty".to_owned()));
     };
-    let ran = Command::new(program, "/").args(args).output_beside(OutputLimits::seconds(60)).await;
-    let output = ran.map_err(|why| failed(why.to_string()))?;
+    let result =
+        Command::new(program, "/").args(args).output_beside(OutputLimits::seconds(60)).await;
+    let output = result.map_err(|error| failure(error.to_string()))?;
     match output.text().trim() {
         token if output.ok() && !token.is_empty() => Ok(Some(token.to_owned())),
-        _ if output.ok() => Err(failed("it printed nothing".to_owned())),
-        _ => Err(failed(format!("it ended with code {}: {}", output.code(), output.error_text()))),
+        _ if output.ok() => Err(failure("it printed nothing".to_owned())),
+        _ => Err(failure(format!("it ended with code {}: {}", output.code(), output.error_text()))),
     }
 }
 
 /// Explains why there is no connection, with a hint.
-fn explain(why: &ClientInitializeError) -> String {
-    if why.is_authorization_required() || why.auth_challenge().is_some() {
+fn explain(error_source: &ClientInitializeError) -> String {
+    if error_source.is_authorization_required() || error_source.auth_challenge().is_some() {
         return "it requires a login: run `g3 mcp login NAME`; or let \
                 `bearer_token_command` print a token"
             .to_owned();
     }
-    let mut innermost: &dyn std::error::Error = why;
-    if let ClientInitializeError::TransportError { error, .. } = why {
+    let mut innermost: &dyn std::error::Error = error_source;
+    if let ClientInitializeError::TransportError { error, .. } = error_source {
         innermost = error.error.as_ref();
     }
     while let Some(source) = innermost.source() {

@@ -38,20 +38,21 @@ pub(crate) type OnServerNotice = Arc<dyn Fn(String) + Send + Sync>;
 /// The servers of a session and their offered tools.
 pub struct McpHub {
     servers: Vec<Arc<ConfiguredServer>>,
-    offer: Mutex<ToolSelection>,
+    selection: Mutex<ToolSelection>,
     session_dir: PathBuf,
     closed: Arc<AtomicBool>,
 }
 
 /// Returns the enabled servers of a configuration, none of them started.
 pub fn servers(
-    all: &BTreeMap<String, McpServerConfig>,
-    place: &ServerPaths,
+    configured: &BTreeMap<String, McpServerConfig>,
+    paths: &ServerPaths,
 ) -> Vec<Arc<ConfiguredServer>> {
-    let on: Vec<_> = all.iter().filter(|(_, server)| server.enabled).collect();
-    let parts = name::servers(on.iter().map(|(name, _)| name.as_str()));
-    let made = on.into_iter().zip(parts);
-    made.map(|((name, server), part)| Arc::new(ConfiguredServer::new(name, &part, server, place)))
+    let enabled: Vec<_> = configured.iter().filter(|(_, server)| server.enabled).collect();
+    let parts = name::servers(enabled.iter().map(|(name, _)| name.as_str()));
+    let named_servers = enabled.into_iter().zip(parts);
+    named_servers
+        .map(|((name, server), part)| Arc::new(ConfiguredServer::new(name, &part, server, paths)))
         .collect()
 }
 
@@ -59,72 +60,77 @@ impl McpHub {
     /// Starts the servers in the background, and selects the offered tools. Returns `None` if there
     /// are no servers.
     pub fn start(
-        all: &BTreeMap<String, McpServerConfig>,
+        configured: &BTreeMap<String, McpServerConfig>,
         (cwd, around): (&Path, CommandSandbox),
         session_dir: &Path,
-        tell: &OnServerNotice,
+        on_notice: &OnServerNotice,
     ) -> Option<Arc<McpHub>> {
         let logs = Some(session_dir.join("mcp"));
-        let servers = servers(all, &ServerPaths { cwd: cwd.to_owned(), logs, around });
+        let servers = servers(configured, &ServerPaths { cwd: cwd.to_owned(), logs, around });
         if servers.is_empty() {
             return None;
         }
-        let each: Vec<&ConfiguredServer> = servers.iter().map(Arc::as_ref).collect();
-        let offer = Mutex::new(ToolSelection::of(&each, session_dir));
+        let server_refs: Vec<&ConfiguredServer> = servers.iter().map(Arc::as_ref).collect();
+        let selection = Mutex::new(ToolSelection::new(&server_refs, session_dir));
         let closed: Arc<AtomicBool> = Arc::default();
         for server in &servers {
-            let (server, tell, closed) = (server.clone(), tell.clone(), closed.clone());
+            let (server, on_notice, closed) = (server.clone(), on_notice.clone(), closed.clone());
             tokio::spawn(async move {
-                if let Err(why) = server.start().await
+                if let Err(error) = server.start().await
                     && !closed.load(Ordering::Relaxed)
                 {
-                    tell(format!("the MCP server `{}` cannot be used: {why}", server.name));
+                    on_notice(format!("the MCP server `{}` cannot be used: {error}", server.name));
                 }
             });
         }
-        Some(Arc::new(McpHub { servers, offer, session_dir: session_dir.to_owned(), closed }))
+        Some(Arc::new(McpHub { servers, selection, session_dir: session_dir.to_owned(), closed }))
     }
 
     /// Runs a call.
-    async fn carried_out(&self, name: &str, args: &Value, at: &ToolContext) -> ToolOutput {
+    async fn run_call(&self, name: &str, args: &Value, context: &ToolContext) -> ToolOutput {
         let started = Instant::now();
-        let Some(given) = args.as_object() else {
+        let Some(arguments) = args.as_object() else {
             return ToolOutput::invalid(format!("{name}: the arguments must be a JSON object"));
         };
-        let text = |key: &str| given.get(key).and_then(Value::as_str).unwrap_or_default();
-        if name == tool_selection::SEARCH {
-            let each: Vec<&ConfiguredServer> = self.servers.iter().map(Arc::as_ref).collect();
-            let search = search::run(&each, text("query"));
-            let done = at.cancel.run_until_cancelled(search).await;
-            return done.unwrap_or_else(|| cancelled().into());
+        let text = |key: &str| arguments.get(key).and_then(Value::as_str).unwrap_or_default();
+        if name == tool_selection::SEARCH_TOOL {
+            let server_refs: Vec<&ConfiguredServer> =
+                self.servers.iter().map(Arc::as_ref).collect();
+            let search = search::run(&server_refs, text("query"));
+            let result = context.cancel.run_until_cancelled(search).await;
+            return result.unwrap_or_else(|| cancelled().into());
         }
-        let outcome = if name == tool_selection::CALL {
-            let inner = given.get("args").and_then(Value::as_object).cloned().unwrap_or_default();
-            self.call(self.by_words(text("server"), text("tool")).await, inner, at).await
+        let output = if name == tool_selection::CALL_TOOL {
+            let inner_args =
+                arguments.get("args").and_then(Value::as_object).cloned().unwrap_or_default();
+            self.call(self.find_by_words(text("server"), text("tool")).await, inner_args, context)
+                .await
         } else {
-            self.call(self.by_name(name).await, given.clone(), at).await
+            self.call(self.find_by_name(name).await, arguments.clone(), context).await
         };
-        let outcome = outcome.unwrap_or_else(ToolOutput::from);
-        history::append(at, name, args, &outcome, started.elapsed(), "check_command");
-        outcome
+        let output = output.unwrap_or_else(ToolOutput::from);
+        history::append(context, name, args, &output, started.elapsed(), "check_command");
+        output
     }
 
     /// Returns the tool that `mcp_call` refers to.
-    async fn by_words(&self, server: &str, tool: &str) -> Result<Target, ToolError> {
-        let Some(known) = self.servers.iter().find(|known| known.name == server) else {
-            let names: Vec<&str> = self.servers.iter().map(|known| known.name.as_str()).collect();
+    async fn find_by_words(&self, server: &str, tool: &str) -> Result<Target, ToolError> {
+        let Some(configured) = self.servers.iter().find(|configured| configured.name == server)
+        else {
+            let names: Vec<&str> =
+                self.servers.iter().map(|configured| configured.name.as_str()).collect();
             let text =
                 format!("there is no MCP server `{server}`; there are: {}", names.join(", "));
             return Err(ToolError::new(ToolErrorKind::UnknownTool, text));
         };
-        target(known, tool).await
+        find_target(configured, tool).await
     }
 
     /// Returns the tool that a full name refers to.
-    async fn by_name(&self, name: &str) -> Result<Target, ToolError> {
+    async fn find_by_name(&self, name: &str) -> Result<Target, ToolError> {
         let part = name::part_of(name).unwrap_or_default();
         match self.servers.iter().find(|server| server.part == part) {
-            Some(server) => target(server, name).await,
+            Some(server) => find_target(server, name).await,
             None => {
                 let text = format!("no such tool: `{name}`");
                 Err(ToolError::new(ToolErrorKind::UnknownTool, text))
@@ -136,20 +142,21 @@ impl McpHub {
         &self,
         target: Result<Target, ToolError>,
         args: Map<String, Value>,
-        at: &ToolContext,
+        context: &ToolContext,
     ) -> Result<ToolOutput, ToolError> {
         let Target { server, name, tool } = target?;
-        if let Some(why) = skill_permissions::external_refusal(&name, &at.skills) {
-            return Err(ToolError::new(ToolErrorKind::Denied, why));
+        if let Some(reason) = skill_permissions::external_refusal(&name, &context.skills) {
+            return Err(ToolError::new(ToolErrorKind::Denied, reason));
         }
-        let free = server.definition.calls == CallDefault::Allow;
-        let access = Access::Foreign { server: server.name.clone(), allowed: free };
-        let (root, session_dir) = (&at.root, &at.session_dir);
+        let is_free = server.definition.calls == CallDefault::Allow;
+        let access = Access::Foreign { server: server.name.clone(), allowed: is_free };
+        let (root, session_dir) = (&context.root, &context.session_dir);
         let details = || serde_json::to_string_pretty(&args).ok();
         let preview = Some(Preview(&details));
-        let visitor = AccessRequest { tool: &name, root, session_dir, access: &access, preview };
-        let denied = |why: String| Err(ToolError::new(ToolErrorKind::Denied, why));
-        match at.cancel.run_until_cancelled(at.gate.admit(&visitor)).await {
+        let access_request =
+            AccessRequest { tool: &name, root, session_dir, access: &access, preview };
+        let denied = |reason: String| Err(ToolError::new(ToolErrorKind::Denied, reason));
+        match context.cancel.run_until_cancelled(context.gate.admit(&access_request)).await {
             None => return Err(cancelled()),
             Some(Err(refused)) => return denied(refused.why),
             Some(Ok(Permit::StrictSandbox | Permit::ScratchSandbox)) => {
@@ -159,21 +166,21 @@ impl McpHub {
             }
             Some(Ok(Permit::Unconfined | Permit::CommandSandbox)) => {}
         }
-        let answer = server.call(&tool, args, &at.cancel).await?;
-        Ok(result::outcome(answer, &at.session_dir.join("tools")))
+        let output = server.call(&tool, args, &context.cancel).await?;
+        Ok(result::to_tool_output(output, &context.session_dir.join("tools")))
     }
 }
 
 impl ExternalTools for McpHub {
     /// Whether a name refers to one of these tools.
     fn owns(&self, name: &str) -> bool {
-        name.starts_with(name::BEGIN)
-            || [tool_selection::SEARCH, tool_selection::CALL].contains(&name)
+        name.starts_with(name::PREFIX)
+            || [tool_selection::SEARCH_TOOL, tool_selection::CALL_TOOL].contains(&name)
     }
 
     /// Returns the result of a call whose arguments are not a JSON object.
-    fn malformed(&self, name: &str, sent: &str) -> ToolOutput {
-        let start = base::text::head(sent, 200);
+    fn malformed(&self, name: &str, text: &str) -> ToolOutput {
+        let start = base::text::head(text, 200);
         ToolOutput::invalid(format!(
             "{name}: the arguments are not a JSON object; nothing was run\nas sent: {start}"
         ))
@@ -183,9 +190,9 @@ impl ExternalTools for McpHub {
         &'a self,
         name: &'a str,
         args: &'a Value,
-        at: &'a ToolContext,
+        context: &'a ToolContext,
     ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(self.carried_out(name, args, at))
+        Box::pin(self.run_call(name, args, context))
     }
 }
 
@@ -193,7 +200,7 @@ impl McpServers for McpHub {
     /// Returns the tools to offer; unchanged until [`McpServers::apply_tool_changes`] returns a sentence.
     fn offered_tools(&self) -> Vec<ToolDefinition> {
         let names: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
-        base::sync::lock(&self.offer).specs(&names)
+        base::sync::lock(&self.selection).specs(&names)
     }
 
     /// Applies tool changes that servers reported since the session or its last turn started.
@@ -204,22 +211,25 @@ impl McpServers for McpHub {
         if changed.is_empty() {
             return None;
         }
-        let each: Vec<&ConfiguredServer> = self.servers.iter().map(Arc::as_ref).collect();
-        let mut offer = base::sync::lock(&self.offer);
-        let after = offer.after_changes(&each, &changed);
-        if after == *offer {
+        let server_refs: Vec<&ConfiguredServer> = self.servers.iter().map(Arc::as_ref).collect();
+        let mut selection = base::sync::lock(&self.selection);
+        let new_selection = selection.after_changes(&server_refs, &changed);
+        if new_selection == *selection {
             return None;
         }
-        let part = |word: &str, names: Vec<String>| match names.is_empty() {
+        let list_names = |word: &str, names: Vec<String>| match names.is_empty() {
             true => String::new(),
             false => format!("; {word}: {}", names.join(", ")),
         };
-        let (new, gone) = (part("new", after.beyond(&offer)), part("gone", offer.beyond(&after)));
-        *offer = after;
-        offer.keep(&self.session_dir);
+        let (added, removed) = (
+            list_names("new", new_selection.added_since(&selection)),
+            list_names("gone", selection.added_since(&new_selection)),
+        );
+        *selection = new_selection;
+        selection.save(&self.session_dir);
         let names: Vec<&str> = changed.iter().map(|server| server.name.as_str()).collect();
         Some(format!(
-            "the MCP server {} offers other tools from now on{new}{gone}",
+            "the MCP server {} offers other tools from now on{added}{removed}",
             names.join(", ")
         ))
     }
@@ -242,18 +252,22 @@ struct Target {
 }
 
 /// Finds a server's tool by its own or its full name.
-async fn target(server: &Arc<ConfiguredServer>, wanted: &str) -> Result<Target, ToolError> {
-    let tools = server.tools().await.map_err(|why| {
-        ToolError::failed(format!("the MCP server `{}` cannot be used: {why}", server.name))
+async fn find_target(server: &Arc<ConfiguredServer>, tool_name: &str) -> Result<Target, ToolError> {
+    let tools = server.tools().await.map_err(|error| {
+        ToolError::failed(format!("the MCP server `{}` cannot be used: {error}", server.name))
     })?;
-    let mut all = server.named(&tools).into_iter();
-    match all.find(|(name, tool)| name == wanted || tool.name == wanted) {
+    let mut named_tools = server.tools_by_name(&tools).into_iter();
+    match named_tools.find(|(name, tool)| name == tool_name || tool.name == tool_name) {
         Some((name, tool)) => Ok(Target { server: server.clone(), name, tool }),
         None => {
             let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).take(50).collect();
             Err(ToolError::new(
                 ToolErrorKind::UnknownTool,
-                format!("`{}` has no tool `{wanted}`; it has: {}", server.name, names.join(", ")),
+                format!(
+                    "`{}` has no tool `{tool_name}`; it has: {}",
+                    server.name,
+                    names.join(", ")
+                ),
             ))
         }
     }

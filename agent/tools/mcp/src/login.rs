@@ -18,7 +18,7 @@ use provider::http as door;
 use provider::oauth::listen::{Callback, Listener};
 
 /// Timeout for the user in the browser.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A login that waits for the user.
 pub struct PendingLogin {
@@ -36,7 +36,7 @@ fn file(server: &McpServerConfig) -> Option<PathBuf> {
 }
 
 /// Whether there is a login for this server.
-pub(crate) fn is_there(server: &McpServerConfig) -> bool {
+pub(crate) fn exists(server: &McpServerConfig) -> bool {
     file(server).is_some_and(|file| file.exists())
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn is_there(server: &McpServerConfig) -> bool {
 pub fn forget(server: &McpServerConfig) -> std::io::Result<bool> {
     match file(server).map(std::fs::remove_file) {
         Some(Ok(())) => Ok(true),
-        Some(Err(why)) if why.kind() != std::io::ErrorKind::NotFound => Err(why),
+        Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         Some(Err(_)) | None => Ok(false),
     }
 }
@@ -53,11 +53,11 @@ pub fn forget(server: &McpServerConfig) -> std::io::Result<bool> {
 pub(crate) async fn client(server: &McpServerConfig) -> Result<AuthClient<Client>, String> {
     let url = http::address(server)?;
     let mut manager = manager(server).await?;
-    let known = manager.initialize_from_store().await.map_err(|why| lost(&why))?;
-    if !known {
+    let is_stored = manager.initialize_from_store().await.map_err(|error| login_error(&error))?;
+    if !is_stored {
         return Err("its login has expired; run `g3 mcp login`".to_owned());
     }
-    let client = door::client(&url).map_err(|why| why.to_string())?;
+    let client = door::client(&url).map_err(|error| error.to_string())?;
     Ok(AuthClient::new(client, manager))
 }
 
@@ -65,26 +65,26 @@ async fn manager(server: &McpServerConfig) -> Result<AuthorizationManager, Strin
     let url = http::address(server)?;
     // The library's own client uses this TLS provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut manager = AuthorizationManager::new(url).await.map_err(|why| lost(&why))?;
+    let mut manager = AuthorizationManager::new(url).await.map_err(|error| login_error(&error))?;
     let file = file(server).ok_or("no home directory for the login")?;
     manager.set_credential_store(LoginStore(file));
     Ok(manager)
 }
 
-fn lost(why: &AuthError) -> String {
-    format!("no login: {why}")
+fn login_error(error: &AuthError) -> String {
+    format!("no login: {error}")
 }
 
 /// Starts a login: discovers the authorization server and registers there.
 pub async fn begin(server: &McpServerConfig) -> Result<PendingLogin, String> {
     let mut manager = manager(server).await?;
-    let found = manager.resolve_metadata().await.map_err(|why| lost(&why))?;
-    manager.set_metadata(found.metadata);
-    let listener = Listener::open(0).await.map_err(|why| why.sentence())?;
+    let metadata = manager.resolve_metadata().await.map_err(|error| login_error(&error))?;
+    manager.set_metadata(metadata.metadata);
+    let listener = Listener::open(0).await.map_err(|error| error.sentence())?;
     let redirect = format!("{}/", listener.address());
     let request = AuthorizationRequest::new(redirect).with_client_name("g3");
     let session = AuthorizationSession::new(manager, request).await;
-    let session = session.map_err(|(_, why)| lost(&why))?;
+    let session = session.map_err(|(_, error)| login_error(&error))?;
     Ok(PendingLogin { session, listener })
 }
 
@@ -97,13 +97,15 @@ impl PendingLogin {
     /// Waits for the redirect of the browser, and stores the login.
     pub async fn finish(self) -> Result<(), String> {
         let state = state_of(self.address()).ok_or("the address of the login has no state")?;
-        let waited = tokio::time::timeout(PATIENCE, self.listener.answer(&state)).await;
-        let visit = match waited.map_err(|_| "timed out after 10 minutes".to_owned())? {
-            Callback::Code(visit) => visit,
-            Callback::Refused(why) => return Err(format!("the login was refused: {why}")),
-        };
-        let done = self.session.handle_callback_url(&visit.url).await;
-        done.map(drop).map_err(|why| lost(&why))
+        let wait_result =
+            tokio::time::timeout(TIMEOUT, self.listener.wait_for_callback(&state)).await;
+        let authorization =
+            match wait_result.map_err(|_| "timed out after 10 minutes".to_owned())? {
+                Callback::Code(authorization) => authorization,
+                Callback::Refused(error) => return Err(format!("the login was refused: {error}")),
+            };
+        let result = self.session.handle_callback_url(&authorization.url).await;
+        result.map(drop).map_err(|error| login_error(&error))
     }
 }
 
@@ -114,29 +116,29 @@ fn state_of(address: &str) -> Option<String> {
     Some(state)
 }
 
-fn broken(why: impl std::fmt::Display) -> AuthError {
-    AuthError::CredentialStoreError(why.to_string())
+fn store_error(error: impl std::fmt::Display) -> AuthError {
+    AuthError::CredentialStoreError(error.to_string())
 }
 
 #[async_trait]
 impl CredentialStore for LoginStore {
     async fn load(&self) -> Result<Option<StoredCredentials>, AuthError> {
         match std::fs::read(&self.0) {
-            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(broken),
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(why) => Err(broken(why)),
+            Ok(text) => serde_json::from_slice(&text).map(Some).map_err(store_error),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(store_error(error)),
         }
     }
 
     async fn save(&self, credentials: StoredCredentials) -> Result<(), AuthError> {
         let parent = self.0.parent().unwrap_or(&self.0);
-        std::fs::create_dir_all(parent).map_err(broken)?;
-        base::files::replace_json(&self.0, &credentials).map_err(broken)
+        std::fs::create_dir_all(parent).map_err(store_error)?;
+        base::files::replace_json(&self.0, &credentials).map_err(store_error)
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
         match std::fs::remove_file(&self.0) {
-            Err(why) if why.kind() != std::io::ErrorKind::NotFound => Err(broken(why)),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(store_error(error)),
             Ok(()) | Err(_) => Ok(()),
         }
     }

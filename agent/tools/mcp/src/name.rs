@@ -3,61 +3,62 @@
 use std::collections::BTreeMap;
 
 /// The prefix of all these names.
-pub(crate) const BEGIN: &str = "mcp__";
+pub(crate) const PREFIX: &str = "mcp__";
 /// Maximum length that all wire formats accept.
-const LONGEST: usize = 64;
+const MAX_NAME: usize = 64;
 /// Maximum length of the server's part.
-const OF_SERVER: usize = 24;
+const MAX_SERVER_PART: usize = 24;
 /// Length of the hash that distinguishes equal parts, with its underscore.
-const MARK: usize = 9;
+const HASH_SUFFIX: usize = 9;
 
 /// Returns the parts of servers. They are unique, and none contains the two underscores that
 /// terminate it.
 pub fn servers<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    let single = |name: &str| {
-        let mut part = plain(name);
+    let server_part = |name: &str| {
+        let mut part = sanitize(name);
         while part.contains("__") {
             part = part.replace("__", "_");
         }
         part.trim_matches('_').to_owned()
     };
-    apart(names.into_iter().map(|name| (name, single(name))).collect(), OF_SERVER)
+    make_unique(names.into_iter().map(|name| (name, server_part(name))).collect(), MAX_SERVER_PART)
 }
 
 /// Returns the full names of a server's tools, in order. They are unique.
 pub(crate) fn tools<'a>(server: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    let begin = format!("{BEGIN}{server}__");
-    let room = LONGEST - begin.len();
-    let parts = apart(names.into_iter().map(|name| (name, plain(name))).collect(), room);
-    parts.into_iter().map(|part| format!("{begin}{part}")).collect()
+    let prefix = format!("{PREFIX}{server}__");
+    let max_part = MAX_NAME - prefix.len();
+    let parts =
+        make_unique(names.into_iter().map(|name| (name, sanitize(name))).collect(), max_part);
+    parts.into_iter().map(|part| format!("{prefix}{part}")).collect()
 }
 
 /// Returns the server's part of a full name.
 pub(crate) fn part_of(name: &str) -> Option<&str> {
-    name.strip_prefix(BEGIN)?.split_once("__").map(|(part, _)| part)
+    name.strip_prefix(PREFIX)?.split_once("__").map(|(part, _)| part)
 }
 
-fn plain(name: &str) -> String {
-    let safe = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    name.chars().map(safe).collect()
+fn sanitize(name: &str) -> String {
+    let sanitize_char = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    name.chars().map(sanitize_char).collect()
 }
 
 /// Adds a hash of the original name to parts that are too long, empty, or equal to another, so that
 /// the result does not depend on their order.
-fn apart(all: Vec<(&str, String)>, room: usize) -> Vec<String> {
-    let mut times: BTreeMap<String, usize> = BTreeMap::new();
-    for (_, part) in &all {
-        *times.entry(part.clone()).or_default() += 1;
+fn make_unique(named_parts: Vec<(&str, String)>, max_part: usize) -> Vec<String> {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (_, part) in &named_parts {
+        *counts.entry(part.clone()).or_default() += 1;
     }
-    let marked = |(name, part): (&str, String)| {
-        if !part.is_empty() && part.len() <= room && times.get(&part) == Some(&1) {
+    let with_hash = |(name, part): (&str, String)| {
+        if !part.is_empty() && part.len() <= max_part && counts.get(&part) == Some(&1) {
             return part;
         }
         let hash = base::config::trust::hash(name.as_bytes());
-        let begin = &part[..part.len().min(room - MARK)];
-        format!("{begin}_{}", &hash[..MARK - 1]).trim_start_matches('_').to_owned()
+        let head = &part[..part.len().min(max_part - HASH_SUFFIX)];
+        format!("{head}_{}", &hash[..HASH_SUFFIX - 1]).trim_start_matches('_').to_owned()
     };
-    all.into_iter().map(marked).collect()
+    named_parts.into_iter().map(with_hash).collect()
 }
 
 #[cfg(test)]
@@ -98,7 +99,7 @@ mod tests {
                 prop_assert!(name.len() <= 64, "{}", name);
                 let safe = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
                 prop_assert!(name.chars().all(safe), "{}", name);
-                let rest = name.strip_prefix(BEGIN).and_then(|rest| rest.split_once("__"));
+                let rest = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once("__"));
                 prop_assert_eq!(rest.map(|(server, _)| server), Some(part.as_str()));
             }
         }

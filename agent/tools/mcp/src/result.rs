@@ -13,61 +13,63 @@ use tools::exec::output::{OutputBudget, StreamCapture};
 use tools::output::{ToolErrorKind, ToolOutput};
 
 /// How much of a long text is shown; the full text is saved to a file.
-const SHOW: OutputBudget = OutputBudget { head: 6_000, tail: 10_000 };
+const OUTPUT_BUDGET: OutputBudget = OutputBudget { head: 6_000, tail: 10_000 };
 /// The image formats that models accept.
-const PICTURES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 /// Maximum size of an attached image in base64 bytes; larger ones are saved to a file.
-const LARGEST: usize = 5 << 20;
+const MAX_IMAGE: usize = 5 << 20;
 
 /// Returns the outcome of a call. Content that cannot be shown is saved to files in `directory`.
-pub(crate) fn outcome(answer: CallToolResult, directory: &Path) -> ToolOutput {
-    let failed = answer.is_error == Some(true);
+pub(crate) fn to_tool_output(result: CallToolResult, directory: &Path) -> ToolOutput {
+    let failed = result.is_error == Some(true);
     let mut texts = Vec::new();
     let mut images = Vec::new();
-    for block in answer.content {
+    for block in result.content {
         match block {
             ContentBlock::Text(text) => texts.push(text.text),
             ContentBlock::Image(image)
-                if PICTURES.contains(&image.mime_type.as_str()) && image.data.len() <= LARGEST =>
+                if IMAGE_TYPES.contains(&image.mime_type.as_str())
+                    && image.data.len() <= MAX_IMAGE =>
             {
                 images.push(Image { media_type: image.mime_type, data: image.data });
             }
             ContentBlock::Image(image) => {
-                texts.push(kept("a picture", &image.mime_type, &image.data, directory));
+                texts.push(save_file("a picture", &image.mime_type, &image.data, directory));
             }
             ContentBlock::Audio(audio) => {
-                texts.push(kept("a sound", &audio.mime_type, &audio.data, directory));
+                texts.push(save_file("a sound", &audio.mime_type, &audio.data, directory));
             }
             ContentBlock::Resource(resource) => texts.push(embedded(resource.resource, directory)),
             ContentBlock::ResourceLink(link) => {
-                let about = link.description.map(|text| format!(": {text}")).unwrap_or_default();
-                texts.push(format!("[resource {} at {}{about}]", link.name, link.uri));
+                let description =
+                    link.description.map(|text| format!(": {text}")).unwrap_or_default();
+                texts.push(format!("[resource {} at {}{description}]", link.name, link.uri));
             }
             // The enum of the protocol is non-exhaustive.
             other => texts.push(serde_json::to_string(&other).unwrap_or_default()),
         }
     }
-    let structured = answer.structured_content;
+    let structured = result.structured_content;
     if texts.iter().all(|text| text.trim().is_empty())
         && let Some(value) = &structured
     {
         texts = vec![serde_json::to_string_pretty(value).unwrap_or_default()];
     }
-    let text = shortened(&texts.join("\n"), directory);
+    let text = truncate(&texts.join("\n"), directory);
     let text = match (text.trim().is_empty(), failed, images.is_empty()) {
         (false, ..) => text,
         (true, true, _) => "the tool failed and did not say why".to_owned(),
         (true, false, true) => "done; the tool said nothing".to_owned(),
         (true, false, false) => "a picture".to_owned(),
     };
-    let mut outcome = if failed {
+    let mut output = if failed {
         ToolOutput::failed(ToolErrorKind::Failed, text)
     } else {
         ToolOutput::success(text)
     };
-    outcome.images = images;
-    outcome.metadata = structured.map_or(Value::Null, |value| json!({ "structured": value }));
-    outcome
+    output.images = images;
+    output.metadata = structured.map_or(Value::Null, |value| json!({ "structured": value }));
+    output
 }
 
 fn embedded(resource: ResourceContents, directory: &Path) -> String {
@@ -75,7 +77,7 @@ fn embedded(resource: ResourceContents, directory: &Path) -> String {
         ResourceContents::TextResourceContents { uri, text, .. } => format!("[{uri}]\n{text}"),
         ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
             let kind = mime_type.unwrap_or_else(|| "application/octet-stream".to_owned());
-            kept(&uri, &kind, &blob, directory)
+            save_file(&uri, &kind, &blob, directory)
         }
         // The enum of the protocol is non-exhaustive.
         other => serde_json::to_string(&other).unwrap_or_default(),
@@ -83,10 +85,10 @@ fn embedded(resource: ResourceContents, directory: &Path) -> String {
 }
 
 /// Saves bytes to a file and describes it.
-fn kept(what: &str, kind: &str, base64: &str, directory: &Path) -> String {
+fn save_file(subject: &str, kind: &str, base64: &str, directory: &Path) -> String {
     match file(kind, base64, directory) {
-        Ok(path) => format!("[{what} ({kind}) was written to {path}]"),
-        Err(why) => format!("[{what} ({kind}) could not be kept: {why}]"),
+        Ok(path) => format!("[{subject} ({kind}) was written to {path}]"),
+        Err(error) => format!("[{subject} ({kind}) could not be kept: {error}]"),
     }
 }
 
@@ -104,8 +106,8 @@ fn file(kind: &str, base64: &str, directory: &Path) -> std::io::Result<String> {
     Ok(path.display().to_string())
 }
 
-fn shortened(text: &str, directory: &Path) -> String {
-    let mut capture = StreamCapture::new(SHOW, directory, "mcp");
+fn truncate(text: &str, directory: &Path) -> String {
+    let mut capture = StreamCapture::new(OUTPUT_BUDGET, directory, "mcp");
     capture.push(text.as_bytes());
     output::render(&capture.finish())
 }
@@ -118,7 +120,7 @@ mod tests {
 
     fn of(content: Vec<ContentBlock>) -> (ToolOutput, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
-        (outcome(CallToolResult::success(content), dir.path()), dir)
+        (to_tool_output(CallToolResult::success(content), dir.path()), dir)
     }
 
     #[test]
@@ -141,9 +143,10 @@ mod tests {
     #[test]
     fn structured_content_replaces_missing_text_and_errors_are_failures() {
         let dir = tempfile::tempdir().unwrap();
-        let told = outcome(CallToolResult::structured(json!({"n": 1})), dir.path());
+        let told = to_tool_output(CallToolResult::structured(json!({"n": 1})), dir.path());
         assert!(told.text.contains("\"n\"") && told.metadata["structured"]["n"] == 1);
-        let failed = outcome(CallToolResult::error(vec![ContentBlock::text("no")]), dir.path());
+        let failed =
+            to_tool_output(CallToolResult::error(vec![ContentBlock::text("no")]), dir.path());
         assert!(
             !failed.ok && failed.text == "no" && failed.error_kind == Some(ToolErrorKind::Failed)
         );

@@ -44,8 +44,8 @@ pub struct ConfiguredServer {
     /// Its definition.
     pub definition: McpServerConfig,
     allowed: GlobSet,
-    place: ServerPaths,
-    line: tokio::sync::Mutex<Option<McpConnection>>,
+    paths: ServerPaths,
+    connection: tokio::sync::Mutex<Option<McpConnection>>,
     known: Arc<ToolList>,
 }
 
@@ -56,9 +56,9 @@ struct ToolList {
     /// Number of change notifications of the server; only the answer to the last request counts.
     changes: AtomicU64,
     /// Whether a task is requesting the tools.
-    learning: AtomicBool,
+    is_learning: AtomicBool,
     /// Whether a changed list has arrived that was not applied yet.
-    news: AtomicBool,
+    has_news: AtomicBool,
 }
 
 /// The single task that requests a server's changed tools, while it runs.
@@ -67,19 +67,19 @@ struct Learning(Arc<ToolList>);
 impl Learning {
     /// Returns `None` if such a task is running.
     fn begin(list: &Arc<ToolList>) -> Option<Learning> {
-        let runs = list.learning.swap(true, Ordering::SeqCst);
-        (!runs).then(|| Learning(list.clone()))
+        let is_running = list.is_learning.swap(true, Ordering::SeqCst);
+        (!is_running).then(|| Learning(list.clone()))
     }
 }
 
 impl Drop for Learning {
     fn drop(&mut self) {
-        self.0.learning.store(false, Ordering::SeqCst);
+        self.0.is_learning.store(false, Ordering::SeqCst);
     }
 }
 
 impl ToolList {
-    fn now(&self) -> Option<Arc<Vec<KnownTool>>> {
+    fn current(&self) -> Option<Arc<Vec<KnownTool>>> {
         base::sync::lock(&self.tools).clone()
     }
 
@@ -103,11 +103,11 @@ enum CallLost {
 }
 
 /// Maximum length in bytes of a description shown to the model.
-const DESCRIPTION: usize = 2_000;
+const MAX_DESCRIPTION: usize = 2_000;
 /// Delay before a server that keeps changing its tools is queried again.
-const PAUSE: Duration = Duration::from_millis(200);
+const DEBOUNCE: Duration = Duration::from_millis(200);
 /// Timeout for sending a cancellation.
-const GOODBYE: Duration = Duration::from_secs(1);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl ConfiguredServer {
     /// Creates a server that is not started, with its cached tools.
@@ -115,7 +115,7 @@ impl ConfiguredServer {
         name: &str,
         part: &str,
         definition: &McpServerConfig,
-        place: &ServerPaths,
+        paths: &ServerPaths,
     ) -> ConfiguredServer {
         ConfiguredServer {
             name: name.to_owned(),
@@ -126,105 +126,105 @@ impl ConfiguredServer {
                 ..ToolList::default()
             }),
             definition: definition.clone(),
-            place: place.clone(),
-            line: tokio::sync::Mutex::default(),
+            paths: paths.clone(),
+            connection: tokio::sync::Mutex::default(),
         }
     }
 
     /// Returns the permitted tools, if the tools are known.
-    pub fn known(&self) -> Option<Vec<KnownTool>> {
-        Some(self.permitted(&self.known.now()?))
+    pub fn known_tools(&self) -> Option<Vec<KnownTool>> {
+        Some(self.allowed_tools(&self.known.current()?))
     }
 
     /// Whether its tools changed since the last call of this function.
     pub(crate) fn has_changed(&self) -> bool {
-        self.known.news.swap(false, Ordering::SeqCst)
+        self.known.has_news.swap(false, Ordering::SeqCst)
     }
 
     /// Returns the permitted tools; starts the server if they are not known.
     pub(crate) async fn tools(&self) -> Result<Vec<KnownTool>, String> {
-        match self.known() {
+        match self.known_tools() {
             Some(known) => Ok(known),
-            None => self.start().await.map(|()| self.known().unwrap_or_default()),
+            None => self.start().await.map(|()| self.known_tools().unwrap_or_default()),
         }
     }
 
     /// Returns its tools by their full names.
-    pub fn named(&self, tools: &[KnownTool]) -> BTreeMap<String, KnownTool> {
+    pub fn tools_by_name(&self, tools: &[KnownTool]) -> BTreeMap<String, KnownTool> {
         let names = name::tools(&self.part, tools.iter().map(|tool| tool.name.as_str()));
         names.into_iter().zip(tools.iter().cloned()).collect()
     }
 
-    fn permitted(&self, all: &[KnownTool]) -> Vec<KnownTool> {
-        let fits = |tool: &&KnownTool| {
+    fn allowed_tools(&self, tools: &[KnownTool]) -> Vec<KnownTool> {
+        let is_allowed = |tool: &&KnownTool| {
             self.definition.tools.is_empty() || self.allowed.is_match(tool.name.as_str())
         };
-        all.iter().filter(fits).cloned().collect()
+        tools.iter().filter(is_allowed).cloned().collect()
     }
 
     /// Starts the server unless it runs, and reads its tools.
     pub async fn start(&self) -> Result<(), String> {
-        let mut line = self.line.lock().await;
-        self.revived(&mut line).await
+        let mut connection = self.connection.lock().await;
+        self.ensure_connected(&mut connection).await
     }
 
     /// Opens the connection if it is not open.
-    async fn revived(&self, line: &mut Option<McpConnection>) -> Result<(), String> {
-        if line.as_ref().is_some_and(McpConnection::is_open) {
+    async fn ensure_connected(&self, connection: &mut Option<McpConnection>) -> Result<(), String> {
+        if connection.as_ref().is_some_and(McpConnection::is_open) {
             return Ok(());
         }
         // The process group of a dead server is killed first.
-        *line = None;
-        let opened = async {
-            let us = G3Client { learn: self.learn() };
-            let open = connect::open(&self.definition, &self.part, &self.place, us).await?;
+        *connection = None;
+        let open_result = async {
+            let client = G3Client { on_tools_changed: self.tools_changed_callback() };
+            let open = connect::open(&self.definition, &self.part, &self.paths, client).await?;
             let tools = open.peer().list_all_tools().await;
-            let tools = tools.map_err(|why| format!("it does not list its tools: {why}"))?;
+            let tools = tools.map_err(|error| format!("it does not list its tools: {error}"))?;
             Ok::<_, String>((open, tools))
         };
-        let (limit, since) = (self.limit(), Instant::now());
-        let opened = tokio::time::timeout(limit, opened).await.unwrap_or_else(|_| {
+        let (limit, start_time) = (self.limit(), Instant::now());
+        let open_result = tokio::time::timeout(limit, open_result).await.unwrap_or_else(|_| {
             Err(format!("it did not start within {} s (`timeout_seconds`)", limit.as_secs()))
         });
-        let (ms, server) = (since.elapsed().as_millis() as u64, &self.name);
-        let tools = opened.as_ref().ok().map(|(_, tools)| tools.len());
-        tracing::info!(target: "g3::mcp", server, ok = opened.is_ok(), ms, tools, "server started");
-        let (open, tools) = opened?;
-        self.known.set(tools.into_iter().map(known).collect(), &self.definition);
-        *line = Some(open);
+        let (ms, server) = (start_time.elapsed().as_millis() as u64, &self.name);
+        let tools = open_result.as_ref().ok().map(|(_, tools)| tools.len());
+        tracing::info!(target: "g3::mcp", server, ok = open_result.is_ok(), ms, tools, "server started");
+        let (open, tools) = open_result?;
+        self.known.set(tools.into_iter().map(known_tool).collect(), &self.definition);
+        *connection = Some(open);
         Ok(())
     }
 
     /// Requests the tools of a server that reports a change. If that fails, the known tools are
     /// kept.
-    fn learn(&self) -> OnToolsChanged {
+    fn tools_changed_callback(&self) -> OnToolsChanged {
         let (list, definition, limit) = (self.known.clone(), self.definition.clone(), self.limit());
         Arc::new(move |peer| {
             list.changes.fetch_add(1, Ordering::SeqCst);
             // Regardless of the number of notifications, one task requests the tools, again if
             // necessary.
-            let Some(learning) = Learning::begin(&list) else {
+            let Some(is_learning) = Learning::begin(&list) else {
                 return Box::pin(std::future::ready(()));
             };
             let definition = definition.clone();
             Box::pin(async move {
-                let mut learning = Some(learning);
-                while let Some(Learning(list)) = &learning {
+                let mut is_learning = Some(is_learning);
+                while let Some(Learning(list)) = &is_learning {
                     let change = list.changes.load(Ordering::SeqCst);
                     let tools = tokio::time::timeout(limit, peer.list_all_tools()).await;
                     if list.changes.load(Ordering::SeqCst) != change {
-                        tokio::time::sleep(PAUSE).await;
+                        tokio::time::sleep(DEBOUNCE).await;
                         continue;
                     }
                     if let Ok(Ok(tools)) = tools {
-                        list.set(tools.into_iter().map(known).collect(), &definition);
-                        list.news.store(true, Ordering::SeqCst);
+                        list.set(tools.into_iter().map(known_tool).collect(), &definition);
+                        list.has_news.store(true, Ordering::SeqCst);
                     }
                     let list = list.clone();
-                    drop(learning.take());
+                    drop(is_learning.take());
                     // A notification may have arrived before the end was recorded.
                     if list.changes.load(Ordering::SeqCst) != change {
-                        learning = Learning::begin(&list);
+                        is_learning = Learning::begin(&list);
                     }
                 }
             })
@@ -243,28 +243,28 @@ impl ConfiguredServer {
         args: JsonObject,
         cancel: &CancellationToken,
     ) -> Result<CallToolResult, ToolError> {
-        let (why, harmless) = match self.attempt(tool, args.clone(), cancel).await {
-            Ok(answer) => return Ok(answer),
+        let (loss, is_harmless) = match self.attempt(tool, args.clone(), cancel).await {
+            Ok(output) => return Ok(output),
             Err(CallLost::ToolError(trouble)) => return Err(trouble),
-            Err(CallLost::Died(why)) => (why, tool.repeatable),
-            Err(CallLost::Unsent(why)) => (Some(why), true),
+            Err(CallLost::Died(loss)) => (loss, tool.repeatable),
+            Err(CallLost::Unsent(loss)) => (Some(loss), true),
         };
-        let how = self.bury(why).await;
-        if harmless {
+        let exit_reason = self.close_lost(loss).await;
+        if is_harmless {
             match self.attempt(tool, args, cancel).await {
-                Ok(answer) => return Ok(answer),
+                Ok(output) => return Ok(output),
                 Err(CallLost::ToolError(trouble)) => return Err(trouble),
-                Err(CallLost::Died(why)) => self.bury(why).await,
-                Err(CallLost::Unsent(why)) => self.bury(Some(why)).await,
+                Err(CallLost::Died(loss)) => self.close_lost(loss).await,
+                Err(CallLost::Unsent(loss)) => self.close_lost(Some(loss)).await,
             };
         }
-        let again = match self.start().await {
+        let restart = match self.start().await {
             Ok(()) => "it is there again".to_owned(),
-            Err(why) => format!("it could not be started again: {why}"),
+            Err(loss) => format!("it could not be started again: {loss}"),
         };
         Err(ToolError::failed(format!(
-            "the MCP server `{}` was lost during the call ({how}); whether the call was carried \
-             out is not known; {again}",
+            "the MCP server `{}` was lost during the call ({exit_reason}); whether the call was carried \
+             out is not known; {restart}",
             self.name
         )))
     }
@@ -275,24 +275,24 @@ impl ConfiguredServer {
         args: JsonObject,
         cancel: &CancellationToken,
     ) -> Result<CallToolResult, CallLost> {
-        let sent = tokio::select! {
-            sent = self.send(tool, args) => sent?,
+        let request = tokio::select! {
+            request = self.send(tool, args) => request?,
             () = cancel.cancelled() => return Err(CallLost::ToolError(cancelled())),
         };
-        let mut sent = sent;
+        let mut request = request;
         let why = tokio::select! {
-            answer = &mut sent.rx => {
-                return self.answer(answer.unwrap_or(Err(ServiceError::TransportClosed)));
+            response = &mut request.rx => {
+                return self.to_output(response.unwrap_or(Err(ServiceError::TransportClosed)));
             }
             () = cancel.cancelled() => cancelled(),
-            () = tokio::time::sleep(self.limit()) => self.too_late(),
+            () = tokio::time::sleep(self.limit()) => self.timeout_error(),
         };
         let reason = Some(base::text::head(&why.text, 200).to_owned());
-        let _ = tokio::time::timeout(GOODBYE, sent.cancel(reason)).await;
+        let _ = tokio::time::timeout(CANCEL_TIMEOUT, request.cancel(reason)).await;
         Err(CallLost::ToolError(why))
     }
 
-    fn too_late(&self) -> ToolError {
+    fn timeout_error(&self) -> ToolError {
         let text = format!(
             "no answer within {} s (`timeout_seconds` of [mcp.{}]); the request was cancelled",
             self.definition.timeout_seconds, self.name
@@ -301,64 +301,64 @@ impl ConfiguredServer {
     }
 
     async fn send(&self, tool: &KnownTool, args: JsonObject) -> Result<Sent, CallLost> {
-        let mut line = self.line.lock().await;
-        self.revived(&mut line).await.map_err(|why| {
-            let text = format!("the MCP server `{}` cannot be started: {why}", self.name);
+        let mut connection = self.connection.lock().await;
+        self.ensure_connected(&mut connection).await.map_err(|error| {
+            let text = format!("the MCP server `{}` cannot be started: {error}", self.name);
             CallLost::ToolError(ToolError::failed(text))
         })?;
-        let Some(open) = line.as_ref() else { return Err(CallLost::Died(None)) };
+        let Some(open_connection) = connection.as_ref() else { return Err(CallLost::Died(None)) };
         let params = CallToolRequestParams::new(tool.name.clone()).with_arguments(args);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let options = PeerRequestOptions::no_options();
-        open.peer()
+        open_connection
+            .peer()
             .send_cancellable_request(request, options)
             .await
             .map_err(|_| CallLost::Died(None))
     }
 
-    fn answer(
+    fn to_output(
         &self,
         answer: Result<ServerResult, ServiceError>,
     ) -> Result<CallToolResult, CallLost> {
-        let trouble = |text: String| Err(CallLost::ToolError(ToolError::failed(text)));
+        let failed = |text: String| Err(CallLost::ToolError(ToolError::failed(text)));
         match answer {
             Ok(ServerResult::CallToolResult(answer)) => Ok(answer),
-            Ok(_) => {
-                trouble(format!("`{}` requires a capability that g3 does not have", self.name))
-            }
+            Ok(_) => failed(format!("`{}` requires a capability that g3 does not have", self.name)),
             Err(ServiceError::TransportClosed) => Err(CallLost::Died(None)),
             // Over HTTP a request may have arrived although its answer did not.
             Err(ServiceError::TransportSend(why)) if self.definition.url.is_some() => {
                 Err(CallLost::Died(Some(why.error.to_string())))
             }
             Err(ServiceError::TransportSend(why)) => Err(CallLost::Unsent(why.error.to_string())),
-            Err(ServiceError::McpError(error)) => trouble(error.message.into_owned()),
-            Err(why) => trouble(why.to_string()),
+            Err(ServiceError::McpError(error)) => failed(error.message.into_owned()),
+            Err(why) => failed(why.to_string()),
         }
     }
 
     /// Drops a connection that broke or did not carry a message, since a new one may work (with a
     /// fresh token, for example). Returns how it ended.
-    async fn bury(&self, why: Option<String>) -> String {
-        let mut line = self.line.lock().await;
-        let how = match line.take() {
-            Some(open) if open.is_open() && why.is_none() => {
-                *line = Some(open);
+    async fn close_lost(&self, known_reason: Option<String>) -> String {
+        let mut connection = self.connection.lock().await;
+        let exit_reason = match connection.take() {
+            Some(open) if open.is_open() && known_reason.is_none() => {
+                *connection = Some(open);
                 None
             }
-            Some(mut dead) => dead.end_of_it().await,
+            Some(mut lost) => lost.exit_reason().await,
             None => None,
         };
         tracing::warn!(target: "g3::mcp", server = self.name, "server lost");
-        how.or(why).unwrap_or_else(|| "the connection broke".to_owned())
+        exit_reason.or(known_reason).unwrap_or_else(|| "the connection broke".to_owned())
     }
 
     /// Stops it, if it runs.
     pub async fn close(&self) {
         // A server that is still starting is stopped through its handle.
-        let open = self.line.try_lock().ok().and_then(|mut line| line.take());
-        if let Some(open) = open {
-            open.close().await;
+        let open_connection =
+            self.connection.try_lock().ok().and_then(|mut connection| connection.take());
+        if let Some(open_connection) = open_connection {
+            open_connection.close().await;
             tracing::info!(target: "g3::mcp", server = self.name, "server stopped");
         }
     }
@@ -379,7 +379,7 @@ fn globs(patterns: &[String]) -> GlobSet {
     set.build().unwrap_or_else(|_| GlobSet::empty())
 }
 
-fn known(tool: Tool) -> KnownTool {
+fn known_tool(tool: Tool) -> KnownTool {
     let mut parameters = Value::Object(tool.input_schema.as_ref().clone());
     // Required by all wire formats, even if a server omits it.
     parameters["type"] = json!("object");
@@ -390,7 +390,7 @@ fn known(tool: Tool) -> KnownTool {
     let hints = tool.annotations.unwrap_or_default();
     KnownTool {
         name: tool.name.into_owned(),
-        description: base::text::head(&description, DESCRIPTION).to_owned(),
+        description: base::text::head(&description, MAX_DESCRIPTION).to_owned(),
         parameters,
         repeatable: hints.read_only_hint == Some(true) || hints.idempotent_hint == Some(true),
     }

@@ -12,11 +12,11 @@ use super::server::{ConfiguredServer, KnownTool};
 use provider::ToolDefinition;
 
 /// With more tools than this, the model searches for tools.
-const MANY: usize = 20;
+const MAX_DIRECT: usize = 20;
 /// The tool that searches for tools.
-pub(crate) const SEARCH: &str = "mcp_search";
+pub(crate) const SEARCH_TOOL: &str = "mcp_search";
 /// The tool that calls a tool that was found.
-pub(crate) const CALL: &str = "mcp_call";
+pub(crate) const CALL_TOOL: &str = "mcp_call";
 
 /// The offered tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -39,24 +39,24 @@ pub(crate) struct DirectTool {
 
 impl ToolSelection {
     /// Returns the stored selection of a session with these servers, or a new one.
-    pub(crate) fn of(servers: &[&ConfiguredServer], session_dir: &Path) -> ToolSelection {
+    pub(crate) fn new(servers: &[&ConfiguredServer], session_dir: &Path) -> ToolSelection {
         let file = session_dir.join("mcp/offered.json");
-        let from: Vec<String> = servers.iter().map(|server| mark(server)).collect();
-        let kept = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        if let Some(kept) = kept.filter(|kept: &ToolSelection| kept.from == from) {
-            return kept;
+        let from: Vec<String> = servers.iter().map(|server| fingerprint(server)).collect();
+        let saved = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        if let Some(saved) = saved.filter(|saved: &ToolSelection| saved.from == from) {
+            return saved;
         }
-        let offer = ToolSelection { from, ..decide(servers) };
-        offer.keep(session_dir);
-        offer
+        let selection = ToolSelection { from, ..decide(servers) };
+        selection.save(session_dir);
+        selection
     }
 
     /// Stores the selection. If that fails, the selection is made again when the session is
     /// resumed.
-    pub(crate) fn keep(&self, session_dir: &Path) {
-        let written = std::fs::create_dir_all(session_dir.join("mcp"));
+    pub(crate) fn save(&self, session_dir: &Path) {
+        let created = std::fs::create_dir_all(session_dir.join("mcp"));
         let file = session_dir.join("mcp/offered.json");
-        let _ = written.and_then(|()| base::files::replace_json(&file, self));
+        let _ = created.and_then(|()| base::files::replace_json(&file, self));
     }
 
     /// Returns the selection after the tools of these servers changed. Searched tools stay
@@ -66,28 +66,31 @@ impl ToolSelection {
         servers: &[&ConfiguredServer],
         changed: &[&ConfiguredServer],
     ) -> ToolSelection {
-        let was = |tool: &DirectTool| self.direct.iter().any(|known| known.name == tool.name);
-        let all: usize = servers.iter().filter_map(|server| server.known()).map(|t| t.len()).sum();
-        let search = self.search || all > MANY;
-        let of = |server: &&ConfiguredServer| -> Vec<DirectTool> {
+        let was_direct =
+            |tool: &DirectTool| self.direct.iter().any(|known| known.name == tool.name);
+        let total: usize =
+            servers.iter().filter_map(|server| server.known_tools()).map(|t| t.len()).sum();
+        let search = self.search || total > MAX_DIRECT;
+        let direct_tools_of = |server: &&ConfiguredServer| -> Vec<DirectTool> {
             if changed.iter().any(|other| other.part == server.part) {
                 let now = direct(server).into_iter();
-                return now.filter(|tool| !search || was(tool)).collect();
+                return now.filter(|tool| !search || was_direct(tool)).collect();
             }
-            let own = |tool: &&DirectTool| name::part_of(&tool.name) == Some(&server.part);
-            self.direct.iter().filter(own).cloned().collect()
+            let is_of_server = |tool: &&DirectTool| name::part_of(&tool.name) == Some(&server.part);
+            self.direct.iter().filter(is_of_server).cloned().collect()
         };
         ToolSelection {
             from: self.from.clone(),
-            direct: servers.iter().flat_map(of).collect(),
+            direct: servers.iter().flat_map(direct_tools_of).collect(),
             search,
         }
     }
 
     /// Returns the names of its tools that another selection does not have.
-    pub(crate) fn beyond(&self, other: &ToolSelection) -> Vec<String> {
-        let has = |tool: &&DirectTool| other.direct.iter().any(|known| known.name == tool.name);
-        let new = self.direct.iter().filter(|tool| !has(tool));
+    pub(crate) fn added_since(&self, other: &ToolSelection) -> Vec<String> {
+        let is_known =
+            |tool: &&DirectTool| other.direct.iter().any(|known| known.name == tool.name);
+        let new = self.direct.iter().filter(|tool| !is_known(tool));
         new.map(|tool| tool.name.clone()).collect()
     }
 
@@ -98,42 +101,42 @@ impl ToolSelection {
             description: tool.description.clone(),
             parameters: tool.parameters.clone(),
         });
-        let search = self.search.then(|| pair(servers)).into_iter().flatten();
+        let search = self.search.then(|| search_tools(servers)).into_iter().flatten();
         direct.chain(search).collect()
     }
 }
 
 /// Returns a hash of a server's definition and its permitted tools.
-fn mark(server: &ConfiguredServer) -> String {
-    let all = format!(
+fn fingerprint(server: &ConfiguredServer) -> String {
+    let definitions = format!(
         "{} {:?} {}",
         server.part,
         server.definition.tools,
         server.definition.fingerprint()
     );
-    base::config::trust::hash(all.as_bytes())
+    base::config::trust::hash(definitions.as_bytes())
 }
 
 fn decide(servers: &[&ConfiguredServer]) -> ToolSelection {
-    let known: Vec<_> = servers.iter().map(|server| (server, server.known())).collect();
-    let all_known = known.iter().all(|(_, tools)| tools.is_some());
+    let known: Vec<_> = servers.iter().map(|server| (server, server.known_tools())).collect();
+    let is_complete = known.iter().all(|(_, tools)| tools.is_some());
     let count: usize = known.iter().flat_map(|(_, tools)| tools).map(Vec::len).sum();
-    if count > MANY {
+    if count > MAX_DIRECT {
         return ToolSelection { search: true, ..ToolSelection::default() };
     }
     let mut direct = Vec::new();
     for (server, tools) in known {
-        direct.extend(named(server, &tools.unwrap_or_default()));
+        direct.extend(named_tools(server, &tools.unwrap_or_default()));
     }
-    ToolSelection { direct, search: !all_known, ..ToolSelection::default() }
+    ToolSelection { direct, search: !is_complete, ..ToolSelection::default() }
 }
 
 fn direct(server: &ConfiguredServer) -> Vec<DirectTool> {
-    named(server, &server.known().unwrap_or_default())
+    named_tools(server, &server.known_tools().unwrap_or_default())
 }
 
-fn named(server: &ConfiguredServer, tools: &[KnownTool]) -> Vec<DirectTool> {
-    let named = server.named(tools).into_iter();
+fn named_tools(server: &ConfiguredServer, tools: &[KnownTool]) -> Vec<DirectTool> {
+    let named = server.tools_by_name(tools).into_iter();
     named
         .map(|(name, KnownTool { description, parameters, .. })| DirectTool {
             name,
@@ -143,15 +146,15 @@ fn named(server: &ConfiguredServer, tools: &[KnownTool]) -> Vec<DirectTool> {
         .collect()
 }
 
-fn pair(servers: &[&str]) -> [ToolDefinition; 2] {
+fn search_tools(servers: &[&str]) -> [ToolDefinition; 2] {
     let names = servers.join(", ");
     let text = |about: &str| json!({ "type": "string", "description": about });
     [
         ToolDefinition {
-            name: SEARCH.to_owned(),
+            name: SEARCH_TOOL.to_owned(),
             description: format!(
                 "Searches the tools of the MCP servers {names}; returns names, descriptions and \
-                 parameters. Without a query, lists all tools. Call a tool that you found with {CALL}."
+                 parameters. Without a query, lists all tools. Call a tool that you found with {CALL_TOOL}."
             ),
             parameters: json!({
                 "type": "object",
@@ -159,8 +162,8 @@ fn pair(servers: &[&str]) -> [ToolDefinition; 2] {
             }),
         },
         ToolDefinition {
-            name: CALL.to_owned(),
-            description: format!("Calls a tool found by {SEARCH}."),
+            name: CALL_TOOL.to_owned(),
+            description: format!("Calls a tool found by {SEARCH_TOOL}."),
             parameters: json!({
                 "type": "object",
                 "properties": {

@@ -78,7 +78,7 @@ impl<'a> GuardedClient<'a> {
         }
         let pinned: Vec<SocketAddr> =
             addresses.iter().map(|address| (*address, 0).into()).collect();
-        let client = http::pinned(url, &pinned)
+        let client = http::pinned_client(url, &pinned)
             .map_err(|why| ToolError::failed(format!("cannot make a connection: {why}")))?;
         Ok(ResolvedHost { client, addresses })
     }

@@ -46,21 +46,21 @@ struct Pair {
 }
 
 /// Default number of memories returned.
-const LIMIT: usize = 10;
+const DEFAULT_LIMIT: usize = 10;
 /// Maximum number of memories returned.
-const MOST_HITS: usize = 100;
+const MAX_HITS: usize = 100;
 /// Maximum number of characters of a memory shown by a search.
-const PREVIEW: usize = 200;
+const MAX_PREVIEW: usize = 200;
 /// Maximum size of a value in bytes.
-const VALUE: usize = 1 << 20;
+const MAX_VALUE: usize = 1 << 20;
 /// Maximum size of an image in bytes.
-const PICTURE: u64 = 20 << 20;
+const MAX_PICTURE: u64 = 20 << 20;
 /// Maximum number of attempts to index notes that keep changing.
-const INDEXINGS: usize = 3;
+const MAX_INDEX_ATTEMPTS: usize = 3;
 
 /// Returns the access for writing notes. The file named by the user needs no permission, except in
 /// plan mode.
-fn reaches(call: &Invocation<'_>) -> Vec<Access> {
+fn accesses(call: &Invocation<'_>) -> Vec<Access> {
     let named = call.context.memory.notes.is_some()
         && call.context.gate.permission_mode() != PermissionMode::Plan;
     if named { Vec::new() } else { vec![Access::Write(call.path.clone())] }
@@ -76,7 +76,7 @@ impl Tool for RememberTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope { access: reaches(call), ..CallScope::writing(Vec::new(), &call.path) }
+        CallScope { access: accesses(call), ..CallScope::writing(Vec::new(), &call.path) }
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -91,28 +91,28 @@ async fn remember(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         return Err(ToolError::invalid("remember: `notes` is empty"));
     }
     let memory = &call.context.memory;
-    let merged = {
+    let result = {
         let _lock = lock(&call.path).await?;
         merge(call, &notes)?
     };
     memory.novelty.notes_taken();
-    let indexed = if memory.shared { index(call, &merged).await } else { Ok(()) };
-    let mut text = match merged.added {
+    let index_result = if memory.shared { index(call, &result).await } else { Ok(()) };
+    let mut text = match result.added {
         0 => "No change: these notes are already in memory.".to_owned(),
         _ => "Memory updated.".to_owned(),
     };
-    text.push_str(&format!(" Size: {}", merged.size()));
-    if merged.added > 0 && merged.dropped > 0 {
-        text.push_str(&format!(" ({} of the notes were already there)", merged.dropped));
+    text.push_str(&format!(" Size: {}", result.size()));
+    if result.added > 0 && result.dropped > 0 {
+        text.push_str(&format!(" ({} of the notes were already there)", result.dropped));
     }
-    if let Err(why) = indexed {
-        text.push_str(&format!("\n[memory_search will not find them: {why}]"));
+    if let Err(reason) = index_result {
+        text.push_str(&format!("\n[memory_search will not find them: {reason}]"));
     }
     let metadata = json!({
-        "path": call.path, "added": merged.added, "dropped": merged.dropped,
-        "chars": merged.text.chars().count(),
+        "path": call.path, "added": result.added, "dropped": result.dropped,
+        "chars": result.text.chars().count(),
     });
-    Ok(ToolOutput::success(text).titled(format!("noted {}", merged.added)).with(metadata))
+    Ok(ToolOutput::success(text).titled(format!("noted {}", result.added)).with(metadata))
 }
 
 /// Locks the notes against other g3 processes: locks their directory, which leaves no file there.
@@ -120,14 +120,14 @@ async fn remember(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 async fn lock(notes: &Path) -> Result<OwnedFd, ToolError> {
     let dir = notes.parent().unwrap_or(notes).to_owned();
     let shown = dir.display().to_string();
-    let taken = tokio::task::spawn_blocking(move || {
+    let lock_task = tokio::task::spawn_blocking(move || {
         std::fs::create_dir_all(&dir)?;
-        let held = OwnedFd::from(std::fs::File::open(&dir)?);
-        rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive)?;
-        Ok::<_, std::io::Error>(held)
+        let lock_fd = OwnedFd::from(std::fs::File::open(&dir)?);
+        rustix::fs::flock(&lock_fd, rustix::fs::FlockOperation::LockExclusive)?;
+        Ok::<_, std::io::Error>(lock_fd)
     });
-    let taken = taken.await.map_err(std::io::Error::other).flatten();
-    taken.map_err(|why| ToolError::io(&format!("cannot lock {shown}"), &why))
+    let lock_task = lock_task.await.map_err(std::io::Error::other).flatten();
+    lock_task.map_err(|error| ToolError::io(&format!("cannot lock {shown}"), &error))
 }
 
 /// Updates the user's memories from the notes. If another g3 process changed the notes in the
@@ -135,7 +135,7 @@ async fn lock(notes: &Path) -> Result<OwnedFd, ToolError> {
 async fn index(call: &Invocation<'_>, merged: &MergedNotes) -> Result<(), String> {
     let names = names(call);
     let mut text = merged.text.clone();
-    for _ in 0..INDEXINGS {
+    for _ in 0..MAX_INDEX_ATTEMPTS {
         call.context.memory.index(&names, &text, &merged.changed_topics).await?;
         match open::read(&call.path).map(|content| String::from_utf8(content.bytes)) {
             Ok(Ok(now)) if now != text => text = now,
@@ -154,13 +154,13 @@ fn names(call: &Invocation<'_>) -> NoteNames {
 
 fn merge(call: &Invocation<'_>, notes: &str) -> Result<MergedNotes, ToolError> {
     let path = &call.path;
-    let failed = |why: &std::io::Error| {
-        ToolError::io(&format!("cannot write the notes in {}", path.display()), why)
+    let file_error = |error: &std::io::Error| {
+        ToolError::io(&format!("cannot write the notes in {}", path.display()), error)
     };
     let before = match open::read(path) {
         Ok(content) => content.bytes,
-        Err(why) if why.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(why) => return Err(failed(&why)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(file_error(&error)),
     };
     let before = String::from_utf8(before).map_err(|_| {
         ToolError::failed(format!("{} is not UTF-8 text; nothing was written", path.display()))
@@ -170,10 +170,10 @@ fn merge(call: &Invocation<'_>, notes: &str) -> Result<MergedNotes, ToolError> {
     if merged.added == 0 {
         return Ok(MergedNotes { text: before, ..merged });
     }
-    let (size, most) = (merged.text.chars().count(), MAX_CHARS as f64 / 1e3);
+    let (size, max) = (merged.text.chars().count(), MAX_CHARS as f64 / 1e3);
     if size > MAX_CHARS {
         return Err(ToolError::failed(format!(
-            "nothing was noted: {} would have {}, and {most:.0}k fit, because all of it is in \
+            "nothing was noted: {} would have {}, and {max:.0}k fit, because all of it is in \
              every prompt. Make room first: edit the file, drop what no longer holds or what the \
              code itself says, put what is left in fewer words. Then call remember again",
             path.display(),
@@ -181,10 +181,10 @@ fn merge(call: &Invocation<'_>, notes: &str) -> Result<MergedNotes, ToolError> {
         )));
     }
     if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(|why| failed(&why))?;
+        std::fs::create_dir_all(parent).map_err(|error| file_error(&error))?;
     }
     files::step("g3.memory.notes");
-    open::replace(path, merged.text.as_bytes()).map_err(|why| failed(&why))?;
+    open::replace(path, merged.text.as_bytes()).map_err(|error| file_error(&error))?;
     read_tracker::record(&call.context.session_dir, path, merged.text.as_bytes());
     Ok(merged)
 }
@@ -212,31 +212,31 @@ async fn search(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     if query.trim().is_empty() {
         return Err(ToolError::invalid("memory_search: `query` is empty"));
     }
-    let limit = limit.unwrap_or(LIMIT).min(MOST_HITS);
-    let found = call.context.memory.search(&query, limit).await.map_err(ToolError::failed)?;
-    let mut text = match found.hits.len() {
+    let limit = limit.unwrap_or(DEFAULT_LIMIT).min(MAX_HITS);
+    let results = call.context.memory.search(&query, limit).await.map_err(ToolError::failed)?;
+    let mut text = match results.hits.len() {
         0 => "No memories found".to_owned(),
         1 => "Found 1 memory:".to_owned(),
         count => format!("Found {count} memories:"),
     };
-    for (at, hit) in found.hits.iter().enumerate() {
+    for (index, hit) in results.hits.iter().enumerate() {
         let image = if hit.memory.image.is_some() { " [image]" } else { "" };
         let (key, preview) = (&hit.memory.key, preview(&hit.memory.value));
-        text.push_str(&format!("\n{}. [{key}] {:.3}{image}\n   {preview}", at + 1, hit.score));
+        text.push_str(&format!("\n{}. [{key}] {:.3}{image}\n   {preview}", index + 1, hit.score));
     }
-    found.notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
-    let hits = found.hits.iter().map(|hit| json!({ "key": hit.memory.key, "score": hit.score }));
-    let metadata = json!({ "count": found.hits.len(), "hits": hits.collect::<Vec<_>>() });
+    results.notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
+    let hits = results.hits.iter().map(|hit| json!({ "key": hit.memory.key, "score": hit.score }));
+    let metadata = json!({ "count": results.hits.len(), "hits": hits.collect::<Vec<_>>() });
     Ok(ToolOutput::success(text).with(metadata))
 }
 
 /// Returns the start of a value on one line.
 fn preview(value: &str) -> String {
-    let flat = value.split_whitespace().collect::<Vec<_>>().join(" ");
-    if flat.chars().count() <= PREVIEW {
-        return flat;
+    let one_line = value.split_whitespace().collect::<Vec<_>>().join(" ");
+    if one_line.chars().count() <= MAX_PREVIEW {
+        return one_line;
     }
-    format!("{}…", flat.chars().take(PREVIEW - 1).collect::<String>())
+    format!("{}…", one_line.chars().take(MAX_PREVIEW - 1).collect::<String>())
 }
 
 /// The tool that returns one memory.
@@ -259,14 +259,14 @@ impl Tool for MemoryGetTool {
 /// Returns one memory in full.
 async fn recall(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Key { key } = call.decode()?;
-    let key = known_key(&key)?;
-    let (wanted, renamed) = (key.clone(), names(call).current_key(&key));
-    let get = move |store: &mut MemoryStore| match (store.get(&wanted)?, &renamed) {
+    let key = check_key(&key)?;
+    let (requested_key, renamed) = (key.clone(), names(call).current_key(&key));
+    let get = move |store: &mut MemoryStore| match (store.get(&requested_key)?, &renamed) {
         (None, Some(renamed)) => store.get(renamed),
         (memo, _) => Ok(memo),
     };
-    let got = call.context.memory.with_store(get).await;
-    let (memo, notice) = got.map_err(ToolError::failed)?;
+    let result = call.context.memory.with_store(get).await;
+    let (memo, notice) = result.map_err(ToolError::failed)?;
     let Some(memo) = memo else {
         let notice = notice.map(|text| format!("\n[note: {text}]")).unwrap_or_default();
         let text = format!("Memory not found: {key}. memory_search finds keys{notice}");
@@ -289,19 +289,19 @@ impl Tool for MemorySetTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope { access: reads(call), ..CallScope::keyed("memory") }
+        CallScope { access: picture_access(call), ..CallScope::keyed("memory") }
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
-        Box::pin(keep(call))
+        Box::pin(store_memory(call))
     }
 }
 
 /// Stores one memory.
-async fn keep(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
+async fn store_memory(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Pair { key, value, image } = call.decode()?;
-    let key = known_key(&key)?;
-    if value.trim().is_empty() || value.len() > VALUE {
+    let key = check_key(&key)?;
+    if value.trim().is_empty() || value.len() > MAX_VALUE {
         return Err(ToolError::invalid(
             "memory_set: `value` must hold something, and 1 MiB at most",
         ));
@@ -310,15 +310,16 @@ async fn keep(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         Some(_) => Some(call.blocking(keep_picture).await?.text),
         None => None,
     };
-    let stored =
+    let stored_memory =
         store(&call.context.memory, &key, &value, image).await.map_err(ToolError::failed)?;
-    let notes: String = stored.notes.iter().map(|note| format!("\n[note: {note}]")).collect();
-    let metadata = json!({ "key": key, "new": stored.is_new });
+    let notes: String =
+        stored_memory.notes.iter().map(|note| format!("\n[note: {note}]")).collect();
+    let metadata = json!({ "key": key, "new": stored_memory.is_new });
     Ok(ToolOutput::success(format!("Memory stored: {key}{notes}")).with(metadata))
 }
 
 /// Returns the access for reading the image of a memory.
-fn reads(call: &Invocation<'_>) -> Vec<Access> {
+fn picture_access(call: &Invocation<'_>) -> Vec<Access> {
     picture(call).map(Access::Read).into_iter().collect()
 }
 
@@ -330,22 +331,24 @@ fn picture(call: &Invocation<'_>) -> Option<PathBuf> {
 /// Copies the image to the memory store, so that it outlives the file. Returns its new path.
 fn keep_picture(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let shown = call.text("image");
-    let wrong = |why: String| ToolError::invalid(format!("memory_set: `image` {shown}: {why}"));
-    let file = picture(call).ok_or_else(|| wrong("it cannot be found".to_owned()))?;
-    let content = open::read_at_most(&file, PICTURE).map_err(|why| wrong(why.to_string()))?;
-    let kind = ImageKind::of(&content.bytes).map_err(wrong)?;
-    let ending = kind.media_type().trim_start_matches("image/");
-    let kept = call.context.memory.store_image(&content.bytes, ending);
-    let kept = kept.map_err(|why| ToolError::io("cannot keep the picture", &why))?;
-    Ok(ToolOutput::success(kept.display().to_string()))
+    let invalid =
+        |error: String| ToolError::invalid(format!("memory_set: `image` {shown}: {error}"));
+    let file = picture(call).ok_or_else(|| invalid("it cannot be found".to_owned()))?;
+    let content =
+        open::read_at_most(&file, MAX_PICTURE).map_err(|error| invalid(error.to_string()))?;
+    let kind = ImageKind::of(&content.bytes).map_err(invalid)?;
+    let extension = kind.media_type().trim_start_matches("image/");
+    let kept_path = call.context.memory.store_image(&content.bytes, extension);
+    let kept_path = kept_path.map_err(|error| ToolError::io("cannot keep the picture", &error))?;
+    Ok(ToolOutput::success(kept_path.display().to_string()))
 }
 
-fn known_key(key: &str) -> Result<String, ToolError> {
+fn check_key(key: &str) -> Result<String, ToolError> {
     let key = key.trim();
-    let fits =
+    let is_valid =
         !key.is_empty() && key.chars().count() <= MAX_KEY && !key.chars().any(char::is_control);
     let text = "`key` must be one line of 1 to 200 characters";
-    fits.then(|| key.to_owned()).ok_or_else(|| ToolError::invalid(text))
+    is_valid.then(|| key.to_owned()).ok_or_else(|| ToolError::invalid(text))
 }
 
 /// The result of storing a memory.
@@ -365,10 +368,12 @@ async fn store(
     let mut vector = None;
     match memory.embedder(&mut notes).await {
         Ok(embedder) => match embedder.embed(&[text_of(key, value)]).await {
-            Ok(made) => vector = made.into_iter().next().map(|v| (embedder.name().to_owned(), v)),
-            Err(why) => notes.push(format!("found by its words only: {why}")),
+            Ok(vectors) => {
+                vector = vectors.into_iter().next().map(|v| (embedder.name().to_owned(), v))
+            }
+            Err(reason) => notes.push(format!("found by its words only: {reason}")),
         },
-        Err(why) => notes.push(format!("found by its words only: {why}")),
+        Err(reason) => notes.push(format!("found by its words only: {reason}")),
     }
     let (key, value) = (key.to_owned(), value.to_owned());
     memory.log("SET", &key, &value);

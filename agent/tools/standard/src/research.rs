@@ -25,14 +25,14 @@ struct Args {
 }
 
 /// Timeout of a research agent.
-const TIME: Duration = Duration::from_secs(20 * 60);
+const TIMEOUT: Duration = Duration::from_secs(20 * 60);
 /// Maximum number of concurrent research agents of this process.
-static AT_ONCE: Semaphore = Semaphore::const_new(3);
+static CONCURRENT: Semaphore = Semaphore::const_new(3);
 /// Maximum number of characters of a question, and of bytes of a report.
-const QUESTION: usize = 8_000;
-const REPORT: u64 = 64 << 10;
+const MAX_QUESTION: usize = 8_000;
+const MAX_REPORT: u64 = 64 << 10;
 /// The program to start as research agent; this one by default.
-const PROGRAM: &str = "G3_RESEARCH_PROGRAM";
+const PROGRAM_VAR: &str = "G3_RESEARCH_PROGRAM";
 /// The tool that delegates a question about the web to a research agent.
 pub(crate) struct ResearchTool;
 
@@ -51,35 +51,35 @@ impl Tool for ResearchTool {
 /// `.g3/bin`.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { query } = call.decode()?;
-    if query.trim().is_empty() || query.chars().count() > QUESTION {
+    if query.trim().is_empty() || query.chars().count() > MAX_QUESTION {
         let text =
-            format!("research: `query` must hold a question of at most {QUESTION} characters");
+            format!("research: `query` must hold a question of at most {MAX_QUESTION} characters");
         return Err(ToolError::invalid(text));
     }
     if std::env::var_os(RESEARCH_AGENT).is_some() {
         return Err(ToolError::failed("research agents cannot start other research agents"));
     }
-    let reads_all = reads_all(call).await?;
+    let reads_all = may_read_all(call).await?;
     let cancelled = || ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user");
     let cancel = &call.context.cancel;
-    let turn = cancel.run_until_cancelled(AT_ONCE.acquire()).await.ok_or_else(cancelled)?;
+    let permit = cancel.run_until_cancelled(CONCURRENT.acquire()).await.ok_or_else(cancelled)?;
     let mut running = start(call, &query, reads_all)
-        .map_err(|why| ToolError::io("cannot start a scout", &why))?;
-    let ended = tokio::select! {
-        said = words_of(&mut running) => Some(said),
+        .map_err(|error| ToolError::io("cannot start a scout", &error))?;
+    let outputs = tokio::select! {
+        output = read_output(&mut running) => Some(output),
         () = cancel.cancelled() => None,
-        () = tokio::time::sleep(TIME) => None,
+        () = tokio::time::sleep(TIMEOUT) => None,
     };
-    drop(turn);
-    let Some((report, errors)) = ended else {
+    drop(permit);
+    let Some((report, errors)) = outputs else {
         let _ = running.end(GRACE).await;
         if cancel.is_cancelled() {
             return Err(cancelled());
         }
-        let text = format!("the scout had no report after {} minutes", TIME.as_secs() / 60);
+        let text = format!("the scout had no report after {} minutes", TIMEOUT.as_secs() / 60);
         return Err(ToolError::new(ToolErrorKind::Timeout, text));
     };
-    let status = running.child.wait().await.map_err(|why| ToolError::io("the scout", &why))?;
+    let status = running.child.wait().await.map_err(|error| ToolError::io("the scout", &error))?;
     if !status.success() {
         let code = exit_code(status);
         return Err(ToolError::failed(format!(
@@ -92,12 +92,12 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 
 /// Whether the research agent may read the whole public web. It cannot ask, so the user is asked
 /// before it starts. If the user cannot be asked, it reads as far as the rules allow.
-async fn reads_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
+async fn may_read_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
     let ToolContext { root, session_dir, gate, .. } = call.context;
-    let any = Access::Fetch { host: "host.invalid".to_owned(), allowed: false };
-    let visitor =
-        AccessRequest { tool: "webfetch", root, session_dir, access: &any, preview: None };
-    if !gate.can_ask() || gate.judge(&visitor).action != GateAction::Ask {
+    let fetch_access = Access::Fetch { host: "host.invalid".to_owned(), allowed: false };
+    let access_request =
+        AccessRequest { tool: "webfetch", root, session_dir, access: &fetch_access, preview: None };
+    if !gate.can_ask() || gate.judge(&access_request).action != GateAction::Ask {
         return Ok(false);
     }
     let question = PermissionQuestion {
@@ -111,45 +111,45 @@ async fn reads_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
     };
     match gate.ask(&question).await {
         Ok(()) => Ok(true),
-        Err(refused) => Err(ToolError::new(ToolErrorKind::Denied, refused.why)),
+        Err(refusal) => Err(ToolError::new(ToolErrorKind::Denied, refusal.why)),
     }
 }
 
 /// Starts the program of the skill with g3's full environment, so that the agent has its keys, and
 /// with the same model.
-fn start(call: &Invocation<'_>, query: &str, reads_all: bool) -> std::io::Result<AsyncRunning> {
+fn start(call: &Invocation<'_>, query: &str, may_read_all: bool) -> std::io::Result<AsyncRunning> {
     base::files::keep_out_of_git(&call.context.cwd)?;
     let bundle = embedded::bundle("research");
     let script =
         bundle.and_then(|bundle| bundle.scripts.first()).map_or("exit 1", |(_, text)| text);
-    let job =
+    let command =
         Command::new("sh", &call.context.cwd).args(["-c", script, "g3-research", "--", query]);
-    let program = match std::env::var_os(PROGRAM) {
+    let program = match std::env::var_os(PROGRAM_VAR) {
         Some(program) => program,
         None => std::env::current_exe()?.into(),
     };
-    let mut job = job.env(PROGRAM, program).graceful();
+    let mut command = command.env(PROGRAM_VAR, program).graceful();
     if let Some((provider, model)) = &call.context.services.model {
-        job = job.env("G3_RESEARCH_PROVIDER", provider).env("G3_RESEARCH_MODEL", model);
+        command = command.env("G3_RESEARCH_PROVIDER", provider).env("G3_RESEARCH_MODEL", model);
     }
-    if reads_all {
-        job = job.env(HOSTS, "*");
+    if may_read_all {
+        command = command.env(HOSTS, "*");
     }
-    job.spawn_async()
+    command.spawn_async()
 }
 
 /// Reads both of its streams until they are closed.
-async fn words_of(running: &mut AsyncRunning) -> (String, String) {
-    let (out, err) = (running.child.stdout.take(), running.child.stderr.take());
+async fn read_output(running: &mut AsyncRunning) -> (String, String) {
+    let (stdout, stderr) = (running.child.stdout.take(), running.child.stderr.take());
     let (mut report, mut errors) = (Vec::new(), Vec::new());
     let read_out = async {
-        if let Some(out) = out {
-            let _ = out.take(REPORT).read_to_end(&mut report).await;
+        if let Some(stdout) = stdout {
+            let _ = stdout.take(MAX_REPORT).read_to_end(&mut report).await;
         }
     };
     let read_err = async {
-        if let Some(err) = err {
-            let _ = err.take(REPORT).read_to_end(&mut errors).await;
+        if let Some(stderr) = stderr {
+            let _ = stderr.take(MAX_REPORT).read_to_end(&mut errors).await;
         }
     };
     tokio::join!(read_out, read_err);

@@ -20,7 +20,7 @@ struct Args {
 }
 
 /// Maximum number of files listed.
-const LISTED: usize = 100;
+const MAX_FILES: usize = 100;
 
 /// The tool that loads a skill.
 pub(crate) struct SkillTool;
@@ -42,39 +42,42 @@ impl Tool for SkillTool {
 /// Loads a skill, or one of its additional files.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { name, file } = call.decode()?;
-    let shelf = &call.context.skills;
-    let Some(skill) = shelf.find(name.trim()) else {
-        let known: Vec<&str> = shelf.skills().iter().map(|skill| skill.name.as_str()).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        let text = format!("no such skill: `{}`; available: {known}", name.trim());
+    let skills = &call.context.skills;
+    let Some(skill) = skills.find(name.trim()) else {
+        let known_names: Vec<&str> =
+            skills.skills().iter().map(|skill| skill.name.as_str()).collect();
+        let known_names =
+            if known_names.is_empty() { "none".to_owned() } else { known_names.join(", ") };
+        let text = format!("no such skill: `{}`; available: {known_names}", name.trim());
         return Err(ToolError::new(ToolErrorKind::NotFound, text));
     };
     if let Some(file) = file.filter(|file| !file.trim().is_empty()) {
-        let text = beside(skill, file.trim())
-            .map_err(|why| ToolError::failed(format!("cannot read {file} of {name}: {why}")))?;
+        let text = read_file(skill, file.trim())
+            .map_err(|error| ToolError::failed(format!("cannot read {file} of {name}: {error}")))?;
         return Ok(ToolOutput::success(text));
     }
-    let text = loaded(skill, &call.context.cwd)?;
-    shelf.activate(&skill.name);
+    let text = skill_text(skill, &call.context.cwd)?;
+    skills.activate(&skill.name);
     let metadata = json!({ "name": skill.name, "location": skill.location() });
     Ok(ToolOutput::success(text).titled(format!("loaded the skill {}", skill.name)).with(metadata))
 }
 
 /// Returns the instructions, preceded by the skill's location and files.
-fn loaded(skill: &Skill, cwd: &Path) -> Result<String, ToolError> {
+fn skill_text(skill: &Skill, cwd: &Path) -> Result<String, ToolError> {
     let mut head = format!("Skill: {}\n", skill.name);
     match &skill.source {
         SkillSource::Embedded => {
             let bundle = embedded::bundle(&skill.name);
-            let made = bundle.map_or(Ok(Vec::new()), |bundle| extract::write_scripts(bundle, cwd));
-            let made =
-                made.map_err(|why| ToolError::io("cannot put the skill's programs there", &why))?;
+            let extracted =
+                bundle.map_or(Ok(Vec::new()), |bundle| extract::write_scripts(bundle, cwd));
+            let extracted = extracted
+                .map_err(|error| ToolError::io("cannot put the skill's programs there", &error))?;
             head.push_str("Base directory: none, it is part of g3\n");
-            let shown =
+            let show_path =
                 |path: &PathBuf| path.strip_prefix(cwd).unwrap_or(path).display().to_string();
-            let made: Vec<String> = made.iter().map(shown).collect();
-            if !made.is_empty() {
-                head.push_str(&format!("Programs: {}\n", made.join(", ")));
+            let extracted: Vec<String> = extracted.iter().map(show_path).collect();
+            if !extracted.is_empty() {
+                head.push_str(&format!("Programs: {}\n", extracted.join(", ")));
             }
         }
         SkillSource::Directory { dir, file, .. } => {
@@ -110,26 +113,26 @@ fn files(dir: &Path, main: &Path) -> Vec<String> {
     let paths = files.map(|entry| entry.into_path()).filter(|path| path != main);
     let mut names: Vec<String> = paths
         .filter_map(|path| Some(path.strip_prefix(dir).ok()?.display().to_string()))
-        .take(LISTED + 1)
+        .take(MAX_FILES + 1)
         .collect();
-    if names.len() > LISTED {
-        names.truncate(LISTED);
+    if names.len() > MAX_FILES {
+        names.truncate(MAX_FILES);
         names.push("(more)".to_owned());
     }
     names
 }
 
 /// Reads an additional file of a skill.
-fn beside(skill: &Skill, file: &str) -> Result<String, String> {
+fn read_file(skill: &Skill, file: &str) -> Result<String, String> {
     match &skill.source {
         SkillSource::Embedded => {
-            let found = embedded::file(&skill.name, file).map(str::to_owned);
-            found.ok_or_else(|| "there is none".to_owned())
+            let embedded_text = embedded::file(&skill.name, file).map(str::to_owned);
+            embedded_text.ok_or_else(|| "there is none".to_owned())
         }
         SkillSource::Directory { dir, boundary, .. } => {
-            let inside =
+            let is_inside =
                 Path::new(file).components().all(|part| matches!(part, Component::Normal(_)));
-            if !inside {
+            if !is_inside {
                 return Err("the path must lie below the base directory".to_owned());
             }
             let text =

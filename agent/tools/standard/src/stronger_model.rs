@@ -32,6 +32,6 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     if reason.is_empty() {
         return Err(ToolError::invalid("`reason` is empty; say in a sentence what is too hard"));
     }
-    let outcome = ToolOutput::success(format!("a stronger model should continue: {reason}"));
-    Ok(ToolOutput { escalate: Some(reason.to_owned()), ..outcome })
+    let output = ToolOutput::success(format!("a stronger model should continue: {reason}"));
+    Ok(ToolOutput { escalate: Some(reason.to_owned()), ..output })
 }

@@ -18,10 +18,10 @@ struct Args {
 }
 
 /// Maximum number of concurrent subagents of this process.
-static AT_ONCE: Semaphore = Semaphore::const_new(4);
+static CONCURRENT: Semaphore = Semaphore::const_new(4);
 
 /// Returns its keys: subagents that may write run one after the other.
-fn touches(call: &Invocation<'_>) -> Vec<String> {
+fn touched_files(call: &Invocation<'_>) -> Vec<String> {
     let reads_only = call.decode::<Args>().is_ok_and(|args| args.read_only);
     if reads_only { Vec::new() } else { vec!["task".to_owned()] }
 }
@@ -35,7 +35,7 @@ impl Tool for TaskTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope { keys: touches(call), ..CallScope::default() }
+        CallScope { keys: touched_files(call), ..CallScope::default() }
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -54,8 +54,8 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         let text = "task: no other agent can be started from here; do it yourself";
         return Err(ToolError::new(ToolErrorKind::Denied, text));
     };
-    let turn = call.context.cancel.run_until_cancelled(AT_ONCE.acquire()).await;
-    let Some(_turn) = turn else {
+    let permit = call.context.cancel.run_until_cancelled(CONCURRENT.acquire()).await;
+    let Some(_permit) = permit else {
         return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     };
     let agent = agent.filter(|name| !name.trim().is_empty());

@@ -57,14 +57,14 @@ struct Lines {
 }
 
 /// The report is parsed from the output, so enough of it is kept; a file takes half a kilobyte.
-const REPORT: OutputBudget = OutputBudget { head: 16 << 20, tail: 8_000 };
+const REPORT_BUDGET: OutputBudget = OutputBudget { head: 16 << 20, tail: 8_000 };
 /// Maximum number of bytes of messages shown on failure.
-const SHOWN: usize = 6_000;
+const MAX_OUTPUT: usize = 6_000;
 /// Maximum number of files reported.
-const FILES: usize = 100;
+const MAX_FILES: usize = 100;
 
 /// cargo's message when the LLVM tools are missing.
-const NO_TOOLS: &str = "failed to find llvm-tools";
+const MISSING_LLVM_TOOLS: &str = "failed to find llvm-tools";
 
 /// Missing components by cargo's message, with hints.
 const MISSING: [(&str, &str); 5] = [
@@ -74,7 +74,7 @@ const MISSING: [(&str, &str); 5] = [
          cargo-llvm-cov`, and `rustup component add llvm-tools`",
     ),
     (
-        NO_TOOLS,
+        MISSING_LLVM_TOOLS,
         "the component llvm-tools is not installed. Ask the user to install it: `rustup component \
          add llvm-tools`; for a Rust that is not from rustup, the system's llvm of the version \
          that `rustc -vV` tells, or to set LLVM_COV and LLVM_PROFDATA to such programs",
@@ -109,30 +109,30 @@ impl Tool for CoverageTool {
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { command, timeout_ms } = call.decode()?;
     let run = async |line: &str| {
-        let failed = |e| ToolError::failed(format!("cannot run `{line}`: {e}"));
-        let order = ProcessSpec {
+        let run_error = |e| ToolError::failed(format!("cannot run `{line}`: {e}"));
+        let spec = ProcessSpec {
             line,
             cwd: &call.path,
             environment: Environment::Quiet,
             time: Some(Duration::from_millis(timeout_ms)),
-            show: REPORT,
-            hold: call.context.containment(call.permit).map_err(failed)?,
-            attended: false,
+            output_budget: REPORT_BUDGET,
+            containment: call.context.containment(call.permit).map_err(run_error)?,
+            reports_directory: false,
         };
-        process::run(&order, call.context).await.map_err(failed)
+        process::run(&spec, call.context).await.map_err(run_error)
     };
-    let mut ran = run(&command).await?;
+    let mut result = run(&command).await?;
     let mut tools = String::new();
-    if ran.code != 0 && output::render(&ran.stderr).contains(NO_TOOLS) {
+    if result.code != 0 && output::render(&result.stderr).contains(MISSING_LLVM_TOOLS) {
         let version = run("rustc -vV").await?;
-        if let Some(own) = system_tools(&version.stdout.head) {
-            tools = own + " ";
-            ran = run(&format!("{tools}{command}")).await?;
+        if let Some(tools_env) = system_tools(&version.stdout.head) {
+            tools = tools_env + " ";
+            result = run(&format!("{tools}{command}")).await?;
         }
     }
-    match ran.end {
-        ProcessEnd::Exited if ran.code == 0 => {}
-        ProcessEnd::Exited => return Err(failed(ran.code, &ran.stdout, &ran.stderr)),
+    match result.end {
+        ProcessEnd::Exited if result.code == 0 => {}
+        ProcessEnd::Exited => return Err(failed(result.code, &result.stdout, &result.stderr)),
         ProcessEnd::Cancelled => {
             return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
         }
@@ -140,16 +140,16 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             let text = format!(
                 "it took longer than {timeout_ms} ms, and the process group was ended. Run a part \
                  of the tests with the shell: `cargo llvm-cov -p PACKAGE --summary-only`\n{}",
-                end_of(&ran.stderr)
+                output_tail(&result.stderr)
             );
             return Err(ToolError::new(ToolErrorKind::Timeout, text));
         }
     }
-    match report(&ran.stdout) {
+    match report(&result.stdout) {
         Some(data) => Ok(outcome(data, &call.path, &tools)),
         None => Err(ToolError::failed(format!(
             "`{command}` succeeded but its report cannot be read:\n{}",
-            end_of(&ran.stdout)
+            output_tail(&result.stdout)
         ))),
     }
 }
@@ -157,13 +157,18 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 /// Returns the system's LLVM tools that match this rustc, as assignments before a command.
 fn system_tools(rustc: &str) -> Option<String> {
     let version = rustc.lines().find_map(|line| line.strip_prefix("LLVM version: "))?;
-    let major = version.split('.').next().filter(|it| it.bytes().all(|b| b.is_ascii_digit()))?;
-    let quoted = |name: &str| {
+    let major =
+        version.split('.').next().filter(|part| part.bytes().all(|b| b.is_ascii_digit()))?;
+    let shell_quoted = |name: &str| {
         let program = find_program(&format!("{name}-{major}"))?;
         let path = program.to_str().filter(|path| !path.contains('\''))?;
         Some(format!("'{path}'"))
     };
-    Some(format!("LLVM_COV={} LLVM_PROFDATA={}", quoted("llvm-cov")?, quoted("llvm-profdata")?))
+    Some(format!(
+        "LLVM_COV={} LLVM_PROFDATA={}",
+        shell_quoted("llvm-cov")?,
+        shell_quoted("llvm-profdata")?
+    ))
 }
 
 /// Parses the report: the last line that is one, regardless of the output of tests.
@@ -174,32 +179,32 @@ fn report(output: &CapturedStream) -> Option<Data> {
 }
 
 fn failed(code: i32, stdout: &CapturedStream, stderr: &CapturedStream) -> ToolError {
-    let said = format!("{}{}", end_of(stdout), end_of(stderr));
-    if let Some((_, why)) = MISSING.iter().find(|(sign, _)| said.contains(sign)) {
-        return ToolError::failed(*why);
+    let output = format!("{}{}", output_tail(stdout), output_tail(stderr));
+    if let Some((_, hint)) = MISSING.iter().find(|(error_text, _)| output.contains(error_text)) {
+        return ToolError::failed(*hint);
     }
     ToolError::failed(format!(
         "no coverage, because the tests failed or could not be built (exit code \
-         {code}):\n{said}"
+         {code}):\n{output}"
     ))
 }
 
 /// Returns the end of a stream, which contains the error.
-fn end_of(stream: &CapturedStream) -> String {
+fn output_tail(stream: &CapturedStream) -> String {
     let text = output::render(stream);
-    let shown = base::text::tail(&text, SHOWN);
-    let cut = text.len() - shown.len();
-    match cut {
+    let shown = base::text::tail(&text, MAX_OUTPUT);
+    let omitted = text.len() - shown.len();
+    match omitted {
         0 => text,
-        _ => format!("[{cut} bytes before this are left out]\n{shown}"),
+        _ => format!("[{omitted} bytes before this are left out]\n{shown}"),
     }
 }
 
 fn outcome(data: Data, root: &Path, tools: &str) -> ToolOutput {
     let Data { mut files, totals } = data;
     files.sort_by(|a, b| {
-        let missed = |file: &File| file.summary.lines.missed();
-        missed(b).cmp(&missed(a)).then_with(|| a.filename.cmp(&b.filename))
+        let missed_lines = |file: &File| file.summary.lines.missed();
+        missed_lines(b).cmp(&missed_lines(a)).then_with(|| a.filename.cmp(&b.filename))
     });
     let name = |file: &File| {
         let path = Path::new(&file.filename);
@@ -208,18 +213,21 @@ fn outcome(data: Data, root: &Path, tools: &str) -> ToolOutput {
     let mut text = format!(
         "All tests passed. Lines that they ran: {}; functions: {}. By file, most lines missed \
          first:\n",
-        totals.lines.told(),
-        totals.functions.told()
+        totals.lines.percent_text(),
+        totals.functions.percent_text()
     );
-    for file in files.iter().take(FILES) {
-        text.push_str(&format!("{}  {}\n", file.summary.lines.told(), name(file)));
+    for file in files.iter().take(MAX_FILES) {
+        text.push_str(&format!("{}  {}\n", file.summary.lines.percent_text(), name(file)));
     }
-    if files.len() > FILES {
-        text.push_str(&format!("[{} more files, each missing fewer lines]\n", files.len() - FILES));
+    if files.len() > MAX_FILES {
+        text.push_str(&format!(
+            "[{} more files, each missing fewer lines]\n",
+            files.len() - MAX_FILES
+        ));
     }
     let lines = format!("{tools}cargo llvm-cov report --show-missing-lines");
     text.push_str(&format!("[which lines: `{lines}`, with the shell]"));
-    let told = |file: &File| {
+    let file_line = |file: &File| {
         let Lines { count, covered } = file.summary.lines;
         json!({ "path": name(file), "lines": count, "covered": covered })
     };
@@ -228,7 +236,7 @@ fn outcome(data: Data, root: &Path, tools: &str) -> ToolOutput {
         "covered": totals.lines.covered,
         "percent": totals.lines.percent(),
         "file_count": files.len(),
-        "files": files.iter().take(FILES).map(told).collect::<Vec<_>>(),
+        "files": files.iter().take(MAX_FILES).map(file_line).collect::<Vec<_>>(),
     });
     let title = format!("{:.1} % of lines covered", totals.lines.percent());
     ToolOutput::success(text).titled(title).with(metadata)
@@ -243,7 +251,7 @@ impl Lines {
         if self.count == 0 { 100.0 } else { self.covered as f64 * 100.0 / self.count as f64 }
     }
 
-    fn told(self) -> String {
+    fn percent_text(self) -> String {
         format!("{:.1} % ({} of {})", self.percent(), self.covered, self.count)
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::searcher::{SkipReason, SyntaxMatch};
 
 /// Maximum number of files named in a note.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// The results of one file.
 #[derive(Default)]
@@ -27,98 +27,101 @@ pub(crate) struct SearchTotals {
     /// Number of files searched until there were enough matches.
     pub files: usize,
     /// Whether there are more matches.
-    pub more: bool,
+    pub has_more: bool,
 }
 
 /// The results of all searches.
 pub(crate) struct SearchCollector {
     /// The totals of each search.
-    pub sums: Vec<SearchTotals>,
+    pub totals: Vec<SearchTotals>,
     /// Number of files searched.
     pub files: usize,
     /// Number of parses.
     pub parses: usize,
-    most: usize,
+    max_matches: usize,
     next: usize,
-    waiting: BTreeMap<usize, FileReport>,
+    pending: BTreeMap<usize, FileReport>,
     skipped: BTreeMap<SkipReason, Vec<PathBuf>>,
 }
 
 impl SearchCollector {
-    /// Creates an empty collector for this many searches, with at most `most` matches each.
-    pub(crate) fn new(searches: usize, most: usize) -> SearchCollector {
+    /// Creates an empty collector for this many searches, with at most `max_matches` matches each.
+    pub(crate) fn new(searches: usize, max_matches: usize) -> SearchCollector {
         SearchCollector {
-            sums: (0..searches).map(|_| SearchTotals::default()).collect(),
+            totals: (0..searches).map(|_| SearchTotals::default()).collect(),
             files: 0,
             parses: 0,
-            most,
+            max_matches,
             next: 0,
-            waiting: BTreeMap::new(),
+            pending: BTreeMap::new(),
             skipped: BTreeMap::new(),
         }
     }
 
     /// Adds the report of a file. It counts once all files before it have reported, so that the
     /// same matches are kept regardless of thread timing.
-    pub(crate) fn add(&mut self, at: usize, report: FileReport) {
-        self.waiting.insert(at, report);
-        while let Some(report) = self.waiting.remove(&self.next) {
+    pub(crate) fn add(&mut self, index: usize, report: FileReport) {
+        self.pending.insert(index, report);
+        while let Some(report) = self.pending.remove(&self.next) {
             self.next += 1;
-            self.count(report);
+            self.add_report(report);
         }
     }
 
-    fn count(&mut self, report: FileReport) {
-        let mut looked = false;
-        for (number, found) in report.found {
-            let sum = &mut self.sums[number];
-            if sum.more {
+    fn add_report(&mut self, report: FileReport) {
+        let mut was_searched = false;
+        for (search_index, result) in report.found {
+            let search_totals = &mut self.totals[search_index];
+            if search_totals.has_more {
                 continue;
             }
-            looked = true;
-            match found {
-                Ok(found) => {
-                    sum.files += 1;
-                    sum.matches.extend(found.into_iter().map(|one| (report.path.clone(), one)));
-                    sum.more = sum.matches.len() > self.most;
-                    sum.matches.truncate(self.most);
+            was_searched = true;
+            match result {
+                Ok(result) => {
+                    search_totals.files += 1;
+                    search_totals
+                        .matches
+                        .extend(result.into_iter().map(|hit| (report.path.clone(), hit)));
+                    search_totals.has_more = search_totals.matches.len() > self.max_matches;
+                    search_totals.matches.truncate(self.max_matches);
                 }
-                Err(why) => {
-                    let files = self.skipped.entry(why).or_default();
+                Err(reason) => {
+                    let files = self.skipped.entry(reason).or_default();
                     if files.last() != Some(&report.path) {
                         files.push(report.path.clone());
                     }
                 }
             }
         }
-        self.files += usize::from(looked);
+        self.files += usize::from(was_searched);
         self.parses += report.parses;
     }
 
     /// Whether a search has enough matches.
     pub(crate) fn is_full(&self, search: usize) -> bool {
-        self.sums[search].more
+        self.totals[search].has_more
     }
 
     /// Returns sentences about the skipped files.
-    pub(crate) fn notes(&self, shown: impl Fn(&std::path::Path) -> String) -> Vec<String> {
-        let note = |(why, files): (&SkipReason, &Vec<PathBuf>)| {
-            let named: Vec<String> = files.iter().take(NAMED).map(|file| shown(file)).collect();
-            let rest = files.len().saturating_sub(NAMED);
+    pub(crate) fn notes(&self, display_path: impl Fn(&std::path::Path) -> String) -> Vec<String> {
+        let note = |(reason, files): (&SkipReason, &Vec<PathBuf>)| {
+            let file_names: Vec<String> =
+                files.iter().take(MAX_NAMED).map(|file| display_path(file)).collect();
+            let rest = files.len().saturating_sub(MAX_NAMED);
             let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
-            format!("passed over, {}: {}{rest}", why.words(), named.join(", "))
+            format!("passed over, {}: {}{rest}", reason.description(), file_names.join(", "))
         };
         self.skipped.iter().map(note).collect()
     }
 }
 
 impl SkipReason {
-    fn words(self) -> String {
+    fn description(self) -> String {
         match self {
             SkipReason::Binary => "binary".to_owned(),
             SkipReason::Huge => format!("larger than {} MiB", super::searcher::MAX_BYTES >> 20),
             SkipReason::Slow => {
-                format!("not parsed and searched within {} s", super::searcher::PATIENCE.as_secs())
+                format!("not parsed and searched within {} s", super::searcher::TIMEOUT.as_secs())
             }
             SkipReason::Unreadable => "not readable".to_owned(),
         }

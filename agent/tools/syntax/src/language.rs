@@ -9,7 +9,7 @@ pub(crate) struct Grammar {
     /// Aliases of the name.
     pub aliases: &'static [&'static str],
     /// Extensions of its files, without the dot.
-    pub endings: &'static [&'static str],
+    pub extensions: &'static [&'static str],
     /// The name of another grammar whose files belong to the same language.
     pub dialect: Option<&'static str>,
     /// The grammar.
@@ -20,10 +20,10 @@ pub(crate) struct Grammar {
 const fn grammar(
     name: &'static str,
     aliases: &'static [&'static str],
-    endings: &'static [&'static str],
+    extensions: &'static [&'static str],
     language: fn() -> Language,
 ) -> Grammar {
-    Grammar { name, aliases, endings, dialect: None, language }
+    Grammar { name, aliases, extensions, dialect: None, language }
 }
 
 /// All grammars. Elsewhere a grammar is identified by its index.
@@ -59,22 +59,25 @@ pub(crate) static GRAMMARS: [Grammar; 13] = [
 
 /// Returns the indices of the grammars of a language. The error lists the known languages.
 pub(crate) fn grammars(name: &str) -> Result<Vec<usize>, String> {
-    let wanted = name.trim().to_ascii_lowercase();
-    let row = |known: &Grammar| known.name == wanted || known.aliases.contains(&wanted.as_str());
-    let Some(first) = GRAMMARS.iter().position(row) else {
-        let names: Vec<&str> = GRAMMARS.iter().map(|known| known.name).collect();
+    let language_name = name.trim().to_ascii_lowercase();
+    let is_language = |grammar: &Grammar| {
+        grammar.name == language_name || grammar.aliases.contains(&language_name.as_str())
+    };
+    let Some(first) = GRAMMARS.iter().position(is_language) else {
+        let names: Vec<&str> = GRAMMARS.iter().map(|grammar| grammar.name).collect();
         return Err(format!("unknown language `{name}`; known are: {}", names.join(", ")));
     };
     let dialect = GRAMMARS[first].dialect;
-    let second = GRAMMARS.iter().position(|known| Some(known.name) == dialect);
+    let second = GRAMMARS.iter().position(|grammar| Some(grammar.name) == dialect);
     Ok(std::iter::once(first).chain(second).collect())
 }
 
 impl Grammar {
     /// Whether a file has this grammar, by its name.
-    pub(crate) fn fits(&self, path: &std::path::Path) -> bool {
-        let ending = path.extension().and_then(|ending| ending.to_str());
-        ending
-            .is_some_and(|ending| self.endings.iter().any(|ours| ours.eq_ignore_ascii_case(ending)))
+    pub(crate) fn matches(&self, path: &std::path::Path) -> bool {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        extension.is_some_and(|extension| {
+            self.extensions.iter().any(|known| known.eq_ignore_ascii_case(extension))
+        })
     }
 }

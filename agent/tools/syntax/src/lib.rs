@@ -26,8 +26,8 @@ mod searcher;
 mod worklist;
 
 /// Returns what a call reads.
-fn reaches(call: &Invocation<'_>) -> Vec<Access> {
-    request::reaches(call)
+fn accesses(call: &Invocation<'_>) -> Vec<Access> {
+    request::accesses(call)
 }
 
 /// The tool that searches the syntax of files.
@@ -39,7 +39,7 @@ impl Tool for SyntaxSearchTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope::with_access(reaches(call))
+        CallScope::with_access(accesses(call))
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -54,78 +54,79 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         return Err(ToolError::invalid(output::errors(&wish.searches)));
     }
     let cancel = call.context.cancel.clone();
-    let searched = tokio::task::spawn_blocking(move || {
-        let tally = search(&wish, &cancel);
-        (wish, tally)
+    let search_task = tokio::task::spawn_blocking(move || {
+        let collector = search(&wish, &cancel);
+        (wish, collector)
     });
-    let (wish, tally) =
-        searched.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
+    let (wish, collector) =
+        search_task.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
     if call.context.cancel.is_cancelled() {
         return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     }
-    Ok(output::outcome(call, &wish, &tally))
+    Ok(output::to_output(call, &wish, &collector))
 }
 
 /// Runs all searches on their files, on several threads.
-fn search(wish: &SyntaxSearchRequest, cancel: &CancellationToken) -> SearchCollector {
-    let jobs = worklist::list(&wish.searches, cancel);
-    let tally = Mutex::new(SearchCollector::new(wish.searches.len(), wish.most));
-    let held = || tally.lock().unwrap_or_else(|e| e.into_inner());
-    worklist::each(&jobs, wish.threads, SearchWorker::default, |bench, at, job| {
-        let full = |search: usize| held().is_full(search);
-        let tasks = job.tasks.iter().copied().filter(|(_, search)| !full(*search)).collect();
-        let report = in_file(wish, bench, job, tasks, cancel);
-        held().add(at, report);
+fn search(request: &SyntaxSearchRequest, cancel: &CancellationToken) -> SearchCollector {
+    let jobs = worklist::list(&request.searches, cancel);
+    let collector = Mutex::new(SearchCollector::new(request.searches.len(), request.max_matches));
+    let lock_collector = || collector.lock().unwrap_or_else(|e| e.into_inner());
+    worklist::run_all(&jobs, request.threads, SearchWorker::default, |worker, index, file_job| {
+        let is_full = |search: usize| lock_collector().is_full(search);
+        let tasks =
+            file_job.tasks.iter().copied().filter(|(_, search)| !is_full(*search)).collect();
+        let report = search_file(request, worker, file_job, tasks, cancel);
+        lock_collector().add(index, report);
         !cancel.is_cancelled()
     });
-    tally.into_inner().unwrap_or_else(|e| e.into_inner())
+    collector.into_inner().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Runs the searches of one file, which is read once and parsed once per grammar.
-fn in_file(
-    wish: &SyntaxSearchRequest,
-    bench: &mut SearchWorker,
-    job: &FileJob,
+fn search_file(
+    request: &SyntaxSearchRequest,
+    worker: &mut SearchWorker,
+    file_job: &FileJob,
     tasks: Vec<(usize, usize)>,
     cancel: &CancellationToken,
 ) -> FileReport {
-    let mut report = FileReport { path: job.path.clone(), ..FileReport::default() };
+    let mut report = FileReport { path: file_job.path.clone(), ..FileReport::default() };
     if tasks.is_empty() {
         return report;
     }
-    let text = match searcher::content(&job.path) {
+    let text = match searcher::content(&file_job.path) {
         Ok(text) => text,
-        Err(why) => {
-            report.found.extend(tasks.iter().map(|(_, search)| (*search, Err(why))));
+        Err(reason) => {
+            report.found.extend(tasks.iter().map(|(_, search)| (*search, Err(reason))));
             return report;
         }
     };
-    for same in tasks.chunk_by(|a, b| a.0 == b.0) {
-        let until = StopCondition { late: Instant::now() + searcher::PATIENCE, cancel };
-        let grammar = same[0].0;
+    for same_grammar in tasks.chunk_by(|a, b| a.0 == b.0) {
+        let stop = StopCondition { deadline: Instant::now() + searcher::TIMEOUT, cancel };
+        let grammar = same_grammar[0].0;
         // Parsed for the first query that needs it.
         let mut tree = None;
-        for (_, number) in same {
-            let aim = aim(&wish.searches[*number], grammar, wish.most);
-            let Some(aim) = aim.filter(|aim| aim.query.may_match(&text)) else {
+        for (_, number) in same_grammar {
+            let target = search_target(&request.searches[*number], grammar, request.max_matches);
+            let Some(target) = target.filter(|target| target.query.may_match(&text)) else {
                 report.found.push((*number, Ok(Vec::new())));
                 continue;
             };
             let tree = tree.get_or_insert_with(|| {
                 report.parses += 1;
-                bench.parse(grammar, &text, &until)
+                worker.parse(grammar, &text, &stop)
             });
-            let found = tree.as_ref().map_err(|why| *why);
-            let found = found.and_then(|tree| bench.matches(tree, &text, &aim, &until));
-            report.found.push((*number, found));
+            let result = tree.as_ref().map_err(|reason| *reason);
+            let result = result.and_then(|tree| worker.matches(tree, &text, &target, &stop));
+            report.found.push((*number, result));
         }
     }
     report
 }
 
-fn aim(search: &SyntaxSearch, grammar: usize, most: usize) -> Option<SearchTarget<'_>> {
+fn search_target(search: &SyntaxSearch, grammar: usize, max: usize) -> Option<SearchTarget<'_>> {
     let (_, query) = search.queries.iter().find(|(row, _)| *row == grammar)?;
-    Some(SearchTarget { query, context: search.context, enough: most + 1 })
+    Some(SearchTarget { query, context: search.context, max_matches: max + 1 })
 }
 
 /// The tools of this crate.

@@ -8,27 +8,28 @@ use super::query::{after_string, operators};
 
 /// Returns a regex that finds one of the texts that the patterns of the query require. Returns
 /// `None` if a pattern can match any text.
-pub(crate) fn needed(query: &Query, source: &str) -> Option<Regex> {
+pub(crate) fn required_literal(query: &Query, source: &str) -> Option<Regex> {
     let mut literals = Vec::new();
     for pattern in 0..query.pattern_count() {
-        let within = query.start_byte_for_pattern(pattern)..query.end_byte_for_pattern(pattern);
-        let always = |capture: &str| {
+        let pattern_range =
+            query.start_byte_for_pattern(pattern)..query.end_byte_for_pattern(pattern);
+        let is_always_captured = |capture: &str| {
             let index = query.capture_index_for_name(capture)?;
             let quantifier = query.capture_quantifiers(pattern).get(index as usize)?;
             matches!(quantifier, CaptureQuantifier::One | CaptureQuantifier::OneOrMore)
                 .then_some(())
         };
-        let equal = operators(source)
-            .filter(|(at, name)| within.contains(at) && *name == "eq?")
-            .filter_map(|(at, name)| compared(&source[at + name.len()..]))
-            .find(|(capture, _)| always(capture).is_some());
-        literals.push(regex::escape(equal?.1));
+        let equality = operators(source)
+            .filter(|(offset, name)| pattern_range.contains(offset) && *name == "eq?")
+            .filter_map(|(offset, name)| parse_equality(&source[offset + name.len()..]))
+            .find(|(capture, _)| is_always_captured(capture).is_some());
+        literals.push(regex::escape(equality?.1));
     }
     Regex::new(&literals.join("|")).ok()
 }
 
 /// Returns the capture and the literal text of an `#eq?`. A text with escapes is ignored.
-fn compared(arguments: &str) -> Option<(&str, &str)> {
+fn parse_equality(arguments: &str) -> Option<(&str, &str)> {
     let arguments = arguments.trim_start().strip_prefix('@')?;
     let (capture, rest) = arguments.split_once(char::is_whitespace)?;
     let rest = rest.trim_start();
@@ -38,13 +39,13 @@ fn compared(arguments: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::needed;
+    use super::required_literal;
 
     /// Returns for each text whether a file with it would be parsed.
     fn parsed(query: &str, text: &str) -> bool {
         let rust = tree_sitter_rust::LANGUAGE.into();
         let compiled = tree_sitter::Query::new(&rust, query).expect(query);
-        needed(&compiled, query).is_none_or(|needed| needed.is_match(text.as_bytes()))
+        required_literal(&compiled, query).is_none_or(|needed| needed.is_match(text.as_bytes()))
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tree_sitter::{
 use super::literal;
 
 /// Supported predicates. `set!` only attaches metadata.
-const PREDICATES: [&str; 11] = [
+const PREDICATE_NAMES: [&str; 11] = [
     "eq?",
     "not-eq?",
     "any-eq?",
@@ -31,14 +31,14 @@ pub(crate) struct CompiledQuery {
     /// them even if no node does, so they are evaluated here.
     any: Vec<Vec<Any>>,
     /// The text that a file must contain for the query to match.
-    needed: Option<Regex>,
+    required_literal: Option<Regex>,
 }
 
 /// A predicate that at least one node of its capture must satisfy.
 struct Any {
     capture: u32,
     test: Test,
-    positive: bool,
+    is_positive: bool,
 }
 
 enum Test {
@@ -49,101 +49,112 @@ enum Test {
 
 /// Compiles a query. The error is for the model: what is wrong, where, and the line with a caret.
 pub(crate) fn compile(language: &Language, source: &str) -> Result<CompiledQuery, String> {
-    let ours = with_our_operators(source);
-    let query = Query::new(language, &ours).map_err(|error| worded(language, source, &error))?;
-    if let Some((at, name)) = operators(source).find(|(_, name)| !PREDICATES.contains(name)) {
-        let known = PREDICATES.map(|name| format!("#{name}")).join(", ");
+    let rewritten = rewrite_operators(source);
+    let query =
+        Query::new(language, &rewritten).map_err(|error| error_text(language, source, &error))?;
+    if let Some((offset, name)) =
+        operators(source).find(|(_, name)| !PREDICATE_NAMES.contains(name))
+    {
+        let known = PREDICATE_NAMES.map(|name| format!("#{name}")).join(", ");
         let what = format!("`#{name}` is not known here; known are: {known}");
-        return Err(shown(source, at, &what));
+        return Err(with_position(source, offset, &what));
     }
     if query.capture_names().is_empty() {
         let what = "it captures nothing: put @name after a node";
-        return Err(shown(source, 0, what));
+        return Err(with_position(source, 0, what));
     }
-    let any = (0..query.pattern_count()).map(|pattern| {
-        let at = query.start_byte_for_pattern(pattern);
+    let predicates_by_pattern = (0..query.pattern_count()).map(|pattern| {
+        let offset = query.start_byte_for_pattern(pattern);
         let predicates = query.general_predicates(pattern).iter();
-        let any = predicates.map(|one| Any::read(one).map_err(|why| shown(source, at, &why)));
-        any.collect()
+        let predicates_by_pattern = predicates.map(|predicate| {
+            Any::read(predicate).map_err(|why| with_position(source, offset, &why))
+        });
+        predicates_by_pattern.collect()
     });
-    let any = any.collect::<Result<Vec<Vec<Any>>, String>>()?;
-    let needed = literal::needed(&query, &ours);
-    Ok(CompiledQuery { query, any, needed })
+    let predicates_by_pattern = predicates_by_pattern.collect::<Result<Vec<Vec<Any>>, String>>()?;
+    let required_literal = literal::required_literal(&query, &rewritten);
+    Ok(CompiledQuery { query, any: predicates_by_pattern, required_literal })
 }
 
 impl CompiledQuery {
     /// Whether a file with this text may match.
     pub(crate) fn may_match(&self, text: &[u8]) -> bool {
-        self.needed.as_ref().is_none_or(|needed| needed.is_match(text))
+        self.required_literal
+            .as_ref()
+            .is_none_or(|required_literal| required_literal.is_match(text))
     }
 
     /// Evaluates the predicates that the library does not evaluate.
-    pub(crate) fn holds(&self, found: &QueryMatch<'_, '_>, text: &[u8]) -> bool {
-        self.any[found.pattern_index].iter().all(|any| any.holds(found, text))
+    pub(crate) fn matches_predicates(&self, query_match: &QueryMatch<'_, '_>, text: &[u8]) -> bool {
+        self.any[query_match.pattern_index]
+            .iter()
+            .all(|predicate| predicate.matches_predicates(query_match, text))
     }
 }
 
 impl Any {
     fn read(predicate: &QueryPredicate) -> Result<Any, String> {
         let name = predicate.operator.replace('!', "?");
-        let wrong = |why: &str| Err(format!("`#{name}` {why}"));
-        let positive = !name.contains("-not-");
-        let [QueryPredicateArg::Capture(capture), second] = &*predicate.args else {
-            return wrong("takes a capture, and what to compare it with");
+        let invalid = |reason: &str| Err(format!("`#{name}` {reason}"));
+        let is_positive = !name.contains("-not-");
+        let [QueryPredicateArg::Capture(capture), operand] = &*predicate.args else {
+            return invalid("takes a capture, and what to compare it with");
         };
-        let test = match second {
+        let test = match operand {
             QueryPredicateArg::Capture(_) if name.ends_with("match?") => {
-                return wrong("takes a regular expression in quotes");
+                return invalid("takes a regular expression in quotes");
             }
             QueryPredicateArg::Capture(other) => Test::Capture(*other),
             QueryPredicateArg::String(text) if name.ends_with("match?") => match Regex::new(text) {
                 Ok(pattern) => Test::Pattern(pattern),
-                Err(why) => return wrong(&format!("has no regular expression: {why}")),
+                Err(reason) => return invalid(&format!("has no regular expression: {reason}")),
             },
             QueryPredicateArg::String(text) => Test::Text(text.clone()),
         };
-        Ok(Any { capture: *capture, test, positive })
+        Ok(Any { capture: *capture, test, is_positive })
     }
 
     /// A predicate on an absent capture holds.
-    fn holds(&self, found: &QueryMatch<'_, '_>, text: &[u8]) -> bool {
-        let mut nodes = found.nodes_for_capture_index(self.capture).peekable();
+    fn matches_predicates(&self, query_match: &QueryMatch<'_, '_>, text: &[u8]) -> bool {
+        let mut nodes = query_match.nodes_for_capture_index(self.capture).peekable();
         nodes.peek().is_none()
-            || nodes.any(|node| self.fits(words(node, text), found, text) == self.positive)
+            || nodes.any(|node| {
+                self.node_matches(node_text(node, text), query_match, text) == self.is_positive
+            })
     }
 
-    fn fits(&self, node: &[u8], found: &QueryMatch<'_, '_>, text: &[u8]) -> bool {
+    fn node_matches(&self, node: &[u8], query_match: &QueryMatch<'_, '_>, text: &[u8]) -> bool {
         match &self.test {
             Test::Text(wanted) => node == wanted.as_bytes(),
             Test::Pattern(pattern) => pattern.is_match(node),
-            Test::Capture(other) => {
-                found.nodes_for_capture_index(*other).any(|other| words(other, text) == node)
-            }
+            Test::Capture(other_capture) => query_match
+                .nodes_for_capture_index(*other_capture)
+                .any(|other_capture| node_text(other_capture, text) == node),
         }
     }
 }
 
-fn words<'t>(node: Node<'_>, text: &'t [u8]) -> &'t [u8] {
+fn node_text<'t>(node: Node<'_>, text: &'t [u8]) -> &'t [u8] {
     text.get(node.byte_range()).unwrap_or_default()
 }
 
 /// Returns the offsets and names of the predicates of a query. Skips strings and comments.
 pub(crate) fn operators(source: &str) -> impl Iterator<Item = (usize, &str)> {
     let bytes = source.as_bytes();
-    let mut at = 0;
+    let mut offset = 0;
     std::iter::from_fn(move || {
-        while let Some(byte) = bytes.get(at) {
+        while let Some(byte) = bytes.get(offset) {
             match byte {
-                b'"' => at = after_string(bytes, at),
-                b';' => at += bytes[at..].iter().take_while(|byte| **byte != b'\n').count(),
+                b'"' => offset = after_string(bytes, offset),
+                b';' => offset += bytes[offset..].iter().take_while(|byte| **byte != b'\n').count(),
                 b'#' => {
-                    let start = at + 1;
-                    let ends = |c: char| !(c.is_alphanumeric() || "-_.?!".contains(c));
+                    let start = offset + 1;
+                    let is_end = |c: char| !(c.is_alphanumeric() || "-_.?!".contains(c));
                     let rest = &source[start..];
-                    at = start + rest.find(ends).unwrap_or(rest.len());
-                    return Some((start, &source[start..at]));
+                    offset = start + rest.find(is_end).unwrap_or(rest.len());
+                    return Some((start, &source[start..offset]));
                 }
-                _ => at += 1,
+                _ => offset += 1,
             }
         }
         None
@@ -152,12 +163,12 @@ pub(crate) fn operators(source: &str) -> impl Iterator<Item = (usize, &str)> {
 
 /// Returns the offset after the string that starts here.
 pub(crate) fn after_string(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while let Some(byte) = bytes.get(at) {
+    let mut offset = start + 1;
+    while let Some(byte) = bytes.get(offset) {
         match byte {
-            b'\\' => at += 2,
-            b'"' => return at + 1,
-            _ => at += 1,
+            b'\\' => offset += 2,
+            b'"' => return offset + 1,
+            _ => offset += 1,
         }
     }
     bytes.len()
@@ -165,20 +176,20 @@ pub(crate) fn after_string(bytes: &[u8], start: usize) -> usize {
 
 /// Replaces the names of our own predicates, so that the library does not evaluate them. Offsets do
 /// not change.
-fn with_our_operators(source: &str) -> String {
-    let mut ours = source.to_owned();
-    let any = ["any-eq?", "any-not-eq?", "any-match?", "any-not-match?"];
-    for (at, name) in operators(source).filter(|(_, name)| any.contains(name)) {
-        ours.replace_range(at..at + name.len(), &name.replace('?', "!"));
+fn rewrite_operators(source: &str) -> String {
+    let mut rewritten = source.to_owned();
+    let any_operators = ["any-eq?", "any-not-eq?", "any-match?", "any-not-match?"];
+    for (offset, name) in operators(source).filter(|(_, name)| any_operators.contains(name)) {
+        rewritten.replace_range(offset..offset + name.len(), &name.replace('?', "!"));
     }
-    ours
+    rewritten
 }
 
 /// Formats the library's error as a sentence.
-fn worded(language: &Language, source: &str, error: &QueryError) -> String {
+fn error_text(language: &Language, source: &str, error: &QueryError) -> String {
     let name = error.message.trim_matches('"');
     let line = source.split_inclusive('\n').take(error.row).map(str::len).sum();
-    let (at, what) = match error.kind {
+    let (offset, message) = match error.kind {
         QueryErrorKind::Syntax => (error.offset, "the syntax is wrong here".to_owned()),
         QueryErrorKind::NodeType => {
             let count = u16::try_from(language.node_kind_count()).unwrap_or(u16::MAX);
@@ -196,22 +207,22 @@ fn worded(language: &Language, source: &str, error: &QueryError) -> String {
         }
         QueryErrorKind::Predicate | QueryErrorKind::Language => (line, error.message.clone()),
     };
-    shown(source, at, &what)
+    with_position(source, offset, &message)
 }
 
-fn unknown<'k>(what: &str, name: &str, known: impl Iterator<Item = &'k str>) -> String {
+fn unknown<'k>(subject: &str, name: &str, known: impl Iterator<Item = &'k str>) -> String {
     let similar = base::text::similar(name, known);
-    let near =
+    let nearest =
         similar.first().map(|known| format!("; the nearest is `{known}`")).unwrap_or_default();
-    format!("no {what} `{name}` in this language{near}")
+    format!("no {subject} `{name}` in this language{nearest}")
 }
 
 /// Formats an error with its position and the line of the query with a caret.
-fn shown(source: &str, at: usize, what: &str) -> String {
-    let before = source.get(..at).unwrap_or(source);
-    let row = before.matches('\n').count();
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
+fn with_position(source: &str, offset: usize, message: &str) -> String {
+    let text_before = source.get(..offset).unwrap_or(source);
+    let row = text_before.matches('\n').count();
+    let column = text_before.rsplit('\n').next().unwrap_or_default().chars().count();
     let line = source.split('\n').nth(row).unwrap_or_default().trim_end();
     let caret = " ".repeat(column);
-    format!("line {}, column {}: {what}\n  {line}\n  {caret}^", row + 1, column + 1)
+    format!("line {}, column {}: {message}\n  {line}\n  {caret}^", row + 1, column + 1)
 }

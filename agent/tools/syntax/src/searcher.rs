@@ -18,15 +18,15 @@ use tools::fs::open;
 /// Maximum size in bytes of a file that is parsed.
 pub(crate) const MAX_BYTES: u64 = 4 << 20;
 /// Time limit per file and grammar.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of bytes searched for a NUL, which indicates a binary file.
-const BINARY_WITHIN: usize = 8192;
+const BINARY_CHECK_BYTES: usize = 8192;
 /// Maximum number of characters of a captured text.
-const TEXT: usize = 1000;
+const MAX_TEXT: usize = 1000;
 /// Maximum number of characters of a context line.
-const LINE: usize = 300;
+const MAX_LINE: usize = 300;
 /// Maximum number of context lines of a match.
-const LINES: usize = 60;
+const MAX_LINES: usize = 60;
 
 /// A match.
 pub(crate) struct SyntaxMatch {
@@ -59,7 +59,7 @@ pub(crate) struct ContextLine {
     /// Its text.
     pub text: String,
     /// Whether it belongs to the match.
-    pub hit: bool,
+    pub is_match: bool,
 }
 
 /// Why a file was skipped.
@@ -69,7 +69,7 @@ pub(crate) enum SkipReason {
     Binary,
     /// It is larger than [`MAX_BYTES`].
     Huge,
-    /// It took longer than [`PATIENCE`].
+    /// It took longer than [`TIMEOUT`].
     Slow,
     /// It could not be read.
     Unreadable,
@@ -78,7 +78,7 @@ pub(crate) enum SkipReason {
 /// When to stop.
 pub(crate) struct StopCondition<'c> {
     /// At this time.
-    pub late: Instant,
+    pub deadline: Instant,
     /// When this is set.
     pub cancel: &'c CancellationToken,
 }
@@ -90,7 +90,7 @@ pub(crate) struct SearchTarget<'q> {
     /// Number of context lines.
     pub context: usize,
     /// Maximum number of matches.
-    pub enough: usize,
+    pub max_matches: usize,
 }
 
 /// The reusable state of a thread.
@@ -101,8 +101,8 @@ pub(crate) struct SearchWorker {
 }
 
 impl StopCondition<'_> {
-    fn reached(&self) -> ControlFlow<()> {
-        if self.cancel.is_cancelled() || Instant::now() >= self.late {
+    fn should_stop(&self) -> ControlFlow<()> {
+        if self.cancel.is_cancelled() || Instant::now() >= self.deadline {
             return ControlFlow::Break(());
         }
         ControlFlow::Continue(())
@@ -111,12 +111,12 @@ impl StopCondition<'_> {
 
 /// Reads a file that can be parsed.
 pub(crate) fn content(path: &Path) -> Result<Vec<u8>, SkipReason> {
-    let facts = std::fs::symlink_metadata(path).map_err(|_| SkipReason::Unreadable)?;
-    if facts.len() > MAX_BYTES {
+    let metadata = std::fs::symlink_metadata(path).map_err(|_| SkipReason::Unreadable)?;
+    if metadata.len() > MAX_BYTES {
         return Err(SkipReason::Huge);
     }
     let bytes = open::read(path).map_err(|_| SkipReason::Unreadable)?.bytes;
-    if bytes.iter().take(BINARY_WITHIN).any(|byte| *byte == 0) {
+    if bytes.iter().take(BINARY_CHECK_BYTES).any(|byte| *byte == 0) {
         return Err(SkipReason::Binary);
     }
     Ok(bytes)
@@ -128,7 +128,7 @@ impl SearchWorker {
         &mut self,
         grammar: usize,
         text: &[u8],
-        until: &StopCondition<'_>,
+        stop: &StopCondition<'_>,
     ) -> Result<Tree, SkipReason> {
         let parser = self.parsers.entry(grammar).or_insert_with(|| {
             let mut parser = Parser::new();
@@ -137,10 +137,10 @@ impl SearchWorker {
                 .expect("the grammars fit the library, and a test parses with each");
             parser
         });
-        let mut progress = |_: &tree_sitter::ParseState| until.reached();
+        let mut progress = |_: &tree_sitter::ParseState| stop.should_stop();
         let options = ParseOptions::new().progress_callback(&mut progress);
-        let mut from = |at: usize, _| text.get(at..).unwrap_or_default();
-        let tree = parser.parse_with_options(&mut from, None, Some(options));
+        let mut read_at = |offset: usize, _| text.get(offset..).unwrap_or_default();
+        let tree = parser.parse_with_options(&mut read_at, None, Some(options));
         tree.ok_or_else(|| {
             parser.reset();
             SkipReason::Slow
@@ -152,35 +152,36 @@ impl SearchWorker {
         &mut self,
         tree: &Tree,
         text: &[u8],
-        aim: &SearchTarget<'_>,
-        until: &StopCondition<'_>,
+        target: &SearchTarget<'_>,
+        stop: &StopCondition<'_>,
     ) -> Result<Vec<SyntaxMatch>, SkipReason> {
-        let mut late = false;
+        let mut deadline = false;
         let mut progress = |_: &tree_sitter::QueryCursorState| {
-            late = late || until.reached().is_break();
-            if late { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            deadline = deadline || stop.should_stop().is_break();
+            if deadline { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let options = QueryCursorOptions::new().progress_callback(&mut progress);
-        let query = &aim.query.query;
-        let mut found = self.cursor.matches_with_options(query, tree.root_node(), text, options);
-        let mut places = Vec::new();
-        while let Some(one) = found.next() {
-            if aim.query.holds(one, text)
-                && let Some(place) = MatchPosition::of(one)
+        let query = &target.query.query;
+        let mut query_matches =
+            self.cursor.matches_with_options(query, tree.root_node(), text, options);
+        let mut positions = Vec::new();
+        while let Some(query_match) = query_matches.next() {
+            if target.query.matches_predicates(query_match, text)
+                && let Some(position) = MatchPosition::of(query_match)
             {
-                places.push(place);
-                if places.len() >= aim.enough {
+                positions.push(position);
+                if positions.len() >= target.max_matches {
                     break;
                 }
             }
         }
-        drop(found);
-        if late {
+        drop(query_matches);
+        if deadline {
             return Err(SkipReason::Slow);
         }
-        places.sort_by_key(|place| (place.nodes[0].1.start_byte(), place.pattern));
+        positions.sort_by_key(|position| (position.nodes[0].1.start_byte(), position.pattern));
         let starts = line_starts(text);
-        Ok(places.iter().map(|place| place.told(aim, text, &starts)).collect())
+        Ok(positions.iter().map(|position| position.to_match(target, text, &starts)).collect())
     }
 }
 
@@ -193,32 +194,37 @@ struct MatchPosition<'t> {
 
 impl<'t> MatchPosition<'t> {
     /// Returns `None` if there are no captures, and thus no position.
-    fn of(found: &QueryMatch<'_, 't>) -> Option<MatchPosition<'t>> {
-        let nodes = found.captures().iter().map(|capture| (capture.index, capture.node));
+    fn of(query_match: &QueryMatch<'_, 't>) -> Option<MatchPosition<'t>> {
+        let nodes = query_match.captures().iter().map(|capture| (capture.index, capture.node));
         let mut nodes: Vec<(u32, Node<'t>)> = nodes.collect();
         nodes.sort_by_key(|(index, node)| (node.start_byte(), *index));
-        (!nodes.is_empty()).then_some(MatchPosition { pattern: found.pattern_index, nodes })
+        (!nodes.is_empty()).then_some(MatchPosition { pattern: query_match.pattern_index, nodes })
     }
 
-    fn told(&self, aim: &SearchTarget<'_>, text: &[u8], starts: &[usize]) -> SyntaxMatch {
-        let names = aim.query.query.capture_names();
-        let captured = |(index, node): &(u32, Node<'t>)| {
-            let words = text.get(node.byte_range()).unwrap_or_default();
+    fn to_match(
+        &self,
+        target: &SearchTarget<'_>,
+        text: &[u8],
+        line_starts: &[usize],
+    ) -> SyntaxMatch {
+        let names = target.query.query.capture_names();
+        let capture = |(index, node): &(u32, Node<'t>)| {
+            let node_text = text.get(node.byte_range()).unwrap_or_default();
             let row = node.start_position().row;
-            let before = text.get(starts[row]..node.start_byte()).unwrap_or_default();
+            let text_before = text.get(line_starts[row]..node.start_byte()).unwrap_or_default();
             CapturedNode {
                 name: names[*index as usize].to_owned(),
-                text: cut(&String::from_utf8_lossy(words), TEXT),
+                text: truncate(&String::from_utf8_lossy(node_text), MAX_TEXT),
                 line: row + 1,
-                column: String::from_utf8_lossy(before).chars().count() + 1,
+                column: String::from_utf8_lossy(text_before).chars().count() + 1,
             }
         };
-        let captures: Vec<CapturedNode> = self.nodes.iter().map(captured).collect();
+        let captures: Vec<CapturedNode> = self.nodes.iter().map(capture).collect();
         let first = self.nodes[0].1.start_position().row;
         let last = self.nodes.iter().map(|(_, node)| node.end_position().row).max();
-        let context = match aim.context {
+        let context = match target.context {
             0 => Vec::new(),
-            around => lines(text, starts, first, last.unwrap_or(first), around),
+            around => lines(text, line_starts, first, last.unwrap_or(first), around),
         };
         SyntaxMatch { line: captures[0].line, column: captures[0].column, captures, context }
     }
@@ -227,32 +233,32 @@ impl<'t> MatchPosition<'t> {
 /// Returns the lines of a match with context.
 fn lines(
     text: &[u8],
-    starts: &[usize],
+    line_starts: &[usize],
     first: usize,
     last: usize,
-    around: usize,
+    context: usize,
 ) -> Vec<ContextLine> {
-    let from = first.saturating_sub(around);
-    let to = (last + around + 1).min(starts.len());
+    let from = first.saturating_sub(context);
+    let to = (last + context + 1).min(line_starts.len());
     let line = |row: usize| {
-        let end = starts.get(row + 1).copied().unwrap_or(text.len());
-        let words = String::from_utf8_lossy(&text[starts[row]..end]);
-        let text = cut(words.trim_end_matches(['\n', '\r']), LINE);
-        ContextLine { number: row + 1, text, hit: (first..=last).contains(&row) }
+        let end = line_starts.get(row + 1).copied().unwrap_or(text.len());
+        let line_text = String::from_utf8_lossy(&text[line_starts[row]..end]);
+        let text = truncate(line_text.trim_end_matches(['\n', '\r']), MAX_LINE);
+        ContextLine { number: row + 1, text, is_match: (first..=last).contains(&row) }
     };
     // There is no line after the last newline.
-    let there = (from..to).filter(|row| starts[*row] < text.len());
-    there.take(LINES).map(line).collect()
+    let visible_rows = (from..to).filter(|row| line_starts[*row] < text.len());
+    visible_rows.take(MAX_LINES).map(line).collect()
 }
 
 /// Returns the offset of each line.
 fn line_starts(text: &[u8]) -> Vec<usize> {
     let newlines = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-    std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect()
+    std::iter::once(0).chain(newlines.map(|(offset, _)| offset + 1)).collect()
 }
 
-fn cut(text: &str, most: usize) -> String {
-    match text.char_indices().nth(most) {
+fn truncate(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
         Some((at, _)) => {
             format!("{}… [{} characters more]", &text[..at], text[at..].chars().count())
         }

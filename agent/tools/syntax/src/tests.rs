@@ -36,7 +36,7 @@ fn wish(
     SyntaxSearchRequest {
         searches: queries.iter().map(search).collect(),
         threads,
-        most,
+        max_matches: most,
         notes: Vec::new(),
     }
 }
@@ -56,17 +56,18 @@ fn found(tally: &SearchCollector) -> Vec<Vec<String>> {
     let told = |(path, one): &(std::path::PathBuf, SyntaxMatch)| {
         format!("{}:{} {}", path.display(), one.line, one.captures[0].text)
     };
-    tally.sums.iter().map(|sum| sum.matches.iter().map(told).collect()).collect()
+    tally.totals.iter().map(|sum| sum.matches.iter().map(told).collect()).collect()
 }
 
 /// Returns the text of the first capture of each match.
 fn texts(query: &str, text: &str) -> Vec<String> {
     let query = rust(query).unwrap();
     let cancel = CancellationToken::new();
-    let until = StopCondition { late: Instant::now() + Duration::from_secs(60), cancel: &cancel };
+    let until =
+        StopCondition { deadline: Instant::now() + Duration::from_secs(60), cancel: &cancel };
     let mut bench = SearchWorker::default();
     let tree = bench.parse(0, text.as_bytes(), &until).unwrap();
-    let aim = SearchTarget { query: &query, context: 0, enough: 100 };
+    let aim = SearchTarget { query: &query, context: 0, max_matches: 100 };
     let found = bench.matches(&tree, text.as_bytes(), &aim, &until).unwrap();
     found.into_iter().map(|one| one.captures.into_iter().next().unwrap().text).collect()
 }
@@ -76,7 +77,7 @@ fn several_threads_work_concurrently() {
     let (inside, changed) = (Mutex::new(0), Condvar::new());
     let met = AtomicUsize::new(0);
     // Each thread waits until there are four, which fewer threads would never reach.
-    worklist::each(
+    worklist::run_all(
         &[(); 4],
         4,
         || (),
@@ -100,7 +101,7 @@ fn every_job_is_done_once_within_the_thread_limit() {
     let benches = AtomicUsize::new(0);
     let bench = || benches.fetch_add(1, Ordering::Relaxed);
     let work: Vec<usize> = (0..100).collect();
-    worklist::each(&work, 3, bench, |_, at, job| {
+    worklist::run_all(&work, 3, bench, |_, at, job| {
         done.lock().unwrap().push((at, *job));
         true
     });
@@ -132,7 +133,7 @@ fn searches_of_one_language_share_one_parse_of_a_file() {
     let queries = ["(function_item) @f", "(identifier) @i", "(block) @b"];
     let tally = search(&wish(place.path(), &queries, 4, 10_000), &CancellationToken::new());
     assert_eq!((tally.files, tally.parses), (7, 7));
-    assert!(tally.sums.iter().all(|sum| sum.files == 7 && !sum.matches.is_empty()));
+    assert!(tally.totals.iter().all(|sum| sum.files == 7 && !sum.matches.is_empty()));
 }
 
 #[test]
@@ -141,9 +142,9 @@ fn a_cancelled_search_stops() {
     let cancel = CancellationToken::new();
     cancel.cancel();
     let tally = search(&wish(place.path(), &["(block) @b"], 2, 10), &cancel);
-    assert_eq!(tally.sums[0].matches.len(), 0);
+    assert_eq!(tally.totals[0].matches.len(), 0);
     let seen = AtomicUsize::new(0);
-    worklist::each(
+    worklist::run_all(
         &[(); 50],
         1,
         || (),
@@ -160,13 +161,14 @@ fn a_file_that_takes_too_long_is_skipped() {
     let text = "fn f() { g(1); }\n".repeat(2000);
     let cancel = CancellationToken::new();
     let mut bench = SearchWorker::default();
-    let late = StopCondition { late: Instant::now(), cancel: &cancel };
+    let late = StopCondition { deadline: Instant::now(), cancel: &cancel };
     assert_eq!(bench.parse(0, text.as_bytes(), &late).unwrap_err(), SkipReason::Slow);
-    let soon = StopCondition { late: Instant::now() + Duration::from_secs(60), cancel: &cancel };
+    let soon =
+        StopCondition { deadline: Instant::now() + Duration::from_secs(60), cancel: &cancel };
     let tree = bench.parse(0, text.as_bytes(), &soon).unwrap();
     assert!(!tree.root_node().has_error());
     let query = rust("(call_expression) @c").unwrap();
-    let aim = SearchTarget { query: &query, context: 0, enough: usize::MAX };
+    let aim = SearchTarget { query: &query, context: 0, max_matches: usize::MAX };
     let given_up = bench.matches(&tree, text.as_bytes(), &aim, &late);
     assert_eq!(given_up.err(), Some(SkipReason::Slow));
     assert_eq!(bench.matches(&tree, text.as_bytes(), &aim, &soon).unwrap().len(), 2000);
@@ -221,27 +223,29 @@ fn predicates_on_any_and_on_all_nodes_are_evaluated() {
 
 #[test]
 fn a_query_error_shows_its_position() {
-    let why = |query: &str| rust(query).err().unwrap();
+    let reason = |query: &str| rust(query).err().unwrap();
     assert_eq!(
-        why("(function_item\n  nam: (identifier) @n)"),
+        reason("(function_item\n  nam: (identifier) @n)"),
         "line 2, column 3: no field `nam` in this language; the nearest is `name`\n  \
          \u{20} nam: (identifier) @n)\n  \u{20} ^"
     );
     assert_eq!(
-        why("; é\n(block) @b (#eq? @c \"é\")"),
+        reason("; é\n(block) @b (#eq? @c \"é\")"),
         "line 2, column 19: no capture is called `@c`\n  (block) @b (#eq? @c \"é\")\n  \
          \u{20}                 ^"
     );
-    assert!(why("(block").starts_with("line 1, column 7: the syntax is wrong here\n  (block\n"));
-    assert!(why("(block) @b (#lua-match? @b \"x\")").contains("`#lua-match?` is not known here"));
-    assert!(why("((block) @b (#is? @b local))").contains("`#is?` is not known here"));
-    assert!(why("((block) @b (#any-eq? @b))").contains("`#any-eq?` takes a capture"));
-    assert!(why("((block) @b (#any-match? @b \"(\"))").contains("no regular expression"));
-    assert!(why("((block) @b (#match? @b \"(\"))").contains("Invalid regex"));
-    assert!(why("((block) @b (#eq? @b))").contains("Expected 2"));
-    assert!(why("(block (string_content))").contains("never match"));
-    assert!(why("(block)").contains("captures nothing"));
-    assert!(why("").contains("captures nothing"));
+    assert!(reason("(block").starts_with("line 1, column 7: the syntax is wrong here\n  (block\n"));
+    assert!(
+        reason("(block) @b (#lua-match? @b \"x\")").contains("`#lua-match?` is not known here")
+    );
+    assert!(reason("((block) @b (#is? @b local))").contains("`#is?` is not known here"));
+    assert!(reason("((block) @b (#any-eq? @b))").contains("`#any-eq?` takes a capture"));
+    assert!(reason("((block) @b (#any-match? @b \"(\"))").contains("no regular expression"));
+    assert!(reason("((block) @b (#match? @b \"(\"))").contains("Invalid regex"));
+    assert!(reason("((block) @b (#eq? @b))").contains("Expected 2"));
+    assert!(reason("(block (string_content))").contains("never match"));
+    assert!(reason("(block)").contains("captures nothing"));
+    assert!(reason("").contains("captures nothing"));
 }
 
 #[test]

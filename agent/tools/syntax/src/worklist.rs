@@ -21,65 +21,71 @@ pub(crate) struct FileJob {
 /// Returns the files of all searches, each once, by path.
 pub(crate) fn list(searches: &[SyntaxSearch], cancel: &CancellationToken) -> Vec<FileJob> {
     let mut roots: BTreeMap<&Path, Vec<usize>> = BTreeMap::new();
-    for (number, search) in searches.iter().enumerate().filter(|(_, s)| s.error.is_none()) {
+    for (search_index, search) in searches.iter().enumerate().filter(|(_, s)| s.error.is_none()) {
         for root in &search.roots {
-            roots.entry(root).or_default().push(number);
+            roots.entry(root).or_default().push(search_index);
         }
     }
     let mut jobs: BTreeMap<PathBuf, BTreeSet<(usize, usize)>> = BTreeMap::new();
     for (root, numbers) in roots {
         let tasks = |path: &Path| {
-            let each =
-                numbers.iter().flat_map(|number| tasks(*number, &searches[*number], path, root));
-            let tasks: Vec<(usize, usize)> = each.collect();
+            let files = numbers.iter().flat_map(|search_index| {
+                tasks(*search_index, &searches[*search_index], path, root)
+            });
+            let tasks: Vec<(usize, usize)> = files.collect();
             (!tasks.is_empty()).then_some(tasks)
         };
         for file in walk::files(root, Skip::IgnoredAndHidden, cancel, || tasks) {
             jobs.entry(file.path).or_default().extend(file.result);
         }
     }
-    let job = |(path, tasks): (PathBuf, BTreeSet<_>)| FileJob {
+    let file_job = |(path, tasks): (PathBuf, BTreeSet<_>)| FileJob {
         path,
         tasks: tasks.into_iter().collect(),
     };
-    jobs.into_iter().map(job).collect()
+    jobs.into_iter().map(file_job).collect()
 }
 
 /// Returns the searches of a file. A file that is named explicitly is searched regardless of its
 /// extension.
-fn tasks(number: usize, search: &SyntaxSearch, path: &Path, root: &Path) -> Vec<(usize, usize)> {
+fn tasks(
+    search_index: usize,
+    search: &SyntaxSearch,
+    path: &Path,
+    root: &Path,
+) -> Vec<(usize, usize)> {
     let rows = search.queries.iter().map(|(row, _)| *row);
-    let fitting = rows.clone().filter(|row| GRAMMARS[*row].fits(path));
-    let mut tasks: Vec<(usize, usize)> = fitting.map(|row| (row, number)).collect();
+    let matching = rows.clone().filter(|row| GRAMMARS[*row].matches(path));
+    let mut tasks: Vec<(usize, usize)> = matching.map(|row| (row, search_index)).collect();
     if tasks.is_empty() && path == root {
-        tasks.extend(rows.take(1).map(|row| (row, number)));
+        tasks.extend(rows.take(1).map(|row| (row, search_index)));
     }
     tasks
 }
 
 /// Processes all jobs on at most this many threads. Each thread has its own state and takes the
 /// next unassigned job. The work returns whether there is more to do.
-pub(crate) fn each<J: Sync, B>(
+pub(crate) fn run_all<J: Sync, B>(
     jobs: &[J],
     threads: usize,
-    bench: impl Fn() -> B + Sync,
+    new_worker: impl Fn() -> B + Sync,
     work: impl Fn(&mut B, usize, &J) -> bool + Sync,
 ) {
     let next = AtomicUsize::new(0);
-    let labour = || {
-        let mut bench = bench();
+    let run_worker = || {
+        let mut new_worker = new_worker();
         loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(job) = jobs.get(at) else { break };
-            if !work(&mut bench, at, job) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(index) else { break };
+            if !work(&mut new_worker, index, job) {
                 break;
             }
         }
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(jobs.len()) {
-            scope.spawn(labour);
+            scope.spawn(run_worker);
         }
-        labour();
+        run_worker();
     });
 }

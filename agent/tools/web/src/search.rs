@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{reply, truncate};
 use gate::Access;
-use provider::auth::in_environment;
+use provider::auth::from_environment;
 use provider::http::Endpoint;
 use tools::call::Invocation;
 use tools::kind::Effect;
@@ -196,10 +196,11 @@ fn endpoint(call: &Invocation<'_>) -> Result<Endpoint, ToolError> {
     let given = config.api_key.clone();
     let key: Option<Secret> = match &config.endpoint {
         Some(_) => given,
-        None => given.or_else(|| in_environment(VARIABLE)),
+        None => given.or_else(|| from_environment(VARIABLE)),
     };
     let endpoint = Endpoint::new(address(call), "", false).map_err(wrong)?;
-    let endpoint = endpoint.header("accept", "application/json, text/event-stream").idle(TIME);
+    let endpoint =
+        endpoint.header("accept", "application/json, text/event-stream").idle_timeout(TIME);
     match key {
         Some(key) => endpoint.key("x-api-key", "", key).map_err(wrong),
         None => Ok(endpoint),
@@ -213,18 +214,18 @@ async fn exchange(endpoint: &Endpoint, body: &Value) -> Result<Option<String>, T
                 variable EXA_API_KEY) say which service is asked, and with which key";
     let sent = endpoint.post(body.to_string().into_bytes(), None).await;
     let mut response = sent.map_err(|why| {
-        let why = endpoint.without_key(&why.failure().sentence());
+        let why = endpoint.redact_key(&why.failure().sentence());
         ToolError::failed(format!("the search service cannot be asked: {why}. {hint}"))
     })?;
     let status = response.status();
     if !(200..300).contains(&status) {
         let message = String::from_utf8_lossy(&response.head(2_000).await).into_owned();
-        let message = endpoint.without_key(&base::text::printable(&message));
+        let message = endpoint.redact_key(&base::text::printable(&message));
         let message = base::text::head(message.trim(), 500);
         return Err(ToolError::failed(format!("{host} answers {status}: {message}. {hint}")));
     }
     let failed = |why: String| {
-        let why = endpoint.without_key(&base::text::printable(&why));
+        let why = endpoint.redact_key(&base::text::printable(&why));
         ToolError::failed(format!("{host} says: {why}"))
     };
     let mut answer = reply::SearchReply::default();

@@ -2,7 +2,7 @@
 
 /// Returns a URL to be typed: `http` or `https`. A bare host gets `https`, and a dot in place of
 /// the colon is repaired. The error is for the planner.
-pub(crate) fn repaired(raw: &str) -> Result<String, String> {
+pub(crate) fn repair(raw: &str) -> Result<String, String> {
     let raw = raw.trim();
     if raw.is_empty() {
         return Err("`url` is empty".to_owned());
@@ -10,15 +10,15 @@ pub(crate) fn repaired(raw: &str) -> Result<String, String> {
     if raw.contains(char::is_control) || raw.contains(char::is_whitespace) {
         return Err(format!("`{}` is not an address", base::text::printable(raw)));
     }
-    let url = with_scheme(raw)?;
-    let parsed = reqwest::Url::parse(&url).map_err(|why| format!("`{raw}`: {why}"))?;
+    let url = repair_scheme(raw)?;
+    let parsed = reqwest::Url::parse(&url).map_err(|error| format!("`{raw}`: {error}"))?;
     match (parsed.scheme(), parsed.host_str()) {
         ("http" | "https", Some(_)) => Ok(url),
-        (_, _) => Err(refused(raw)),
+        (_, _) => Err(refusal_text(raw)),
     }
 }
 
-fn with_scheme(raw: &str) -> Result<String, String> {
+fn repair_scheme(raw: &str) -> Result<String, String> {
     let lower = raw.to_ascii_lowercase();
     for scheme in ["https", "http"] {
         let Some(rest) = lower.strip_prefix(scheme) else { continue };
@@ -35,12 +35,12 @@ fn with_scheme(raw: &str) -> Result<String, String> {
             let port: String = rest.chars().take_while(|c| *c != '/').collect();
             let is_port = !port.is_empty() && port.chars().all(|c| c.is_ascii_digit());
             let is_host = host.contains('.') || host == "localhost";
-            if is_port && is_host { Ok(format!("https://{raw}")) } else { Err(refused(raw)) }
+            if is_port && is_host { Ok(format!("https://{raw}")) } else { Err(refusal_text(raw)) }
         }
     }
 }
 
-fn refused(raw: &str) -> String {
+fn refusal_text(raw: &str) -> String {
     format!("`{}` is not opened: only http and https are", base::text::head(raw, 100))
 }
 
@@ -64,7 +64,7 @@ mod tests {
             ("https//example.org", "https://example.org"),
             ("httpbin.example", "https://httpbin.example"),
         ] {
-            assert_eq!(repaired(raw).as_deref(), Ok(url), "{raw}");
+            assert_eq!(repair(raw).as_deref(), Ok(url), "{raw}");
         }
         for raw in [
             "",
@@ -78,14 +78,14 @@ mod tests {
             "https://",
             "x:1",
         ] {
-            assert!(repaired(raw).is_err(), "{raw}");
+            assert!(repair(raw).is_err(), "{raw}");
         }
     }
 
     proptest! {
         #[test]
         fn only_web_urls_are_accepted(raw in "\\PC{0,40}") {
-            if let Ok(url) = repaired(&raw) {
+            if let Ok(url) = repair(&raw) {
                 let parsed = reqwest::Url::parse(&url).unwrap();
                 prop_assert!(matches!(parsed.scheme(), "http" | "https"), "{}", url);
                 prop_assert!(!url.contains(char::is_whitespace));

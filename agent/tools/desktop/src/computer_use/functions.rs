@@ -25,7 +25,7 @@ pub(crate) enum PlannedAction {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct PlannerCall {
     /// The actions, in order.
-    pub deeds: Vec<PlannedAction>,
+    pub actions: Vec<PlannedAction>,
     /// The page that is open afterwards, if known.
     pub url: Option<String>,
 }
@@ -36,9 +36,9 @@ type FunctionRow = (&'static str, &'static str, &'static [&'static str], Meaning
 type Meaning = fn(&PlannerArgs<'_>) -> Result<PlannerCall, String>;
 
 /// Number of steps of the coordinates.
-const GRID: i64 = 1000;
+const GRID_SIZE: i64 = 1000;
 /// Default number of notches to scroll.
-const MAGNITUDE: i64 = 3;
+const DEFAULT_MAGNITUDE: i64 = 3;
 
 /// The functions.
 static FUNCTIONS: [FunctionRow; 13] = [
@@ -90,10 +90,13 @@ static FUNCTIONS: [FunctionRow; 13] = [
     ("go_forward", "Goes forward in the browser.", &[], |_| Ok(hotkey("alt+right"))),
     ("search", "Focuses the search field of the browser.", &[], |_| Ok(hotkey("ctrl+k"))),
     ("open_web_browser", "Starts the browser.", &[], |_| {
-        Ok(PlannerCall { deeds: vec![PlannedAction::Browser, PlannedAction::Wait(2.0)], url: None })
+        Ok(PlannerCall {
+            actions: vec![PlannedAction::Browser, PlannedAction::Wait(2.0)],
+            url: None,
+        })
     }),
     ("wait_5_seconds", "Waits five seconds.", &[], |_| {
-        Ok(PlannerCall { deeds: vec![PlannedAction::Wait(5.0)], url: None })
+        Ok(PlannerCall { actions: vec![PlannedAction::Wait(5.0)], url: None })
     }),
 ];
 
@@ -102,13 +105,15 @@ const CONFIRM: &str = "ask_confirmation";
 
 /// Returns the functions as tool definitions.
 pub(crate) fn specs() -> Vec<ToolDefinition> {
-    let all = FUNCTIONS.iter().map(|(name, about, parameters, _)| spec(name, about, parameters));
-    let about = "Asks the user to confirm an action that cannot be undone or that commits them: a \
+    let functions = FUNCTIONS
+        .iter()
+        .map(|(name, description, parameters, _)| spec(name, description, parameters));
+    let description = "Asks the user to confirm an action that cannot be undone or that commits them: a \
                  purchase, a message, a deletion, accepting terms. Ends the run until they answer.";
-    all.chain([spec(CONFIRM, about, &["explanation:string"])]).collect()
+    functions.chain([spec(CONFIRM, description, &["explanation:string"])]).collect()
 }
 
-fn spec(name: &str, about: &str, parameters: &[&str]) -> ToolDefinition {
+fn spec(name: &str, description: &str, parameters: &[&str]) -> ToolDefinition {
     let (mut properties, mut required) = (serde_json::Map::new(), Vec::new());
     for parameter in parameters {
         let (key, kind) = parameter.split_once(':').unwrap_or((parameter, "string"));
@@ -122,12 +127,12 @@ fn spec(name: &str, about: &str, parameters: &[&str]) -> ToolDefinition {
         properties.insert(key.to_owned(), json!({ "type": kind }));
     }
     let parameters = json!({ "type": "object", "properties": properties, "required": required });
-    ToolDefinition { name: name.to_owned(), description: about.to_owned(), parameters }
+    ToolDefinition { name: name.to_owned(), description: description.to_owned(), parameters }
 }
 
 /// Returns the meaning of a function call on an image of this size. The error is for the planner.
-pub(crate) fn wanted(name: &str, args: &Value, size: (u32, u32)) -> Result<PlannerCall, String> {
-    let row = FUNCTIONS.iter().find(|(known, ..)| *known == name);
+pub(crate) fn plan_call(name: &str, args: &Value, size: (u32, u32)) -> Result<PlannerCall, String> {
+    let row = FUNCTIONS.iter().find(|(function_name, ..)| *function_name == name);
     match row {
         Some((.., meaning)) => meaning(&PlannerArgs { args, size }),
         None => Err(format!("`{name}` does nothing here")),
@@ -135,14 +140,14 @@ pub(crate) fn wanted(name: &str, args: &Value, size: (u32, u32)) -> Result<Plann
 }
 
 /// Returns why the user must confirm a call, if the planner says so.
-pub(crate) fn wants_confirmation(call: &ToolCall) -> Option<String> {
+pub(crate) fn confirmation_reason(call: &ToolCall) -> Option<String> {
     let decision = &call.args["safety_decision"];
-    let asked = decision["decision"].as_str().or(decision.as_str());
-    let is_asked = matches!(asked, Some("require_confirmation"));
-    let why =
+    let decision_text = decision["decision"].as_str().or(decision.as_str());
+    let is_required = matches!(decision_text, Some("require_confirmation"));
+    let explanation =
         if call.name == CONFIRM { &call.args["explanation"] } else { &decision["explanation"] };
-    let told = || why.as_str().unwrap_or("the planner asks for confirmation").to_owned();
-    (is_asked || call.name == CONFIRM).then(told)
+    let reason = || explanation.as_str().unwrap_or("the planner asks for confirmation").to_owned();
+    (is_required || call.name == CONFIRM).then(reason)
 }
 
 /// Arguments and the size of the image that they refer to.
@@ -157,20 +162,21 @@ impl PlannerArgs<'_> {
         value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())
     }
 
-    fn switch(&self, key: &str, otherwise: bool) -> bool {
-        self.args[key].as_bool().unwrap_or(otherwise)
+    fn bool_or(&self, key: &str, default: bool) -> bool {
+        self.args[key].as_bool().unwrap_or(default)
     }
 
     /// Returns a point in pixels of the image.
     fn point(&self, x: &str, y: &str) -> Result<(i64, i64), String> {
-        let along = |key: &str, all: u32| {
-            let at = self.number(key).ok_or_else(|| format!("`{key}` must be a number"))? as i64;
-            match (0..GRID).contains(&at) {
-                true => Ok(at * i64::from(all) / GRID),
-                false => Err(format!("`{key}` is {at}: it must be from 0 to 999")),
+        let scale_axis = |key: &str, total: u32| {
+            let position =
+                self.number(key).ok_or_else(|| format!("`{key}` must be a number"))? as i64;
+            match (0..GRID_SIZE).contains(&position) {
+                true => Ok(position * i64::from(total) / GRID_SIZE),
+                false => Err(format!("`{key}` is {position}: it must be from 0 to 999")),
             }
         };
-        Ok((along(x, self.size.0)?, along(y, self.size.1)?))
+        Ok((scale_axis(x, self.size.0)?, scale_axis(y, self.size.1)?))
     }
 
     /// Creates one action at the point of the call.
@@ -178,7 +184,7 @@ impl PlannerArgs<'_> {
         let (x, y) = self.point("x", "y")?;
         action["x"] = json!(x);
         action["y"] = json!(y);
-        Ok(PlannerCall { deeds: vec![PlannedAction::Gui(action)], url: None })
+        Ok(PlannerCall { actions: vec![PlannedAction::Gui(action)], url: None })
     }
 
     fn direction(&self) -> Result<&str, String> {
@@ -193,7 +199,7 @@ fn press(key: &str) -> PlannedAction {
 }
 
 fn hotkey(key: &str) -> PlannerCall {
-    PlannerCall { deeds: vec![press(key)], url: None }
+    PlannerCall { actions: vec![press(key)], url: None }
 }
 
 /// Returns the modifier of shortcuts.
@@ -203,22 +209,24 @@ fn command_key() -> &'static str {
 
 fn type_text(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
     let text = it.args["text"].as_str().ok_or("`text` must be given")?;
-    let mut wanted = it.gui(json!({ "action": "click" }))?;
-    if it.switch("clear_before_typing", true) {
-        wanted.deeds.push(press(&format!("{}+a", command_key())));
-        wanted.deeds.push(PlannedAction::Gui(json!({ "action": "press_key", "key": "backspace" })));
+    let mut planned = it.gui(json!({ "action": "click" }))?;
+    if it.bool_or("clear_before_typing", true) {
+        planned.actions.push(press(&format!("{}+a", command_key())));
+        planned
+            .actions
+            .push(PlannedAction::Gui(json!({ "action": "press_key", "key": "backspace" })));
     }
     if !text.is_empty() {
-        wanted.deeds.push(PlannedAction::Gui(json!({ "action": "type", "text": text })));
+        planned.actions.push(PlannedAction::Gui(json!({ "action": "type", "text": text })));
     }
-    if it.switch("press_enter", true) {
-        wanted.deeds.push(PlannedAction::Gui(json!({ "action": "press_key", "key": "enter" })));
+    if it.bool_or("press_enter", true) {
+        planned.actions.push(PlannedAction::Gui(json!({ "action": "press_key", "key": "enter" })));
     }
-    Ok(wanted)
+    Ok(planned)
 }
 
 fn scroll(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
-    let magnitude = it.number("magnitude").map_or(MAGNITUDE, |number| number as i64);
+    let magnitude = it.number("magnitude").map_or(DEFAULT_MAGNITUDE, |number| number as i64);
     // Gemini's own magnitude is in coordinate steps: a notch is about a tenth of the screen.
     let notches = if magnitude > 20 { magnitude / 100 } else { magnitude }.clamp(1, 20);
     it.gui(json!({ "action": "scroll", "direction": it.direction()?, "clicks": notches }))
@@ -232,46 +240,47 @@ fn scroll_document(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
         _ => "end",
     };
     Ok(PlannerCall {
-        deeds: vec![PlannedAction::Gui(json!({ "action": "press_key", "key": key }))],
+        actions: vec![PlannedAction::Gui(json!({ "action": "press_key", "key": key }))],
         url: None,
     })
 }
 
 fn combine(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
-    let listed = it.args["keys"]
+    let key_list = it.args["keys"]
         .as_array()
         .map(|keys| keys.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("+"));
-    let text = listed.or_else(|| it.args["keys"].as_str().map(str::to_owned)).unwrap_or_default();
-    let pressed = keys::parse(&text);
-    if pressed.is_empty() {
+    let text = key_list.or_else(|| it.args["keys"].as_str().map(str::to_owned)).unwrap_or_default();
+    let key_names = keys::parse(&text);
+    if key_names.is_empty() {
         return Err("`keys` must name keys, for example \"Control+C\"".to_owned());
     }
-    if keys::is_blocked(&pressed) {
+    if keys::is_blocked(&key_names) {
         return Err(format!("{text} is blocked: nothing was pressed"));
     }
-    Ok(hotkey(&pressed.join("+")))
+    Ok(hotkey(&key_names.join("+")))
 }
 
 fn drag(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
     let start = it.point("x", "y")?;
-    let short = it.number("dest_x").is_some();
-    let (x, y) = if short { ("dest_x", "dest_y") } else { ("destination_x", "destination_y") };
+    let has_short_names = it.number("dest_x").is_some();
+    let (x, y) =
+        if has_short_names { ("dest_x", "dest_y") } else { ("destination_x", "destination_y") };
     let end = it.point(x, y)?;
     let args = json!({
         "action": "drag",
         "coordinates": { "start_x": start.0, "start_y": start.1, "end_x": end.0, "end_y": end.1 },
     });
-    Ok(PlannerCall { deeds: vec![PlannedAction::Gui(args)], url: None })
+    Ok(PlannerCall { actions: vec![PlannedAction::Gui(args)], url: None })
 }
 
 fn navigate(it: &PlannerArgs<'_>) -> Result<PlannerCall, String> {
-    let url = address::repaired(it.args["url"].as_str().unwrap_or_default())?;
-    let deeds = vec![
+    let url = address::repair(it.args["url"].as_str().unwrap_or_default())?;
+    let actions = vec![
         press(&format!("{}+l", command_key())),
         PlannedAction::Gui(json!({ "action": "type", "text": url })),
         PlannedAction::Gui(json!({ "action": "press_key", "key": "enter" })),
     ];
-    Ok(PlannerCall { deeds, url: Some(url) })
+    Ok(PlannerCall { actions, url: Some(url) })
 }
 
 #[cfg(test)]

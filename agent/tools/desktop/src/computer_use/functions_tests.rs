@@ -4,8 +4,8 @@ use super::*;
 
 const SIZE: (u32, u32) = (1440, 900);
 
-fn deeds(name: &str, args: Value) -> Vec<PlannedAction> {
-    wanted(name, &args, SIZE).unwrap().deeds
+fn actions(name: &str, args: Value) -> Vec<PlannedAction> {
+    plan_call(name, &args, SIZE).unwrap().actions
 }
 
 fn gui(args: Value) -> PlannedAction {
@@ -14,22 +14,22 @@ fn gui(args: Value) -> PlannedAction {
 
 #[test]
 fn points_are_scaled_from_the_grid_to_the_image() {
-    let click = |x: i64, y: i64| deeds("click_at", json!({ "x": x, "y": y }));
+    let click = |x: i64, y: i64| actions("click_at", json!({ "x": x, "y": y }));
     assert_eq!(click(500, 250), [gui(json!({ "action": "click", "x": 720, "y": 225 }))]);
     assert_eq!(click(999, 999), [gui(json!({ "action": "click", "x": 1438, "y": 899 }))]);
     assert_eq!(click(0, 1), [gui(json!({ "action": "click", "x": 0, "y": 0 }))]);
     for (x, y) in [(1000, 0), (-1, 0)] {
-        let why = wanted("click_at", &json!({ "x": x, "y": y }), SIZE).unwrap_err();
-        assert!(why.contains("from 0 to 999"), "{why}");
+        let reason = plan_call("click_at", &json!({ "x": x, "y": y }), SIZE).unwrap_err();
+        assert!(reason.contains("from 0 to 999"), "{reason}");
     }
-    assert!(wanted("click_at", &json!({ "x": 1 }), SIZE).unwrap_err().contains("`y`"));
+    assert!(plan_call("click_at", &json!({ "x": 1 }), SIZE).unwrap_err().contains("`y`"));
 }
 
 #[test]
 fn every_function_becomes_the_actions_in_the_table() {
-    let hover = deeds("hover_at", json!({ "x": 100, "y": 100 }));
+    let hover = actions("hover_at", json!({ "x": 100, "y": 100 }));
     assert_eq!(hover, [gui(json!({ "action": "move_mouse", "x": 144, "y": 90 }))]);
-    let scroll = |args: Value| deeds("scroll_at", args);
+    let scroll = |args: Value| actions("scroll_at", args);
     let at = json!({ "x": 0, "y": 0, "direction": "left" });
     let expected = json!({ "action": "scroll", "x": 0, "y": 0, "direction": "left", "clicks": 3 });
     assert_eq!(scroll(at), [gui(expected)]);
@@ -39,35 +39,35 @@ fn every_function_becomes_the_actions_in_the_table() {
     for (direction, key) in
         [("up", "page_up"), ("down", "page_down"), ("left", "home"), ("right", "end")]
     {
-        let pressed = deeds("scroll_document", json!({ "direction": direction }));
+        let pressed = actions("scroll_document", json!({ "direction": direction }));
         assert_eq!(pressed, [gui(json!({ "action": "press_key", "key": key }))]);
     }
-    let keys = deeds("key_combination", json!({ "keys": "Control+Shift+T" }));
+    let keys = actions("key_combination", json!({ "keys": "Control+Shift+T" }));
     assert_eq!(keys, [press("ctrl+shift+t")]);
     for (name, key) in [("go_back", "alt+left"), ("go_forward", "alt+right"), ("search", "ctrl+k")]
     {
-        assert_eq!(deeds(name, json!({})), [press(key)]);
+        assert_eq!(actions(name, json!({})), [press(key)]);
     }
-    assert_eq!(deeds("wait_5_seconds", json!({})), [PlannedAction::Wait(5.0)]);
-    assert_eq!(deeds("open_web_browser", json!({}))[0], PlannedAction::Browser);
+    assert_eq!(actions("wait_5_seconds", json!({})), [PlannedAction::Wait(5.0)]);
+    assert_eq!(actions("open_web_browser", json!({}))[0], PlannedAction::Browser);
     let expected = json!({ "action": "drag",
         "coordinates": { "start_x": 0, "start_y": 0, "end_x": 144, "end_y": 180 } });
     for (x, y) in [("dest_x", "dest_y"), ("destination_x", "destination_y")] {
-        let dragged = deeds("drag_and_drop", json!({ "x": 0, "y": 0, x: 100, y: 200 }));
+        let dragged = actions("drag_and_drop", json!({ "x": 0, "y": 0, x: 100, y: 200 }));
         assert_eq!(dragged, [gui(expected.clone())]);
     }
-    let opened = wanted("navigate", &json!({ "url": "example.org/a" }), SIZE).unwrap();
+    let opened = plan_call("navigate", &json!({ "url": "example.org/a" }), SIZE).unwrap();
     assert_eq!(opened.url.as_deref(), Some("https://example.org/a"));
     let typed = json!({ "action": "type", "text": "https://example.org/a" });
-    assert_eq!(opened.deeds[1], gui(typed));
-    let why = wanted("fly", &json!({}), SIZE).unwrap_err();
-    assert!(why.contains("`fly` does nothing"), "{why}");
+    assert_eq!(opened.actions[1], gui(typed));
+    let reason = plan_call("fly", &json!({}), SIZE).unwrap_err();
+    assert!(reason.contains("`fly` does nothing"), "{reason}");
 }
 
 #[test]
 fn typed_text_replaces_existing_text_by_default() {
     let typed = |args: Value| {
-        let kinds = deeds("type_text_at", args).into_iter().map(|deed| match deed {
+        let kinds = actions("type_text_at", args).into_iter().map(|deed| match deed {
             PlannedAction::Gui(args) => {
                 format!("{} {}", args["action"].as_str().unwrap(), args["key"])
             }
@@ -87,10 +87,10 @@ fn typed_text_replaces_existing_text_by_default() {
 #[test]
 fn blocked_combinations_are_reported_and_not_pressed() {
     for keys in ["Win+R", "super + r", "Ctrl+Alt+Delete", "alt+f4"] {
-        let why = wanted("key_combination", &json!({ "keys": keys }), SIZE).unwrap_err();
-        assert!(why.contains("blocked"), "{why}");
+        let reason = plan_call("key_combination", &json!({ "keys": keys }), SIZE).unwrap_err();
+        assert!(reason.contains("blocked"), "{reason}");
     }
-    let listed = wanted("key_combination", &json!({ "keys": ["Alt", "F4"] }), SIZE);
+    let listed = plan_call("key_combination", &json!({ "keys": ["Alt", "F4"] }), SIZE);
     assert!(listed.unwrap_err().contains("blocked"));
 }
 
@@ -104,8 +104,8 @@ fn a_planner_may_ask_for_confirmation() {
     };
     let safety = json!({ "x": 1, "y": 1,
         "safety_decision": { "decision": "require_confirmation", "explanation": "a purchase" } });
-    assert_eq!(wants_confirmation(&call("click_at", safety)).as_deref(), Some("a purchase"));
+    assert_eq!(confirmation_reason(&call("click_at", safety)).as_deref(), Some("a purchase"));
     let asked = call("ask_confirmation", json!({ "explanation": "it deletes" }));
-    assert_eq!(wants_confirmation(&asked).as_deref(), Some("it deletes"));
-    assert_eq!(wants_confirmation(&call("click_at", json!({ "x": 1 }))), None);
+    assert_eq!(confirmation_reason(&asked).as_deref(), Some("it deletes"));
+    assert_eq!(confirmation_reason(&call("click_at", json!({ "x": 1 }))), None);
 }

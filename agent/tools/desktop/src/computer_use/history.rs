@@ -4,30 +4,31 @@
 use provider::message::{ContentPart, Message, MessageRole};
 
 /// Maximum number of messages sent.
-const MOST: usize = 30;
+const MAX_MESSAGES: usize = 30;
 /// Number of images sent: only the newest, since older ones are outdated.
-const PICTURES: usize = 3;
+const MAX_PICTURES: usize = 3;
 
 /// Trims a history from its start and puts the instruction first again.
 pub(crate) fn trim(messages: &mut Vec<Message>, instruction: &str) {
-    if messages.len() > MOST {
+    if messages.len() > MAX_MESSAGES {
         // The kept part starts with a message of the planner, so that results follow their calls.
-        let from = messages.len() + 1 - MOST;
-        let first = (from..messages.len()).find(|at| messages[*at].role == MessageRole::Assistant);
-        let kept = messages.split_off(first.unwrap_or(messages.len()));
+        let from = messages.len() + 1 - MAX_MESSAGES;
+        let first =
+            (from..messages.len()).find(|index| messages[*index].role == MessageRole::Assistant);
+        let recent = messages.split_off(first.unwrap_or(messages.len()));
         let reminder = format!(
             "{instruction}\n\n[Reminder of the task. The steps before the next one were left out.]"
         );
         *messages = vec![Message::text(MessageRole::User, reminder)];
-        messages.extend(kept);
+        messages.extend(recent);
     }
-    forget_pictures(messages);
+    drop_old_pictures(messages);
 }
 
-fn forget_pictures(messages: &mut [Message]) {
-    let mut left = PICTURES;
+fn drop_old_pictures(messages: &mut [Message]) {
+    let mut remaining = MAX_PICTURES;
     for part in messages.iter_mut().rev().flat_map(|message| message.parts.iter_mut().rev()) {
-        let has_one = match part {
+        let has_picture = match part {
             ContentPart::Image(_) => true,
             ContentPart::Result(result) => !result.images.is_empty(),
             ContentPart::Text { .. }
@@ -35,9 +36,9 @@ fn forget_pictures(messages: &mut [Message]) {
             | ContentPart::Reasoning { .. }
             | ContentPart::Call(_) => false,
         };
-        match (has_one, left) {
+        match (has_picture, remaining) {
             (false, _) => {}
-            (true, 1..) => left -= 1,
+            (true, 1..) => remaining -= 1,
             (true, 0) => match part {
                 ContentPart::Result(result) => result.images.clear(),
                 ContentPart::Image(_)
@@ -105,9 +106,9 @@ mod tests {
             let mut all = history(steps);
             let before = all.clone();
             trim(&mut all, "do it");
-            assert!(all.len() <= MOST, "{steps}: {}", all.len());
+            assert!(all.len() <= MAX_MESSAGES, "{steps}: {}", all.len());
             assert!(all[0].words().starts_with("do it"));
-            assert_eq!(all[0].words().contains("Reminder"), before.len() > MOST);
+            assert_eq!(all[0].words().contains("Reminder"), before.len() > MAX_MESSAGES);
             for (at, message) in all.iter().enumerate() {
                 for result in results(message) {
                     let called = all[at - 1].calls().any(|call| call.id == result.call_id);
@@ -118,7 +119,7 @@ mod tests {
             let last = all.iter().rev().flat_map(results).next();
             assert!(last.is_none_or(|result| !result.images.is_empty()), "the screen is shown");
             let shown = all.iter().flat_map(results).filter(|it| !it.images.is_empty()).count();
-            assert!(shown <= PICTURES);
+            assert!(shown <= MAX_PICTURES);
         }
     }
 }

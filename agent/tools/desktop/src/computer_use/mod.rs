@@ -30,22 +30,22 @@ struct Args {
 }
 
 /// Maximum number of steps of an instruction.
-const STEPS: usize = 15;
+const MAX_STEPS: usize = 15;
 /// Maximum size of an image for the planner, and its JPEG quality.
-const FIT: (u32, u32) = (1440, 900);
-const QUALITY: u8 = 80;
+const MAX_SIZE: (u32, u32) = (1440, 900);
+const JPEG_QUALITY: u8 = 80;
 
 /// An instruction in progress.
 struct Run<'a, 'c> {
     call: &'a Invocation<'c>,
-    since: Instant,
+    start_time: Instant,
     /// The completed steps, for the result.
     steps: Vec<Value>,
     /// The last URL that was navigated to.
     url: String,
     /// The size of the last image, in pixels.
     size: (u32, u32),
-    bill: Option<SideUsage>,
+    usage: Option<SideUsage>,
 }
 
 /// The tool that lets a model act on the screen by itself.
@@ -72,21 +72,21 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         let text = format!("{}: `instruction` must say what is to be done", call.profile_tool.name);
         return Err(ToolError::invalid(text));
     }
-    let desk = &call.context.services.screen;
-    let mut planner = Planner::open(desk, &call.context.cancel).await?;
+    let screen_access = &call.context.services.screen;
+    let mut planner = Planner::open(screen_access, &call.context.cancel).await?;
     let mut run = Run {
         call,
-        since: Instant::now(),
+        start_time: Instant::now(),
         steps: Vec::new(),
         url: "about:blank".to_owned(),
         size: (1, 1),
-        bill: None,
+        usage: None,
     };
-    let picture = run.look().await?;
+    let picture = run.capture().await?;
     planner.begin(&instruction, picture);
-    let done = run.work(&mut planner).await;
-    run.bill = Some(planner.bill());
-    done.map(|done| run.ended(done)).map_err(|why| run.broken(why))
+    let end = run.run_steps(&mut planner).await;
+    run.usage = Some(planner.usage());
+    end.map(|end| run.output(end)).map_err(|error| run.with_steps(error))
 }
 
 /// The end of an instruction, in the terms of the core tools.
@@ -96,7 +96,7 @@ struct InstructionEnd {
 }
 
 impl Run<'_, '_> {
-    async fn work(&mut self, planner: &mut Planner<'_>) -> Result<InstructionEnd, ToolError> {
+    async fn run_steps(&mut self, planner: &mut Planner<'_>) -> Result<InstructionEnd, ToolError> {
         let mut count = 0;
         loop {
             let reply = match planner.ask().await? {
@@ -104,8 +104,8 @@ impl Run<'_, '_> {
                 PlannerAnswer::Restarted => {
                     // The service lost the conversation, so the planner must see the current
                     // screen.
-                    let picture = self.look().await?;
-                    planner.show(picture);
+                    let picture = self.capture().await?;
+                    planner.add_picture(picture);
                     continue;
                 }
             };
@@ -113,20 +113,21 @@ impl Run<'_, '_> {
             if calls.is_empty() {
                 return Ok(InstructionEnd { status: "done", words: reply.words() });
             }
-            if let Some(why) = calls.iter().find_map(functions::wants_confirmation) {
-                return Ok(InstructionEnd { status: "confirmation_required", words: why });
+            if let Some(reason) = calls.iter().find_map(functions::confirmation_reason) {
+                return Ok(InstructionEnd { status: "confirmation_required", words: reason });
             }
             let mut results = Vec::new();
             for call in &calls {
-                let is_over = count == STEPS;
-                let result = if is_over { Err(over()) } else { self.step(call).await? };
+                let is_over = count == MAX_STEPS;
+                let result =
+                    if is_over { Err(step_limit_message()) } else { self.step(call).await? };
                 count += usize::from(!is_over);
                 results.push((call, result));
             }
-            let picture = self.look().await?;
-            planner.answer(results, picture, &self.url);
-            if count == STEPS {
-                return Ok(InstructionEnd { status: "error", words: over() });
+            let picture = self.capture().await?;
+            planner.add_result(results, picture, &self.url);
+            if count == MAX_STEPS {
+                return Ok(InstructionEnd { status: "error", words: step_limit_message() });
             }
         }
     }
@@ -134,46 +135,46 @@ impl Run<'_, '_> {
     /// Executes one function call. The inner error is for the planner; the outer one ends the
     /// instruction.
     async fn step(&mut self, call: &ToolCall) -> Result<Result<String, String>, ToolError> {
-        let wanted = functions::wanted(&call.name, &call.args, self.size);
+        let planned = functions::plan_call(&call.name, &call.args, self.size);
         let mut record = json!({ "function": call.name, "args": call.args });
-        let done = match wanted {
-            Ok(PlannerCall { deeds, url }) => {
-                let done = self.all(deeds, &mut record).await?;
-                self.url = url.filter(|_| done.is_ok()).unwrap_or_else(|| self.url.clone());
-                done
+        let result = match planned {
+            Ok(PlannerCall { actions, url }) => {
+                let result = self.run_actions(actions, &mut record).await?;
+                self.url = url.filter(|_| result.is_ok()).unwrap_or_else(|| self.url.clone());
+                result
             }
-            Err(why) => Err(why),
+            Err(error) => Err(error),
         };
-        let (key, text) = match &done {
+        let (key, text) = match &result {
             Ok(text) => ("result", text),
             Err(text) => ("not_done", text),
         };
         record[key] = json!(text);
         (self.call.context.on_output)(&format!("{}: {text}\n", call.name));
         self.steps.push(record);
-        Ok(done)
+        Ok(result)
     }
 
     /// Executes the actions of one function; stops at the first failure.
-    async fn all(
+    async fn run_actions(
         &self,
-        deeds: Vec<PlannedAction>,
+        actions: Vec<PlannedAction>,
         record: &mut Value,
     ) -> Result<Result<String, String>, ToolError> {
-        let mut said = Vec::new();
-        for deed in deeds {
-            let (profile, name, args) = deed.call();
-            let outcome = dispatch::run(profile, name, &args, self.call.context).await;
-            let words = outcome.metadata["description"].as_str().unwrap_or(&outcome.text);
-            let words = base::text::head(words, 300).to_owned();
-            match outcome.error_kind {
-                None => said.push(words),
+        let mut messages = Vec::new();
+        for action in actions {
+            let (profile, name, args) = action.call();
+            let output = dispatch::run(profile, name, &args, self.call.context).await;
+            let text = output.metadata["description"].as_str().unwrap_or(&output.text);
+            let text = base::text::head(text, 300).to_owned();
+            match output.error_kind {
+                None => messages.push(text),
                 Some(ToolErrorKind::Cancelled) => {
                     return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
                 }
                 // The action was denied; the next one would be denied as well.
                 Some(ToolErrorKind::Denied) => {
-                    return Err(ToolError::new(ToolErrorKind::Denied, words));
+                    return Err(ToolError::new(ToolErrorKind::Denied, text));
                 }
                 Some(
                     ToolErrorKind::Validation
@@ -181,27 +182,30 @@ impl Run<'_, '_> {
                     | ToolErrorKind::Timeout
                     | ToolErrorKind::UnknownTool
                     | ToolErrorKind::Failed,
-                ) => return Ok(Err(words)),
+                ) => return Ok(Err(text)),
             }
         }
-        record["acted"] = json!(said.len());
-        Ok(Ok(said.join("; ")))
+        record["acted"] = json!(messages.len());
+        Ok(Ok(messages.join("; ")))
     }
 
     /// Captures the current screen.
-    async fn look(&mut self) -> Result<Image, ToolError> {
-        let wish =
-            CaptureTarget { fit: Some(FIT), jpeg: Some(QUALITY), ..CaptureTarget::default() };
-        let picture = host::capture(self.call.context, wish).await?;
-        shown_screen::ShownScreen::of(&picture).keep(self.call.context);
+    async fn capture(&mut self) -> Result<Image, ToolError> {
+        let target = CaptureTarget {
+            fit: Some(MAX_SIZE),
+            jpeg: Some(JPEG_QUALITY),
+            ..CaptureTarget::default()
+        };
+        let picture = host::capture(self.call.context, target).await?;
+        shown_screen::ShownScreen::new(&picture).save(self.call.context);
         self.size = (picture.width, picture.height);
         Ok(Image { media_type: picture.mime, data: picture.data })
     }
 
-    fn ended(&self, InstructionEnd { status, words }: InstructionEnd) -> ToolOutput {
+    fn output(&self, InstructionEnd { status, words }: InstructionEnd) -> ToolOutput {
         let ok = status != "error";
         let words = if words.trim().is_empty() { "done".to_owned() } else { words };
-        let mut metadata = screen_call::action_metadata(ok, &words, self.since);
+        let mut metadata = screen_call::action_metadata(ok, &words, self.start_time);
         metadata["status"] = json!(status);
         metadata["steps"] = json!(self.steps);
         metadata["current_url"] = json!(self.url);
@@ -211,11 +215,11 @@ impl Run<'_, '_> {
             true => ToolOutput::success(text),
             false => ToolOutput::failed(ToolErrorKind::Failed, text),
         };
-        ToolOutput { side_usage: self.bill.clone(), ..outcome.with(metadata) }
+        ToolOutput { side_usage: self.usage.clone(), ..outcome.with(metadata) }
     }
 
     /// Adds the completed steps to an error.
-    fn broken(&self, ToolError { kind, text }: ToolError) -> ToolError {
+    fn with_steps(&self, ToolError { kind, text }: ToolError) -> ToolError {
         let steps = self.steps.len();
         if steps == 0 {
             return ToolError { kind, text };
@@ -228,17 +232,19 @@ impl Run<'_, '_> {
 
     fn lines(&self) -> String {
         let line = |step: &Value| {
-            let said = step["result"].as_str().map(str::to_owned);
-            let failed = || format!("not done: {}", step["not_done"].as_str().unwrap_or_default());
+            let result = step["result"].as_str().map(str::to_owned);
+            let failure = || format!("not done: {}", step["not_done"].as_str().unwrap_or_default());
             let name = step["function"].as_str().unwrap_or_default();
-            format!("- {name}: {}\n", said.unwrap_or_else(failed))
+            format!("- {name}: {}\n", result.unwrap_or_else(failure))
         };
         self.steps.iter().map(line).collect()
     }
 }
 
-fn over() -> String {
-    format!("{STEPS} steps were done, which is the most for one instruction; it is not finished")
+fn step_limit_message() -> String {
+    format!(
+        "{MAX_STEPS} steps were done, which is the most for one instruction; it is not finished"
+    )
 }
 
 impl PlannedAction {

@@ -19,11 +19,11 @@ use tools::output::{ToolError, ToolErrorKind};
 use tools::screen_access::ScreenAccess;
 
 /// Maximum number of attempts of a request.
-const TRIES: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// Delay before the second attempt in seconds; it doubles.
-const PAUSE: u64 = 2;
+const BACKOFF_BASE: u64 = 2;
 /// Maximum number of tokens of a reply.
-const TOKENS: u64 = 4096;
+const MAX_TOKENS: u64 = 4096;
 
 const SYSTEM: &str = "\
 You use a computer for its user, with mouse and keyboard, by calling functions. You see its whole \
@@ -40,7 +40,7 @@ pub(crate) struct Planner<'a> {
     messages: Vec<Message>,
     instruction: String,
     usage: Usage,
-    asked: u32,
+    request_count: u32,
     cancel: &'a CancellationToken,
 }
 
@@ -55,19 +55,19 @@ pub(crate) enum PlannerAnswer {
 impl<'a> Planner<'a> {
     /// Opens the configured planner.
     pub(crate) async fn open(
-        desk: &ScreenAccess,
+        screen_access: &ScreenAccess,
         cancel: &'a CancellationToken,
     ) -> Result<Planner<'a>, ToolError> {
-        let Some(reference) = desk.control().computer_use_provider.clone() else {
+        let Some(reference) = screen_access.control().computer_use_provider.clone() else {
             return Err(ToolError::failed(
                 "no model is configured that plans on the screen: name a provider in the \
                  configuration as [computer_control] computer_use_provider = \"type.name\"",
             ));
         };
-        let config = desk.config().clone();
-        let opened = off_loop(move || from_config::by_reference(&config, &reference, None)).await;
-        let provider = opened.map_err(|why| {
-            ToolError::failed(format!("{}. {}", why.sentence(), why.hints.join("; ")))
+        let config = screen_access.config().clone();
+        let result = off_loop(move || from_config::by_reference(&config, &reference, None)).await;
+        let provider = result.map_err(|error| {
+            ToolError::failed(format!("{}. {}", error.sentence(), error.hints.join("; ")))
         })?;
         Ok(Planner {
             provider,
@@ -75,7 +75,7 @@ impl<'a> Planner<'a> {
             messages: Vec::new(),
             instruction: String::new(),
             usage: Usage::default(),
-            asked: 0,
+            request_count: 0,
             cancel,
         })
     }
@@ -83,11 +83,11 @@ impl<'a> Planner<'a> {
     /// Starts with the task and the current screen.
     pub(crate) fn begin(&mut self, instruction: &str, picture: Image) {
         self.instruction = instruction.to_owned();
-        self.show(picture);
+        self.add_picture(picture);
     }
 
     /// Restarts with the current screen.
-    pub(crate) fn show(&mut self, picture: Image) {
+    pub(crate) fn add_picture(&mut self, picture: Image) {
         let text = ContentPart::Text { text: self.instruction.clone() };
         let parts = vec![text, ContentPart::Image(picture)];
         self.messages = vec![Message { role: MessageRole::User, parts }];
@@ -98,8 +98,8 @@ impl<'a> Planner<'a> {
         history::trim(&mut self.messages, &self.instruction);
         let mut attempt = 1;
         loop {
-            self.asked += 1;
-            let error = match self.once().await? {
+            self.request_count += 1;
+            let error = match self.ask_once().await? {
                 Ok(message) => {
                     self.messages.push(message.clone());
                     return Ok(PlannerAnswer::Reply(message));
@@ -109,7 +109,8 @@ impl<'a> Planner<'a> {
             if error.is_missing() && self.messages.len() > 1 {
                 return Ok(PlannerAnswer::Restarted);
             }
-            let Some(after) = pause(&error, attempt).filter(|_| attempt < TRIES) else {
+            let Some(after) = retry_delay(&error, attempt).filter(|_| attempt < MAX_ATTEMPTS)
+            else {
                 let text = format!("the planner cannot be asked: {}", error.failure().sentence());
                 return Err(ToolError::failed(text));
             };
@@ -120,17 +121,17 @@ impl<'a> Planner<'a> {
         }
     }
 
-    async fn once(&mut self) -> Result<Result<Message, ProviderError>, ToolError> {
+    async fn ask_once(&mut self) -> Result<Result<Message, ProviderError>, ToolError> {
         let request = ChatRequest {
             system: SYSTEM,
             messages: &self.messages,
             tools: &self.tools,
-            max_output: TOKENS.min(self.provider.facts().max_output),
+            max_output: MAX_TOKENS.min(self.provider.facts().max_output),
             session: "computer-use",
         };
-        let mut deaf = |_: Delta<'_>| ();
-        let asked = self.provider.ask(&request, &mut deaf);
-        match self.cancel.run_until_cancelled(asked).await {
+        let mut ignore_deltas = |_: Delta<'_>| ();
+        let request_count = self.provider.ask(&request, &mut ignore_deltas);
+        match self.cancel.run_until_cancelled(request_count).await {
             Some(Ok(reply)) => {
                 self.usage = self.usage.plus(reply.usage);
                 Ok(Ok(reply.message))
@@ -141,7 +142,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Adds the results of its calls and the current screen.
-    pub(crate) fn answer(
+    pub(crate) fn add_result(
         &mut self,
         results: Vec<(&ToolCall, Result<String, String>)>,
         picture: Image,
@@ -149,12 +150,12 @@ impl<'a> Planner<'a> {
     ) {
         let last = results.len().saturating_sub(1);
         let part = |(at, (call, result)): (usize, (&ToolCall, Result<String, String>))| {
-            let (ok, key, said) = match result {
-                Ok(said) => (true, "result", said),
-                Err(why) => (false, "error", why),
+            let (ok, key, text_content) = match result {
+                Ok(text_content) => (true, "result", text_content),
+                Err(reason) => (false, "error", reason),
             };
             // Gemini's own model calls it `url`.
-            let text = json!({ "current_url": url, "url": url, key: said }).to_string();
+            let text = json!({ "current_url": url, "url": url, key: text_content }).to_string();
             let images = if at == last { vec![picture.clone()] } else { Vec::new() };
             let (call_id, name) = (call.id.clone(), call.name.clone());
             ContentPart::Result(ToolResult { call_id, name, ok, text, images, not_run: false })
@@ -164,9 +165,9 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the requests and their cost.
-    pub(crate) fn bill(&self) -> SideUsage {
+    pub(crate) fn usage(&self) -> SideUsage {
         let model = Some(self.provider.facts().model.clone());
-        SideUsage { model, calls: self.asked, usage: self.usage }
+        SideUsage { model, calls: self.request_count, usage: self.usage }
     }
 }
 
@@ -175,17 +176,19 @@ fn cancelled() -> ToolError {
 }
 
 /// Returns the delay before the next attempt, or `None` if retrying does not help.
-fn pause(error: &ProviderError, attempt: u32) -> Option<Duration> {
+fn retry_delay(error: &ProviderError, attempt: u32) -> Option<Duration> {
     // Tests set the duration of a second, as for all providers.
-    let second = Duration::from_millis(TestHook::RetryMs.number().unwrap_or(1000));
-    let own = second.saturating_mul(u32::try_from(PAUSE.pow(attempt)).unwrap_or(u32::MAX));
+    let time_unit = Duration::from_millis(TestHook::RetryMs.number().unwrap_or(1000));
+    let backoff =
+        time_unit.saturating_mul(u32::try_from(BACKOFF_BASE.pow(attempt)).unwrap_or(u32::MAX));
     match error {
         ProviderError::RateLimited { after } | ProviderError::Busy { after, .. } => {
-            let asked = after.map_or(Duration::ZERO, |it| second.mul_f64(it.as_secs_f64()));
-            Some(own.max(asked)).filter(|pause| *pause <= second * 60)
+            let request_count =
+                after.map_or(Duration::ZERO, |it| time_unit.mul_f64(it.as_secs_f64()));
+            Some(backoff.max(request_count)).filter(|pause| *pause <= time_unit * 60)
         }
         ProviderError::Overloaded(_) | ProviderError::Unreachable(_) | ProviderError::Broken(_) => {
-            Some(own)
+            Some(backoff)
         }
         ProviderError::TooLong(_) | ProviderError::Rejected(_) | ProviderError::Cancelled => None,
     }
@@ -198,10 +201,10 @@ mod tests {
     #[test]
     fn rate_limits_are_retried_after_two_and_four_seconds() {
         let limited = ProviderError::RateLimited { after: None };
-        let seconds = |attempt| pause(&limited, attempt).map(|pause| pause.as_secs());
+        let seconds = |attempt| retry_delay(&limited, attempt).map(|pause| pause.as_secs());
         assert_eq!((seconds(1), seconds(2)), (Some(2), Some(4)));
-        let asked = ProviderError::RateLimited { after: Some(Duration::from_secs(9)) };
-        assert_eq!(pause(&asked, 1), Some(Duration::from_secs(9)));
-        assert_eq!(pause(&ProviderError::rejected(""), 1), None);
+        let request_count = ProviderError::RateLimited { after: Some(Duration::from_secs(9)) };
+        assert_eq!(retry_delay(&request_count, 1), Some(Duration::from_secs(9)));
+        assert_eq!(retry_delay(&ProviderError::rejected(""), 1), None);
     }
 }

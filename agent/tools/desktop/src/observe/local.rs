@@ -3,44 +3,44 @@
 use base::desktop_protocol::{Area, ControlQuery, OcrWord, Picture};
 
 use super::{Observation, ScreenReport};
-use crate::find::around;
+use crate::find::bounding_area;
 use crate::shown_screen::Element;
 use crate::{host, screen_text};
 use tools::context::ToolContext;
 use tools::output::ToolError;
 
 /// Maximum depth and number of controls.
-const DEPTH: u32 = 40;
-const MOST: u32 = 300;
+const MAX_DEPTH: u32 = 40;
+const MAX_CONTROLS: u32 = 300;
 /// Minimum confidence of a word; others are noise.
-const SURE: u8 = 40;
+const MIN_CONFIDENCE: u8 = 40;
 
 /// Returns the controls that the program of the active window reports.
 pub(crate) async fn accessibility(
-    at: &ToolContext,
+    context: &ToolContext,
     picture: &Picture,
 ) -> Result<Option<Observation>, ToolError> {
-    let look = ControlQuery {
+    let query = ControlQuery {
         window: None,
         everywhere: false,
-        depth: DEPTH,
-        limit: MOST,
+        depth: MAX_DEPTH,
+        limit: MAX_CONTROLS,
         interactive: true,
     };
-    let found = host::controls(at, look).await?;
-    let shown = found.controls.iter().filter(|control| control.visible);
-    let placed = shown.filter_map(|control| Some((control, control.area?)));
-    let inside = placed.filter(|(_, area)| overlap(*area, picture.shows));
+    let controls = host::controls(context, query).await?;
+    let visible = controls.controls.iter().filter(|control| control.visible);
+    let with_area = visible.filter_map(|control| Some((control, control.area?)));
+    let on_picture = with_area.filter(|(_, area)| overlap(*area, picture.shows));
     let element =
-        |(at, (control, area)): (usize, (&base::desktop_protocol::Control, Area))| Element {
-            id: at.to_string(),
+        |(index, (control, area)): (usize, (&base::desktop_protocol::Control, Area))| Element {
+            id: index.to_string(),
             kind: control.role.clone(),
             content: control.name.clone(),
             interactive: control.enabled,
-            bbox: part_of(area, picture.shows),
+            bbox: as_fractions(area, picture.shows),
         };
-    let elements: Vec<Element> = inside.enumerate().map(element).collect();
-    match (elements.is_empty(), found.note) {
+    let elements: Vec<Element> = on_picture.enumerate().map(element).collect();
+    match (elements.is_empty(), controls.note) {
         (false, _) => Ok(Some((ScreenReport::Elements(elements), "accessibility", None))),
         (true, Some(note)) => Err(ToolError::failed(note)),
         (true, None) => Ok(None),
@@ -48,14 +48,14 @@ pub(crate) async fn accessibility(
 }
 
 /// Returns the recognized words, line by line, from images at full resolution.
-pub(crate) async fn ocr(at: &ToolContext) -> Result<Option<Observation>, ToolError> {
-    let (words, all) = screen_text::on_screen(at).await?;
-    let lines = lines(&words).into_iter().enumerate().map(|(at, (text, area))| Element {
-        id: at.to_string(),
+pub(crate) async fn ocr(context: &ToolContext) -> Result<Option<Observation>, ToolError> {
+    let (words, screen_area) = screen_text::read_screen(context).await?;
+    let lines = join_lines(&words).into_iter().enumerate().map(|(index, (text, area))| Element {
+        id: index.to_string(),
         kind: "text".to_owned(),
         content: text,
         interactive: false,
-        bbox: part_of(area, all),
+        bbox: as_fractions(area, screen_area),
     });
     let elements: Vec<Element> = lines.collect();
     let is_empty = elements.is_empty();
@@ -63,13 +63,15 @@ pub(crate) async fn ocr(at: &ToolContext) -> Result<Option<Observation>, ToolErr
 }
 
 /// Joins adjacent words on a line.
-fn lines(words: &[OcrWord]) -> Vec<(String, Area)> {
+fn join_lines(words: &[OcrWord]) -> Vec<(String, Area)> {
     let mut lines: Vec<(String, Area)> = Vec::new();
-    for word in words.iter().filter(|word| word.sure >= SURE && !word.text.trim().is_empty()) {
+    for word in
+        words.iter().filter(|word| word.sure >= MIN_CONFIDENCE && !word.text.trim().is_empty())
+    {
         match lines.last_mut() {
-            Some((text, area)) if follows(*area, word.area) => {
+            Some((text, area)) if continues_line(*area, word.area) => {
                 *text = format!("{text} {}", word.text);
-                *area = around(*area, word.area);
+                *area = bounding_area(*area, word.area);
             }
             Some(_) | None => lines.push((word.text.clone(), word.area)),
         }
@@ -77,36 +79,36 @@ fn lines(words: &[OcrWord]) -> Vec<(String, Area)> {
     lines
 }
 
-fn follows(line: Area, word: Area) -> bool {
-    let middle = i64::from(word.y) + i64::from(word.height / 2);
+fn continues_line(line: Area, word: Area) -> bool {
+    let word_center = i64::from(word.y) + i64::from(word.height / 2);
     let on_line =
-        (i64::from(line.y)..=i64::from(line.y) + i64::from(line.height)).contains(&middle);
+        (i64::from(line.y)..=i64::from(line.y) + i64::from(line.height)).contains(&word_center);
     let gap = i64::from(word.x) - (i64::from(line.x) + i64::from(line.width));
-    let wide = i64::from(line.height.max(word.height)) * 3 / 2;
-    on_line && (-wide..=wide).contains(&gap)
+    let max_gap = i64::from(line.height.max(word.height)) * 3 / 2;
+    on_line && (-max_gap..=max_gap).contains(&gap)
 }
 
 fn overlap(area: Area, shown: Area) -> bool {
-    let along = |from: i32, length: u32, first: i32, all: u32| {
-        i64::from(from) < i64::from(first) + i64::from(all)
-            && i64::from(from) + i64::from(length) > i64::from(first)
+    let overlaps_axis = |start: i32, length: u32, first: i32, total: u32| {
+        i64::from(start) < i64::from(first) + i64::from(total)
+            && i64::from(start) + i64::from(length) > i64::from(first)
             && length > 0
     };
-    along(area.x, area.width, shown.x, shown.width)
-        && along(area.y, area.height, shown.y, shown.height)
+    overlaps_axis(area.x, area.width, shown.x, shown.width)
+        && overlaps_axis(area.y, area.height, shown.y, shown.height)
 }
 
 /// Converts an area to fractions of the shown area.
-fn part_of(area: Area, shown: Area) -> [f64; 4] {
-    let along = |at: f64, from: i32, all: u32| {
-        ((at - f64::from(from)) / f64::from(all.max(1))).clamp(0.0, 1.0)
+fn as_fractions(area: Area, shown: Area) -> [f64; 4] {
+    let fraction = |position: f64, start: i32, total: u32| {
+        ((position - f64::from(start)) / f64::from(total.max(1))).clamp(0.0, 1.0)
     };
     let (x, y) = (f64::from(area.x), f64::from(area.y));
     [
-        along(x, shown.x, shown.width),
-        along(y, shown.y, shown.height),
-        along(x + f64::from(area.width), shown.x, shown.width),
-        along(y + f64::from(area.height), shown.y, shown.height),
+        fraction(x, shown.x, shown.width),
+        fraction(y, shown.y, shown.height),
+        fraction(x + f64::from(area.width), shown.x, shown.width),
+        fraction(y + f64::from(area.height), shown.y, shown.height),
     ]
 }
 
@@ -128,7 +130,7 @@ mod tests {
             word("Far", 200, 1, 90),
             word("Below", 0, 40, 90),
         ];
-        let found = lines(&words);
+        let found = join_lines(&words);
         let texts: Vec<&str> = found.iter().map(|(text, _)| text.as_str()).collect();
         assert_eq!(texts, ["Save all", "Far", "Below"]);
         assert_eq!(found[0].1, Area { x: 0, y: 0, width: 65, height: 11 });
@@ -140,7 +142,7 @@ mod tests {
         let area = |x, y| Area { x, y, width: 50, height: 50 };
         assert!(overlap(area(60, 60), shown) && overlap(area(299, 199), shown));
         assert!(!overlap(area(50, 100), shown) && !overlap(area(300, 100), shown));
-        assert_eq!(part_of(area(150, 150), shown), [0.25, 0.5, 0.5, 1.0]);
-        assert_eq!(part_of(area(60, 60), shown), [0.0, 0.0, 0.05, 0.1]);
+        assert_eq!(as_fractions(area(150, 150), shown), [0.25, 0.5, 0.5, 1.0]);
+        assert_eq!(as_fractions(area(60, 60), shown), [0.0, 0.0, 0.05, 0.1]);
     }
 }

@@ -15,28 +15,30 @@ const COLOURS: [Rgb<u8>; 2] = [Rgb([230, 30, 30]), Rgb([40, 90, 230])];
 
 /// Returns the image with a frame around each element, or `None` if it cannot be drawn or there are
 /// no elements.
-pub(crate) fn marked(picture: &Picture, elements: &[Element]) -> Option<String> {
+pub(crate) fn draw_marks(picture: &Picture, elements: &[Element]) -> Option<String> {
     if elements.is_empty() {
         return None;
     }
     let bytes = STANDARD.decode(&picture.data).ok()?;
-    let mut drawn = image::load_from_memory(&bytes).ok()?.to_rgb8();
+    let mut canvas = image::load_from_memory(&bytes).ok()?.to_rgb8();
     for element in elements {
-        frame(&mut drawn, element);
+        draw_frame(&mut canvas, element);
     }
     let mut bytes = Vec::new();
-    let encoder = JpegEncoder::new_with_quality(Cursor::new(&mut bytes), super::QUALITY);
-    drawn.write_with_encoder(encoder).ok()?;
+    let encoder = JpegEncoder::new_with_quality(Cursor::new(&mut bytes), super::JPEG_QUALITY);
+    canvas.write_with_encoder(encoder).ok()?;
     Some(STANDARD.encode(bytes))
 }
 
-fn frame(picture: &mut RgbImage, element: &Element) {
+fn draw_frame(picture: &mut RgbImage, element: &Element) {
     let colour = COLOURS[usize::from(!element.interactive)];
     let (width, height) = picture.dimensions();
-    let along = |part: f64, all: u32| ((part * f64::from(all)) as u32).min(all.saturating_sub(1));
+    let to_pixels = |fraction: f64, total: u32| {
+        ((fraction * f64::from(total)) as u32).min(total.saturating_sub(1))
+    };
     let [left, top, right, bottom] = element.bbox;
-    let (left, right) = (along(left, width), along(right, width));
-    let (top, bottom) = (along(top, height), along(bottom, height));
+    let (left, right) = (to_pixels(left, width), to_pixels(right, width));
+    let (top, bottom) = (to_pixels(top, height), to_pixels(bottom, height));
     for x in left..=right {
         picture.put_pixel(x, top, colour);
         picture.put_pixel(x, bottom, colour);
@@ -55,10 +57,10 @@ mod tests {
     fn frames_are_drawn_on_element_edges_up_to_the_image_border() {
         let mut picture = RgbImage::new(20, 10);
         let element = |bbox| Element { bbox, interactive: true, ..Element::default() };
-        frame(&mut picture, &element([0.5, 0.5, 1.0, 1.0]));
+        draw_frame(&mut picture, &element([0.5, 0.5, 1.0, 1.0]));
         assert_eq!(picture.get_pixel(10, 5), &COLOURS[0]);
         assert_eq!(picture.get_pixel(19, 9), &COLOURS[0]);
         assert_eq!(picture.get_pixel(12, 7), &Rgb([0, 0, 0]));
-        frame(&mut RgbImage::new(1, 1), &element([0.0, 0.0, 1.0, 1.0]));
+        draw_frame(&mut RgbImage::new(1, 1), &element([0.0, 0.0, 1.0, 1.0]));
     }
 }

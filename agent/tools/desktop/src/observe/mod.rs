@@ -50,10 +50,10 @@ pub(crate) enum ObserveMode {
 }
 
 /// Maximum width of the image, and its JPEG quality.
-const WIDEST: u32 = 1280;
-const QUALITY: u8 = 70;
+const MAX_WIDTH: u32 = 1280;
+const JPEG_QUALITY: u8 = 70;
 /// Higher than any screen, so that only the width is limited.
-const HIGHEST: u32 = 65_535;
+const MAX_HEIGHT: u32 = 65_535;
 
 /// A report, its observer, and its cost.
 type Observation = (ScreenReport, &'static str, Option<SideUsage>);
@@ -77,45 +77,48 @@ impl Tool for ObserveTool {
 
 /// Observes the screen.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let since = Instant::now();
+    let start_time = Instant::now();
     let Args { mode, intent } = call.decode()?;
     let mode = match mode.trim() {
         "understanding" => ObserveMode::Understanding,
         // Unknown modes are treated as grounding, which contains more information.
         _ => ObserveMode::Grounding,
     };
-    let (fit, jpeg) = (Some((WIDEST, HIGHEST)), Some(QUALITY));
-    let picture =
-        host::capture(call.context, CaptureTarget { fit, jpeg, ..CaptureTarget::default() })
-            .await?;
+    let (size_limit, jpeg) = (Some((MAX_WIDTH, MAX_HEIGHT)), Some(JPEG_QUALITY));
+    let picture = host::capture(
+        call.context,
+        CaptureTarget { fit: size_limit, jpeg, ..CaptureTarget::default() },
+    )
+    .await?;
     let mut notes = Vec::new();
-    let said = ask_all(call, mode, &intent, &picture, &mut notes).await?;
-    let mut seen = ShownScreen::of(&picture);
-    let needs_eyes = said.is_none();
-    let (text, backend, bill) = match said {
-        Some((ScreenReport::Elements(elements), backend, bill)) => {
-            seen.elements = elements;
-            (describe::told(&seen), backend, bill)
+    let observation = observe(call, mode, &intent, &picture, &mut notes).await?;
+    let mut shown_screen = ShownScreen::new(&picture);
+    let needs_vision = observation.is_none();
+    let (text, backend, usage) = match observation {
+        Some((ScreenReport::Elements(elements), backend, usage)) => {
+            shown_screen.elements = elements;
+            (describe::describe(&shown_screen), backend, usage)
         }
-        Some((ScreenReport::Words(words), backend, bill)) => (words, backend, bill),
-        None => (describe::bare(&picture, &notes), "llm_vision", None),
+        Some((ScreenReport::Words(words), backend, usage)) => (words, backend, usage),
+        None => (describe::describe_picture(&picture, &notes), "llm_vision", None),
     };
-    seen.keep(call.context);
-    let shown = marks::marked(&picture, &seen.elements).unwrap_or_else(|| picture.data.clone());
+    shown_screen.save(call.context);
+    let marked_picture =
+        marks::draw_marks(&picture, &shown_screen.elements).unwrap_or_else(|| picture.data.clone());
     let metadata = json!({
-        "status": "success", "stdout": text, "ui_elements": text, "elements": seen.elements,
-        "image_b64": shown, "actual_backend": backend, "needs_llm_vision": needs_eyes,
+        "status": "success", "stdout": text, "ui_elements": text, "elements": shown_screen.elements,
+        "image_b64": marked_picture, "actual_backend": backend, "needs_llm_vision": needs_vision,
         "width": picture.width, "height": picture.height, "notes": notes,
-        "duration_ms": u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "duration_ms": u64::try_from(start_time.elapsed().as_millis()).unwrap_or(u64::MAX),
     });
     let image = || Image { media_type: picture.mime.clone(), data: picture.data.clone() };
-    let images = if needs_eyes { vec![image()] } else { Vec::new() };
-    let outcome = ToolOutput::success(text).with(metadata).titled(format!("looked ({backend})"));
-    Ok(ToolOutput { images, side_usage: bill, ..outcome })
+    let images = if needs_vision { vec![image()] } else { Vec::new() };
+    let output = ToolOutput::success(text).with(metadata).titled(format!("looked ({backend})"));
+    Ok(ToolOutput { images, side_usage: usage, ..output })
 }
 
 /// Asks the observers in order. Returns `None` if none of them has a report.
-async fn ask_all(
+async fn observe(
     call: &Invocation<'_>,
     mode: ObserveMode,
     intent: &str,
@@ -127,18 +130,18 @@ async fn ask_all(
         if mode == ObserveMode::Understanding && *observer != Observer::Vision {
             continue;
         }
-        let asked = match observer {
+        let result = match observer {
             Observer::Vision => vision::ask(call.context, mode, intent, picture).await,
             Observer::Omniparser => omniparser::ask(call.context, picture).await,
             Observer::Accessibility => local::accessibility(call.context, picture).await,
             Observer::Ocr => local::ocr(call.context).await,
         };
-        match asked {
+        match result {
             Ok(Some(said)) => return Ok(Some(said)),
             Ok(None) => {}
-            Err(why) if why.kind == ToolErrorKind::Cancelled => return Err(why),
-            Err(why) => {
-                let note = format!("{}: {}", name(*observer), why.text);
+            Err(error) if error.kind == ToolErrorKind::Cancelled => return Err(error),
+            Err(error) => {
+                let note = format!("{}: {}", name(*observer), error.text);
                 (call.context.on_output)(&format!("[{note}]\n"));
                 notes.push(note);
             }

@@ -12,41 +12,42 @@ use tools::context::ToolContext;
 use tools::output::{ToolError, ToolErrorKind};
 
 /// Timeout of a request.
-const TIME: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum size of a response in bytes; it contains an image.
-const MOST: usize = 64 << 20;
+const MAX_REPLY: usize = 64 << 20;
 
 /// Asks the configured server. Returns `None` if there is none.
 pub(crate) async fn ask(
-    at: &ToolContext,
+    context: &ToolContext,
     picture: &Picture,
 ) -> Result<Option<Observation>, ToolError> {
-    let Some(url) = &at.services.screen.control().omniparser_url else { return Ok(None) };
+    let Some(url) = &context.services.screen.control().omniparser_url else { return Ok(None) };
     let endpoint = Endpoint::new(url, "/parse/", false);
-    let endpoint = endpoint.map_err(|why| ToolError::failed(why.sentence()))?.idle(TIME);
+    let endpoint =
+        endpoint.map_err(|error| ToolError::failed(error.sentence()))?.idle_timeout(TIMEOUT);
     let body = json!({ "base64_image": picture.data }).to_string();
-    let asked = tokio::time::timeout(TIME, exchange(&endpoint, body));
-    let answer = match at.cancel.run_until_cancelled(asked).await {
-        Some(Ok(answer)) => answer.map_err(ToolError::failed)?,
+    let result = tokio::time::timeout(TIMEOUT, exchange(&endpoint, body));
+    let response = match context.cancel.run_until_cancelled(result).await {
+        Some(Ok(response)) => response.map_err(ToolError::failed)?,
         Some(Err(_)) => {
-            let text = format!("{} has no answer after {} s", endpoint.host(), TIME.as_secs());
+            let text = format!("{} has no answer after {} s", endpoint.host(), TIMEOUT.as_secs());
             return Err(ToolError::new(ToolErrorKind::Timeout, text));
         }
         None => return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user")),
     };
-    let elements = elements(&answer, picture).map_err(ToolError::failed)?;
+    let elements = elements(&response, picture).map_err(ToolError::failed)?;
     let is_empty = elements.is_empty();
     Ok((!is_empty).then_some((ScreenReport::Elements(elements), "omniparser", None)))
 }
 
 async fn exchange(endpoint: &Endpoint, body: String) -> Result<Value, String> {
     let sent = endpoint.post(body.into_bytes(), None).await;
-    let mut came = sent.map_err(|why| why.failure().sentence())?;
+    let mut came = sent.map_err(|error| error.failure().sentence())?;
     let status = came.status();
     let mut bytes = Vec::new();
     while let Some(more) = came.next(None).await? {
         bytes.extend(more);
-        if bytes.len() > MOST {
+        if bytes.len() > MAX_REPLY {
             return Err("its answer is longer than 64 MiB".to_owned());
         }
     }
@@ -54,29 +55,36 @@ async fn exchange(endpoint: &Endpoint, body: String) -> Result<Value, String> {
         let said = base::text::printable_output(&String::from_utf8_lossy(&bytes));
         return Err(format!("it answers {status}: {}", base::text::head(said.trim(), 300)));
     }
-    serde_json::from_slice(&bytes).map_err(|why| format!("its answer is not JSON: {why}"))
+    serde_json::from_slice(&bytes).map_err(|error| format!("its answer is not JSON: {error}"))
 }
 
 /// Parses the elements of a response; boxes are fractions of the sides or pixels.
-fn elements(answer: &Value, picture: &Picture) -> Result<Vec<Element>, String> {
+fn elements(response: &Value, picture: &Picture) -> Result<Vec<Element>, String> {
     let lists = ["parsed_content_list", "elements", "ui_elements"];
-    let list = lists.iter().find_map(|key| answer[*key].as_array());
+    let list = lists.iter().find_map(|key| response[*key].as_array());
     let list = list.ok_or_else(|| "its answer has no `parsed_content_list`".to_owned())?;
     let (width, height) = (f64::from(picture.width.max(1)), f64::from(picture.height.max(1)));
-    let element = |(at, value): (usize, &Value)| {
+    let element = |(index, value): (usize, &Value)| {
         let sides: Vec<f64> = value["bbox"].as_array()?.iter().filter_map(Value::as_f64).collect();
         let [left, top, right, bottom] = *sides.as_slice() else { return None };
-        let points = sides.iter().any(|side| *side > 1.5);
-        let part = |side: f64, all: f64| if points { side / all } else { side }.clamp(0.0, 1.0);
+        let is_in_pixels = sides.iter().any(|coordinate| *coordinate > 1.5);
+        let to_fraction = |coordinate: f64, all: f64| {
+            if is_in_pixels { coordinate / all } else { coordinate }.clamp(0.0, 1.0)
+        };
         let kind = value["type"].as_str().unwrap_or("element");
         let interactive = value["interactivity"].as_bool().or(value["interactive"].as_bool());
-        let own = value["id"].as_u64().map(|id| id.to_string());
+        let own_id = value["id"].as_u64().map(|id| id.to_string());
         Some(Element {
-            id: own.unwrap_or_else(|| at.to_string()),
+            id: own_id.unwrap_or_else(|| index.to_string()),
             kind: kind.to_owned(),
             content: value["content"].as_str().unwrap_or_default().to_owned(),
             interactive: interactive.unwrap_or(kind == "icon" || kind == "interactive"),
-            bbox: [part(left, width), part(top, height), part(right, width), part(bottom, height)],
+            bbox: [
+                to_fraction(left, width),
+                to_fraction(top, height),
+                to_fraction(right, width),
+                to_fraction(bottom, height),
+            ],
         })
     };
     Ok(list.iter().enumerate().filter_map(element).collect())

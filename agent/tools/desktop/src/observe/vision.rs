@@ -13,23 +13,23 @@ use tools::context::ToolContext;
 use tools::output::{ToolError, ToolErrorKind};
 
 /// Timeout, and maximum number of tokens of the reply.
-const TIME: Duration = Duration::from_secs(30);
-const TOKENS: u64 = 1024;
+const TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_TOKENS: u64 = 1024;
 const SYSTEM: &str = "You look at a picture of a computer's screen for a program that cannot see.";
 
 /// Asks the configured model. Returns `None` if there is none.
 pub(crate) async fn ask(
-    at: &ToolContext,
+    context: &ToolContext,
     mode: ObserveMode,
     intent: &str,
     picture: &Picture,
 ) -> Result<Option<Observation>, ToolError> {
-    let desk = &at.services.screen;
-    let Some(reference) = desk.control().vision_provider.clone() else { return Ok(None) };
+    let screen_access = &context.services.screen;
+    let Some(reference) = screen_access.control().vision_provider.clone() else { return Ok(None) };
     let choice = ProviderChoice { reference: Some(reference), ..ProviderChoice::default() };
-    let config = desk.config().clone();
+    let config = screen_access.config().clone();
     let provider = provider::off_loop(move || provider::open(&config, &choice)).await;
-    let provider = provider.map_err(|why| ToolError::failed(why.sentence()))?;
+    let provider = provider.map_err(|error| ToolError::failed(error.sentence()))?;
     let image = Image { media_type: picture.mime.clone(), data: picture.data.clone() };
     let parts = vec![
         ContentPart::Text { text: question(mode, intent, picture) },
@@ -40,27 +40,30 @@ pub(crate) async fn ask(
         system: SYSTEM,
         messages: &messages,
         tools: &[],
-        max_output: TOKENS,
+        max_output: MAX_TOKENS,
         session: "screen",
     };
-    let mut deaf = |_: provider::Delta<'_>| ();
-    let asked = tokio::time::timeout(TIME, provider.ask(&request, &mut deaf));
+    let mut ignore_deltas = |_: provider::Delta<'_>| ();
+    let reply_result = tokio::time::timeout(TIMEOUT, provider.ask(&request, &mut ignore_deltas));
     let cancelled = || ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user");
-    let asked = at.cancel.run_until_cancelled(asked).await.ok_or_else(cancelled)?;
-    let late =
-        |_| ToolError::new(ToolErrorKind::Timeout, format!("no answer in {} s", TIME.as_secs()));
-    let reply = asked.map_err(late)?.map_err(|why| ToolError::failed(why.failure().sentence()))?;
+    let reply_result =
+        context.cancel.run_until_cancelled(reply_result).await.ok_or_else(cancelled)?;
+    let timeout_error =
+        |_| ToolError::new(ToolErrorKind::Timeout, format!("no answer in {} s", TIMEOUT.as_secs()));
+    let reply = reply_result
+        .map_err(timeout_error)?
+        .map_err(|error| ToolError::failed(error.failure().sentence()))?;
     let model = provider.facts().model.clone();
-    let bill = SideUsage { model: Some(model), calls: 1, usage: reply.usage };
-    let words = reply.message.words();
-    if words.trim().is_empty() {
+    let usage = SideUsage { model: Some(model), calls: 1, usage: reply.usage };
+    let text = reply.message.words();
+    if text.trim().is_empty() {
         return Err(ToolError::failed("the model said nothing"));
     }
-    let report = match (mode, elements(&words, picture)) {
+    let report = match (mode, elements(&text, picture)) {
         (ObserveMode::Grounding, Some(found)) if !found.is_empty() => ScreenReport::Elements(found),
-        (ObserveMode::Grounding | ObserveMode::Understanding, _) => ScreenReport::Words(words),
+        (ObserveMode::Grounding | ObserveMode::Understanding, _) => ScreenReport::Words(text),
     };
-    Ok(Some((report, "vision", Some(bill))))
+    Ok(Some((report, "vision", Some(usage))))
 }
 
 fn question(mode: ObserveMode, intent: &str, picture: &Picture) -> String {
@@ -90,23 +93,23 @@ fn elements(words: &str, picture: &Picture) -> Option<Vec<Element>> {
     let (start, end) = (words.find('[')?, words.rfind(']')?);
     let list: Vec<Value> = serde_json::from_str(words.get(start..=end)?).ok()?;
     let (width, height) = (f64::from(picture.width.max(1)), f64::from(picture.height.max(1)));
-    let element = |(at, value): (usize, &Value)| {
+    let element = |(index, value): (usize, &Value)| {
         let number = |key: &str| value[key].as_f64();
         let (x, y) = (number("x")?, number("y")?);
-        let half = |key: &str| number(key).unwrap_or(0.0).max(0.0) / 2.0;
-        let (w, h) = (half("width"), half("height"));
-        let part = |at: f64, all: f64| (at / all).clamp(0.0, 1.0);
+        let half_of = |key: &str| number(key).unwrap_or(0.0).max(0.0) / 2.0;
+        let (w, h) = (half_of("width"), half_of("height"));
+        let to_fraction = |position: f64, total: f64| (position / total).clamp(0.0, 1.0);
         let text = |keys: [&str; 2]| keys.iter().find_map(|key| value[*key].as_str());
         Some(Element {
-            id: at.to_string(),
+            id: index.to_string(),
             kind: text(["type", "role"]).unwrap_or("element").to_owned(),
             content: text(["content", "label"]).unwrap_or_default().to_owned(),
             interactive: value["interactive"].as_bool().unwrap_or(true),
             bbox: [
-                part(x - w, width),
-                part(y - h, height),
-                part(x + w, width),
-                part(y + h, height),
+                to_fraction(x - w, width),
+                to_fraction(y - h, height),
+                to_fraction(x + w, width),
+                to_fraction(y + h, height),
             ],
         })
     };

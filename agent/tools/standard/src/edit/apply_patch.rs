@@ -55,7 +55,7 @@ pub(crate) struct PatchError {
     /// The line number, from 1; `None` if the error concerns the whole patch.
     pub line: Option<usize>,
     /// The error, as a clause.
-    pub why: String,
+    pub reason: String,
 }
 
 const BEGIN: &str = "*** Begin Patch";
@@ -68,30 +68,37 @@ const END_OF_FILE: &str = "*** End of File";
 
 /// Parses a patch. Ignores missing markers and surrounding code fences, with a note.
 pub(crate) fn read(text: &str) -> Result<Patch, PatchError> {
-    let all: Vec<&str> = text.lines().collect();
-    let begin = all.iter().position(|line| line.trim() == BEGIN);
-    let first = all.iter().position(|line| is_header(line));
+    let all_lines: Vec<&str> = text.lines().collect();
+    let begin_line = all_lines.iter().position(|line| line.trim() == BEGIN);
+    let first = all_lines.iter().position(|line| is_header(line));
     let mut notes = Vec::new();
     // Text after the first header is content, so a begin marker after it is ignored.
-    let start = match (begin, first) {
-        (Some(begin), first) if first.is_none_or(|first| begin < first) => begin + 1,
+    let start = match (begin_line, first) {
+        (Some(begin_line), first) if first.is_none_or(|first| begin_line < first) => begin_line + 1,
         (_, Some(first)) => {
             notes.push(format!("`{BEGIN}` is missing"));
             first
         }
-        (_, None) => return Err(PatchError::whole(format!("it has neither `{BEGIN}` nor a file"))),
+        (_, None) => {
+            return Err(PatchError::whole_patch_error(format!(
+                "it has neither `{BEGIN}` nor a file"
+            )));
+        }
     };
-    let end = all.iter().rposition(|line| line.trim() == END).filter(|end| *end >= start);
+    let end = all_lines.iter().rposition(|line| line.trim() == END).filter(|end| *end >= start);
     if end.is_none() {
         notes.push(format!("`{END}` is missing"));
     }
-    let mut reader = Reader { lines: &all[..end.unwrap_or(all.len())], at: start };
+    let mut reader =
+        Reader { lines: &all_lines[..end.unwrap_or(all_lines.len())], line_index: start };
     let mut steps = Vec::new();
     while let Some(step) = reader.step()? {
         steps.push(step);
     }
     if steps.is_empty() {
-        return Err(PatchError::whole("patch rejected: empty patch. No valid hunks are in it"));
+        return Err(PatchError::whole_patch_error(
+            "patch rejected: empty patch. No valid hunks are in it",
+        ));
     }
     Ok(Patch { steps, notes })
 }
@@ -109,15 +116,15 @@ impl FileStep {
 }
 
 impl PatchError {
-    fn whole(why: impl Into<String>) -> PatchError {
-        PatchError { line: None, why: why.into() }
+    fn whole_patch_error(reason: impl Into<String>) -> PatchError {
+        PatchError { line: None, reason: reason.into() }
     }
 
     /// Returns the error as a sentence for the model.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn message(&self) -> String {
         match self.line {
-            Some(line) => format!("the patch cannot be read: line {line}: {}", self.why),
-            None => format!("the patch cannot be read: {}", self.why),
+            Some(line) => format!("the patch cannot be read: line {line}: {}", self.reason),
+            None => format!("the patch cannot be read: {}", self.reason),
         }
     }
 }
@@ -133,57 +140,59 @@ fn path<'l>(line: &'l str, header: &str) -> Option<&'l str> {
 
 struct Reader<'l> {
     lines: &'l [&'l str],
-    at: usize,
+    line_index: usize,
 }
 
 impl<'l> Reader<'l> {
     fn line(&self) -> Option<&'l str> {
-        self.lines.get(self.at).copied()
+        self.lines.get(self.line_index).copied()
     }
 
-    fn wrong<T>(&self, why: impl Into<String>) -> Result<T, PatchError> {
-        Err(PatchError { line: Some(self.at + 1), why: why.into() })
+    fn error_here<T>(&self, reason: impl Into<String>) -> Result<T, PatchError> {
+        Err(PatchError { line: Some(self.line_index + 1), reason: reason.into() })
     }
 
     fn step(&mut self) -> Result<Option<FileStep>, PatchError> {
-        let between = |line: &str| line.trim().is_empty() || line.trim().starts_with("```");
-        while self.line().is_some_and(between) {
-            self.at += 1;
+        let is_separator = |line: &str| line.trim().is_empty() || line.trim().starts_with("```");
+        while self.line().is_some_and(is_separator) {
+            self.line_index += 1;
         }
         let Some(line) = self.line() else { return Ok(None) };
-        let found = [ADD, DELETE, UPDATE].into_iter().find_map(|it| Some((it, path(line, it)?)));
-        let Some((header, path)) = found else {
-            let shown = base::text::head(line.trim(), 80);
-            return self.wrong(format!(
-                "`{shown}` is not a file header; use `{ADD} PATH`, `{DELETE} PATH` and \
+        let header_and_path = [ADD, DELETE, UPDATE]
+            .into_iter()
+            .find_map(|header_text| Some((header_text, path(line, header_text)?)));
+        let Some((header, path)) = header_and_path else {
+            let shown_line = base::text::head(line.trim(), 80);
+            return self.error_here(format!(
+                "`{shown_line}` is not a file header; use `{ADD} PATH`, `{DELETE} PATH` and \
                  `{UPDATE} PATH`"
             ));
         };
         if path.is_empty() {
-            return self.wrong(format!("`{header}` names no file"));
+            return self.error_here(format!("`{header}` names no file"));
         }
-        self.at += 1;
+        self.line_index += 1;
         let path = path.to_owned();
         match header {
-            ADD => Ok(Some(FileStep::Add { path, text: self.added() })),
+            ADD => Ok(Some(FileStep::Add { path, text: self.added_lines() })),
             DELETE => Ok(Some(FileStep::Delete { path })),
             _ => self.update(path).map(Some),
         }
     }
 
-    fn added(&mut self) -> String {
+    fn added_lines(&mut self) -> String {
         let mut text = String::new();
         while let Some(line) = self.line().and_then(|line| line.strip_prefix('+')) {
             text.push_str(line);
             text.push('\n');
-            self.at += 1;
+            self.line_index += 1;
         }
         text
     }
 
     fn update(&mut self, path: String) -> Result<FileStep, PatchError> {
         let to = self.line().and_then(|line| self::path(line, MOVE)).map(str::to_owned);
-        self.at += usize::from(to.is_some());
+        self.line_index += usize::from(to.is_some());
         let mut chunks = Vec::new();
         while self.line().is_some_and(|line| !is_header(line) && !line.trim().starts_with("```")) {
             let blank = self.line().is_some_and(|line| line.trim().is_empty());
@@ -193,25 +202,25 @@ impl<'l> Reader<'l> {
             chunks.push(self.chunk(chunks.is_empty())?);
         }
         if chunks.is_empty() && to.is_none() {
-            return self.wrong(format!("the update of `{path}` has no lines"));
+            return self.error_here(format!("the update of `{path}` has no lines"));
         }
         Ok(FileStep::Update { path, to, chunks })
     }
 
     fn only_blanks_until_a_header(&self) -> bool {
-        let rest = self.lines[self.at..].iter().find(|line| !line.trim().is_empty());
+        let rest = self.lines[self.line_index..].iter().find(|line| !line.trim().is_empty());
         rest.is_none_or(|line| is_header(line))
     }
 
     fn chunk(&mut self, first: bool) -> Result<Chunk, PatchError> {
         let mut chunk = Chunk::default();
-        let begun = self.at;
+        let start = self.line_index;
         while let Some(context) = self.line().and_then(|line| line.strip_prefix("@@")) {
             chunk.context.extend(context_of(context));
-            self.at += 1;
+            self.line_index += 1;
         }
-        if self.at == begun && !first {
-            return self.wrong("a further part of a file begins with `@@`");
+        if self.line_index == start && !first {
+            return self.error_here("a further part of a file begins with `@@`");
         }
         while let Some(line) = self.line() {
             let mut chars = line.chars();
@@ -224,20 +233,22 @@ impl<'l> Reader<'l> {
                 Some('@') => break,
                 Some(_) if line.trim() == END_OF_FILE => {
                     chunk.at_end = true;
-                    self.at += 1;
+                    self.line_index += 1;
                     break;
                 }
                 Some(_) if is_header(line) || line.starts_with("```") => break,
                 Some(_) => {
-                    let shown = base::text::head(line, 80);
-                    return self.wrong(format!("`{shown}` must start with ` `, `-`, `+` or `@@`"));
+                    let shown_line = base::text::head(line, 80);
+                    return self.error_here(format!(
+                        "`{shown_line}` must start with ` `, `-`, `+` or `@@`"
+                    ));
                 }
             };
             chunk.hunk.lines.push(content);
-            self.at += 1;
+            self.line_index += 1;
         }
         if chunk.hunk.lines.is_empty() {
-            return self.wrong("a part of a file has no lines");
+            return self.error_here("a part of a file has no lines");
         }
         Ok(chunk)
     }
@@ -247,13 +258,13 @@ impl<'l> Reader<'l> {
 fn context_of(text: &str) -> Option<String> {
     let text = text.strip_prefix(' ').unwrap_or(text);
     let numbers = text.trim_end().strip_suffix("@@").unwrap_or(text).trim();
-    let counts = |word: &str| {
+    let is_number = |word: &str| {
         word.strip_prefix(['-', '+']).is_some_and(|rest| {
             !rest.is_empty() && rest.chars().all(|c| c.is_ascii_digit() || c == ',')
         })
     };
-    let only_numbers = !numbers.is_empty() && numbers.split_whitespace().all(counts);
-    (!text.trim().is_empty() && !only_numbers).then(|| text.to_owned())
+    let has_only_numbers = !numbers.is_empty() && numbers.split_whitespace().all(is_number);
+    (!text.trim().is_empty() && !has_only_numbers).then(|| text.to_owned())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ fn steps(text: &str) -> Vec<FileStep> {
 }
 
 fn wrong(text: &str) -> String {
-    read(text).unwrap_err().told()
+    read(text).unwrap_err().message()
 }
 
 fn update(step: &FileStep) -> &[Chunk] {

@@ -70,9 +70,9 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         match self.files.get(path) {
             Some(state) => Ok(state.after.is_some()),
             None => match fs::symlink_metadata(path) {
-                Ok(facts) if facts.is_dir() => {
-                    let why = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
-                    Err(ToolError::io(&self.call.display_path(path), &why))
+                Ok(metadata) if metadata.is_dir() => {
+                    let error = io::Error::new(io::ErrorKind::IsADirectory, "it is a directory");
+                    Err(ToolError::io(&self.call.display_path(path), &error))
                 }
                 Ok(_) => Ok(true),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -82,8 +82,8 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
     }
 
     /// Sets the text of a file, whatever it was.
-    pub(crate) fn put(&mut self, path: &Path, text: String) -> Result<(), ToolError> {
-        self.unchanged(path)?.after = Some(text);
+    pub(crate) fn write_new(&mut self, path: &Path, text: String) -> Result<(), ToolError> {
+        self.unmodified_state(path)?.after = Some(text);
         Ok(())
     }
 
@@ -109,18 +109,18 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
     }
 
     /// Explains why an edit did not match this file, with the change that may be the reason.
-    pub(crate) fn explain(&self, path: &Path, why: String) -> String {
+    pub(crate) fn explain(&self, path: &Path, message: String) -> String {
         let session_dir = &self.call.context.session_dir;
         let Some(State { before: Some(before), changed: Some(change), .. }) = self.files.get(path)
         else {
-            return why;
+            return message;
         };
-        change.explain(session_dir, path, &before.bytes, &why)
+        change.explain(session_dir, path, &before.bytes, &message)
     }
 
     /// Deletes a file.
     pub(crate) fn remove(&mut self, path: &Path) -> Result<(), ToolError> {
-        self.unchanged(path)?.after = None;
+        self.unmodified_state(path)?.after = None;
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         let state = self.state(from)?;
         let mode = state.mode.or(state.before.as_ref().map(|content| content.mode));
         state.after = None;
-        let state = self.unchanged(to)?;
+        let state = self.unmodified_state(to)?;
         (state.after, state.mode) = (Some(text), mode);
         Ok(())
     }
@@ -147,12 +147,12 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         let shown = self.call.display_path(path);
         let state = self.state(path)?;
         let bytes = state.before.as_ref().map(|content| content.bytes.clone());
-        state.after = bytes.map(|bytes| text::text_of(&shown, bytes)).transpose()?;
+        state.after = bytes.map(|bytes| text::decode_text(&shown, bytes)).transpose()?;
         Ok(())
     }
 
     /// Returns the state of a file, which must be as the session last saw it.
-    fn unchanged(&mut self, path: &Path) -> Result<&mut State, ToolError> {
+    fn unmodified_state(&mut self, path: &Path) -> Result<&mut State, ToolError> {
         let call = self.call;
         let state = self.state(path)?;
         if let (Some(before), Some(change)) = (&state.before, &state.changed) {
@@ -167,8 +167,8 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
             let mut changed = None;
             let before = match self.exists(path)? {
                 true => {
-                    let failed = |e| ToolError::io(&self.call.display_path(path), &e);
-                    let content = self.call.load(path).map_err(failed)?;
+                    let read_error = |error| ToolError::io(&self.call.display_path(path), &error);
+                    let content = self.call.load(path).map_err(read_error)?;
                     changed = read_tracker::changed(
                         &self.call.context.session_dir,
                         path,
@@ -186,41 +186,41 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
     /// Writes all files. If one cannot be written, the previous ones are restored.
     pub(crate) fn commit(self) -> Result<Vec<EditedFile>, ToolError> {
         let call = self.call;
-        let differs = |state: &State| {
+        let is_changed = |state: &State| {
             let before = state.before.as_ref().map(|content| content.bytes.as_slice());
             before != state.after.as_ref().map(String::as_bytes)
         };
         let files: Vec<(PathBuf, State)> =
-            self.files.into_iter().filter(|(_, state)| differs(state)).collect();
-        let wishes: Vec<PlannedWrite<'_>> = files.iter().map(wish).collect();
-        call.record(&wishes).map_err(|e| ToolError::io("nothing was written", &e))?;
-        for (at, (path, state)) in files.iter().enumerate() {
+            self.files.into_iter().filter(|(_, state)| is_changed(state)).collect();
+        let writes: Vec<PlannedWrite<'_>> = files.iter().map(planned_write).collect();
+        call.record(&writes).map_err(|e| ToolError::io("nothing was written", &e))?;
+        for (index, (path, state)) in files.iter().enumerate() {
             base::files::step("g3.write.file");
-            let Err(why) = write(call, path, state) else { continue };
-            let lost = put_back(call, &files[..at]);
-            let told = match lost.is_empty() {
+            let Err(error) = write(call, path, state) else { continue };
+            let not_restored = roll_back(call, &files[..index]);
+            let message = match not_restored.is_empty() {
                 true => "Nothing was changed".to_owned(),
-                false => format!("These could not be put back: {}", lost.join(", ")),
+                false => format!("These could not be put back: {}", not_restored.join(", ")),
             };
-            if lost.is_empty() {
+            if not_restored.is_empty() {
                 call.discard_record();
             }
-            let text = format!("{}: {}. {told}", call.display_path(path), why.text);
-            return Err(ToolError::new(why.kind, text));
+            let text = format!("{}: {}. {message}", call.display_path(path), error.text);
+            return Err(ToolError::new(error.kind, text));
         }
-        Ok(files.into_iter().map(|(path, state)| changed(path, &state)).collect())
+        Ok(files.into_iter().map(|(path, state)| edited_file(path, &state)).collect())
     }
 }
 
-fn wish((path, state): &(PathBuf, State)) -> PlannedWrite<'_> {
+fn planned_write((path, state): &(PathBuf, State)) -> PlannedWrite<'_> {
     (path, state.after.as_deref().map(str::as_bytes))
 }
 
 fn write(call: &Invocation<'_>, path: &Path, state: &State) -> Result<(), ToolError> {
-    let failed = |e: io::Error| ToolError::io("cannot be written", &e);
-    let Some(text) = &state.after else { return fs::remove_file(path).map_err(failed) };
-    call.create_parents(path).map_err(failed)?;
-    call.store(path, text).map_err(failed)?;
+    let write_error = |error: io::Error| ToolError::io("cannot be written", &error);
+    let Some(text) = &state.after else { return fs::remove_file(path).map_err(write_error) };
+    call.create_parents(path).map_err(write_error)?;
+    call.store(path, text).map_err(write_error)?;
     if let Some(mode) = state.mode {
         // If the file is open in an editor, it is written later.
         let _ = fs::set_permissions(path, fs::Permissions::from_mode(mode));
@@ -230,10 +230,10 @@ fn write(call: &Invocation<'_>, path: &Path, state: &State) -> Result<(), ToolEr
 }
 
 /// Restores files. Returns those that could not be restored, with the errors.
-fn put_back(call: &Invocation<'_>, files: &[(PathBuf, State)]) -> Vec<String> {
-    let mut lost = Vec::new();
+fn roll_back(call: &Invocation<'_>, files: &[(PathBuf, State)]) -> Vec<String> {
+    let mut not_restored = Vec::new();
     for (path, state) in files {
-        let back = match &state.before {
+        let result = match &state.before {
             Some(content) => call.restore(path, &content.bytes).inspect(|()| {
                 read_tracker::record(&call.context.session_dir, path, &content.bytes);
                 let mode = fs::Permissions::from_mode(content.mode);
@@ -241,14 +241,14 @@ fn put_back(call: &Invocation<'_>, files: &[(PathBuf, State)]) -> Vec<String> {
             }),
             None => fs::remove_file(path),
         };
-        if let Err(why) = back {
-            lost.push(format!("{} ({why})", call.display_path(path)));
+        if let Err(error) = result {
+            not_restored.push(format!("{} ({error})", call.display_path(path)));
         }
     }
-    lost
+    not_restored
 }
 
-fn changed(path: PathBuf, state: &State) -> EditedFile {
+fn edited_file(path: PathBuf, state: &State) -> EditedFile {
     let status = match (&state.before, &state.after) {
         (None, _) => FileStatus::Added,
         (Some(_), None) => FileStatus::Deleted,

@@ -22,14 +22,15 @@ pub(crate) fn apply(before: &str, chunks: &[Chunk]) -> Result<ChangedText, Strin
     let file = FileText::new(before.to_owned());
     let lines = TextLines::new(file.plain());
     let (mut changes, mut notes, mut cursor) = (Vec::new(), Vec::new(), 0);
-    for (at, chunk) in chunks.iter().enumerate() {
-        let number = at + 1;
-        let found = find(&lines, chunk, cursor).map_err(|why| format!("part {number}: {why}"))?;
-        cursor = found.place.lines.end;
-        notes.extend(found.notes.into_iter().map(|note| format!("part {number} {note}")));
-        changes.push(diff::change(&lines, file.plain(), &chunk.hunk, &found.place));
+    for (index, chunk) in chunks.iter().enumerate() {
+        let number = index + 1;
+        let chunk_place =
+            find(&lines, chunk, cursor).map_err(|error| format!("part {number}: {error}"))?;
+        cursor = chunk_place.place.lines.end;
+        notes.extend(chunk_place.notes.into_iter().map(|note| format!("part {number} {note}")));
+        changes.push(diff::change(&lines, file.plain(), &chunk.hunk, &chunk_place.place));
     }
-    let mut text = file.changed(changes);
+    let mut text = file.apply_changes(changes);
     if !text.is_empty() && !text.ends_with('\n') {
         text.push_str(if text.contains("\r\n") { "\r\n" } else { "\n" });
     }
@@ -46,90 +47,105 @@ fn find(lines: &TextLines<'_>, chunk: &Chunk, from: usize) -> Result<ChunkPlace,
     let mut notes = Vec::new();
     let mut cursor = from;
     for context in &chunk.context {
-        let (at, is_whole) = behind(lines, context, cursor)
+        let (line_index, is_whole) = after_context(lines, context, cursor)
             .ok_or_else(|| format!("the line `{context}` behind `@@` is not found"))?;
         if !is_whole {
             notes.push(format!(
                 "was found after line {}, which contains more than `{context}`",
-                at + 1
+                line_index + 1
             ));
         }
-        cursor = at + 1;
+        cursor = line_index + 1;
     }
     let old = chunk.hunk.before();
     if old.is_empty() {
-        let at = if chunk.context.is_empty() || chunk.at_end { lines.count() } else { cursor };
-        let place = HunkPlace { lines: at..at, pass: LineTolerance::Exact, dropped: 0 };
+        let line_index =
+            if chunk.context.is_empty() || chunk.at_end { lines.count() } else { cursor };
+        let place =
+            HunkPlace { lines: line_index..line_index, pass: LineTolerance::Exact, dropped: 0 };
         return Ok(ChunkPlace { place, notes });
     }
     // The line after `@@` may also be one of the change's lines.
-    let before = cursor.saturating_sub(usize::from(!chunk.context.is_empty())).max(from);
-    let starts = if before < cursor { vec![cursor, before] } else { vec![cursor] };
-    let dropped = usize::from(ends_empty(&chunk.hunk) && old.len() > 1);
+    let earlier = cursor.saturating_sub(usize::from(!chunk.context.is_empty())).max(from);
+    let starts = if earlier < cursor { vec![cursor, earlier] } else { vec![cursor] };
+    let dropped = usize::from(ends_with_empty_line(&chunk.hunk) && old.len() > 1);
     for (dropped, start) in [0, dropped]
         .into_iter()
         .take(dropped + 1)
         .flat_map(|dropped| starts.iter().map(move |start| (dropped, *start)))
     {
         let block = &old[..old.len() - dropped];
-        let Some((range, pass, places)) = first(lines, block, start, chunk.at_end) else {
+        let Some((range, tolerance, places)) = first_match(lines, block, start, chunk.at_end)
+        else {
             continue;
         };
-        if let Some(forgiven) = pass.forgiven() {
+        if let Some(note) = tolerance.tolerance_note() {
             let line = range.start + 1;
-            notes.push(format!("fits at line {line} only without regard to {forgiven}"));
+            notes.push(format!("fits at line {line} only without regard to {note}"));
         }
         if places > 1 {
             let line = range.start + 1;
             notes.push(format!("fits {places} places; the first, at line {line}, was taken"));
         }
-        return Ok(ChunkPlace { place: HunkPlace { lines: range, pass, dropped }, notes });
+        return Ok(ChunkPlace {
+            place: HunkPlace { lines: range, pass: tolerance, dropped },
+            notes,
+        });
     }
-    let elsewhere =
-        LineTolerance::EACH.iter().find_map(|pass| lines.find(&old, 0..from, *pass).pop());
-    Err(match elsewhere {
-        Some(at) => format!(
+    let earlier_line =
+        LineTolerance::ALL.iter().find_map(|tolerance| lines.find(&old, 0..from, *tolerance).pop());
+    Err(match earlier_line {
+        Some(line_index) => format!(
             "its lines stand at line {}, which is before the part before it: give the parts in \
              the order of the file",
-            at + 1
+            line_index + 1
         ),
-        None => diff::not_found("it", lines, &chunk.hunk),
+        None => diff::not_found_message("it", lines, &chunk.hunk),
     })
 }
 
 /// Returns the line that a context refers to: an equal one, otherwise one that contains it.
-fn behind(lines: &TextLines<'_>, context: &str, from: usize) -> Option<(usize, bool)> {
-    let all = || from..lines.count();
-    let equal = LineTolerance::EACH
+fn after_context(lines: &TextLines<'_>, context: &str, from: usize) -> Option<(usize, bool)> {
+    let lines_after = || from..lines.count();
+    let exact = LineTolerance::ALL
         .iter()
-        .find_map(|pass| lines.find(&[context], all(), *pass).first().copied());
-    let contains = || all().find(|at| lines.line(*at).contains(context.trim()));
-    equal.map(|at| (at, true)).or_else(|| contains().map(|at| (at, false)))
+        .find_map(|pass| lines.find(&[context], lines_after(), *pass).first().copied());
+    let contains =
+        || lines_after().find(|line_index| lines.line(*line_index).contains(context.trim()));
+    exact
+        .map(|line_index| (line_index, true))
+        .or_else(|| contains().map(|line_index| (line_index, false)))
 }
 
 /// Finds the first match of a block with the strictest tolerance that has any, and the number of
 /// matches. Looks at the end of the file first if the change is marked so.
-fn first(
+fn first_match(
     lines: &TextLines<'_>,
     block: &[&str],
     from: usize,
     at_end: bool,
 ) -> Option<(Range<usize>, LineTolerance, usize)> {
-    let places = |pass| lines.find(block, from..lines.count(), pass);
-    let range = |at: usize| at..at + block.len();
-    let last = |pass| places(pass).pop().filter(|at| at + block.len() == lines.count());
-    let tail = || LineTolerance::EACH.iter().find_map(|pass| Some((range(last(*pass)?), *pass, 1)));
-    let ahead = || {
-        LineTolerance::EACH.iter().find_map(|pass| {
-            let found = places(*pass);
-            Some((range(*found.first()?), *pass, found.len()))
+    let matches_of = |tolerance| lines.find(block, from..lines.count(), tolerance);
+    let range = |line_index: usize| line_index..line_index + block.len();
+    let last = |tolerance| {
+        matches_of(tolerance).pop().filter(|line_index| line_index + block.len() == lines.count())
+    };
+    let at_file_end = || {
+        LineTolerance::ALL
+            .iter()
+            .find_map(|tolerance| Some((range(last(*tolerance)?), *tolerance, 1)))
+    };
+    let forward = || {
+        LineTolerance::ALL.iter().find_map(|tolerance| {
+            let found = matches_of(*tolerance);
+            Some((range(*found.first()?), *tolerance, found.len()))
         })
     };
-    if at_end { tail().or_else(ahead) } else { ahead() }
+    if at_end { at_file_end().or_else(forward) } else { forward() }
 }
 
 /// Whether the last line that must be in the file is empty and nothing follows it.
-fn ends_empty(hunk: &Hunk) -> bool {
+fn ends_with_empty_line(hunk: &Hunk) -> bool {
     match hunk.lines.last() {
         Some(HunkLine::Keep(text) | HunkLine::Remove(text)) => text.is_empty(),
         Some(HunkLine::Add(_)) | None => false,

@@ -19,8 +19,8 @@ fn text(before: &str, parts: &str) -> String {
 fn changes_are_applied_from_top_to_bottom() {
     let before = "a\nx\nb\nx\nc\n";
     assert_eq!(text(before, "@@\n-x\n+1\n@@\n-x\n+2"), "a\n1\nb\n2\nc\n");
-    let why = made(before, "@@\n-c\n+1\n@@\n-a\n+2").unwrap_err();
-    assert!(why.contains("part 2") && why.contains("line 1"), "{why}");
+    let reason = made(before, "@@\n-c\n+1\n@@\n-a\n+2").unwrap_err();
+    assert!(reason.contains("part 2") && reason.contains("line 1"), "{reason}");
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn line_endings_and_the_byte_order_mark_are_kept() {
 
 #[test]
 fn a_missing_block_is_reported_with_the_most_similar_one() {
-    let why = made("fn main() {\n    run();\n}\n", "@@\n fn main() {\n-    go();\n+    x();")
+    let reason = made("fn main() {\n    run();\n}\n", "@@\n fn main() {\n-    go();\n+    x();")
         .unwrap_err();
-    assert!(why.contains("most similar") && why.contains("run();"), "{why}");
-    let why = made("new\n", "@@\n-old\n+new").unwrap_err();
-    assert!(why.contains("already applied"), "{why}");
+    assert!(reason.contains("most similar") && reason.contains("run();"), "{reason}");
+    let reason = made("new\n", "@@\n-old\n+new").unwrap_err();
+    assert!(reason.contains("already applied"), "{reason}");
 }

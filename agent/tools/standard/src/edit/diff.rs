@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::hunks::{self, FileDiff, Hunk, HunkLine};
 use super::locate::{self, IndentShift, LineTolerance, TextLines};
-use super::text::{FileText, LoadedText, TextChange, load, store, unwritten};
+use super::text::{FileText, LoadedText, TextChange, load, not_written, store};
 use tools::call::Invocation;
 use tools::fs::read_tracker::EditFit;
 use tools::kind::Effect;
@@ -76,12 +76,12 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let new_file = diff.creates && !call.path.exists();
     let empty = LoadedText { text: String::new(), changed: None };
     let before = if new_file { empty } else { load(call, &call.path)? };
-    let mut applied = apply(&before.text, &diff, args.start, args.end).map_err(|trouble| {
-        let why = before.explain(call, &call.path, trouble.text);
-        ToolError::new(trouble.kind, format!("{shown}: {why}"))
+    let mut applied = apply(&before.text, &diff, args.start, args.end).map_err(|error| {
+        let message = before.explain(call, &call.path, error.text);
+        ToolError::new(error.kind, format!("{shown}: {message}"))
     })?;
-    let fit = if applied.notes.is_empty() { EditFit::Exact } else { EditFit::Loose };
-    applied.notes.extend(before.check(call, &call.path, fit)?);
+    let edit_fit = if applied.notes.is_empty() { EditFit::Exact } else { EditFit::Loose };
+    applied.notes.extend(before.check(call, &call.path, edit_fit)?);
     if diff.deletes && applied.text.is_empty() {
         call.remove(&call.path)
             .map_err(|e| ToolError::io(&format!("cannot remove {shown}"), &e))?;
@@ -114,29 +114,28 @@ pub(crate) fn apply(
 ) -> Result<AppliedDiff, ToolError> {
     let file = FileText::new(before.to_owned());
     let lines = TextLines::new(file.plain());
-    let within = range(&file, &lines, start, end)?;
-    let mut taken: Vec<Range<usize>> = Vec::new();
+    let search_range = range(&file, &lines, start, end)?;
+    let mut used: Vec<Range<usize>> = Vec::new();
     let mut changes = Vec::new();
     let mut applied =
         AppliedDiff { text: String::new(), insertions: 0, deletions: 0, notes: Vec::new() };
     for (i, hunk) in diff.hunks.iter().enumerate().filter(|(_, hunk)| hunk.changes()) {
-        let place =
-            place(&lines, hunk, &within, &taken).map_err(|miss| miss.told(i + 1, &lines, hunk))?;
-        if let Some(forgiven) = place.pass.forgiven() {
+        let place = find_place(&lines, hunk, &search_range, &used)
+            .map_err(|error| error.message(i + 1, &lines, hunk))?;
+        if let Some(note) = place.pass.tolerance_note() {
             let line = place.lines.start + 1;
-            applied.notes.push(format!(
-                "hunk {} fits at line {line} only without regard to {forgiven}",
-                i + 1
-            ));
+            applied
+                .notes
+                .push(format!("hunk {} fits at line {line} only without regard to {note}", i + 1));
         }
-        taken.push(place.lines.clone());
+        used.push(place.lines.clone());
         changes.push(change(&lines, file.plain(), hunk, &place));
         let count =
-            |wanted: fn(&HunkLine) -> bool| hunk.lines.iter().filter(|line| wanted(line)).count();
+            |is_kind: fn(&HunkLine) -> bool| hunk.lines.iter().filter(|line| is_kind(line)).count();
         applied.insertions += count(|line| matches!(line, HunkLine::Add(_)));
         applied.deletions += count(|line| matches!(line, HunkLine::Remove(_)));
     }
-    applied.text = file.changed(changes);
+    applied.text = file.apply_changes(changes);
     Ok(applied)
 }
 
@@ -148,24 +147,26 @@ fn range(
     end: Option<usize>,
 ) -> Result<Range<usize>, ToolError> {
     let total = file.raw().chars().count();
-    let position = |name: &str, at: usize| {
-        file.position(at).ok_or_else(|| {
+    let position = |name: &str, character: usize| {
+        file.position(character).ok_or_else(|| {
             ToolError::invalid(format!(
-                "`{name}` ({at}) is past the end: the file has {total} characters"
+                "`{name}` ({character}) is past the end: the file has {total} characters"
             ))
         })
     };
-    let first = start.map_or(Ok(0), |at| position("start", at))?;
-    let last = end.map_or(Ok(file.plain().len()), |at| position("end", at))?;
+    let first = start.map_or(Ok(0), |character| position("start", character))?;
+    let last = end.map_or(Ok(file.plain().len()), |character| position("end", character))?;
     if first > last {
         return Err(ToolError::invalid("`start` is past `end`"));
     }
     let count = lines.count();
     let first = (0..count).find(|line| lines.start(*line) >= first).unwrap_or(count);
     // A line is in the range if its last character is, with or without its newline.
-    let ends = |line: usize| lines.start(line) + lines.line(line).len();
-    let last =
-        (first..count).take_while(|line| ends(*line) <= last).last().map_or(first, |line| line + 1);
+    let line_end = |line: usize| lines.start(line) + lines.line(line).len();
+    let last = (first..count)
+        .take_while(|line| line_end(*line) <= last)
+        .last()
+        .map_or(first, |line| line + 1);
     Ok(first..last)
 }
 
@@ -178,51 +179,62 @@ enum Miss {
     Nowhere,
 }
 
-fn place(
+fn find_place(
     lines: &TextLines<'_>,
     hunk: &Hunk,
-    within: &Range<usize>,
-    taken: &[Range<usize>],
+    search_range: &Range<usize>,
+    used: &[Range<usize>],
 ) -> Result<HunkPlace, Miss> {
     let old = hunk.before();
     if old.is_empty() {
-        let at = match hunk.line {
+        let line_index = match hunk.line {
             _ if lines.count() == 0 => 0,
             // `-10,0` inserts after line 10.
-            Some(line) if (within.start..=within.end).contains(&line) => line,
+            Some(line) if (search_range.start..=search_range.end).contains(&line) => line,
             Some(_) | None => return Err(Miss::Nowhere),
         };
-        return Ok(HunkPlace { lines: at..at, pass: LineTolerance::Exact, dropped: 0 });
+        return Ok(HunkPlace {
+            lines: line_index..line_index,
+            pass: LineTolerance::Exact,
+            dropped: 0,
+        });
     }
     let trailing = match hunk.lines.last() {
         Some(HunkLine::Keep(_)) => old.iter().rev().take_while(|line| line.is_empty()).count(),
         Some(HunkLine::Remove(_) | HunkLine::Add(_)) | None => 0,
     };
     let blocks = [0, trailing].into_iter().take(if trailing > 0 { 2 } else { 1 });
-    for (dropped, pass) in
-        blocks.flat_map(|dropped| LineTolerance::EACH.map(|pass| (dropped, pass)))
+    for (dropped, tolerance) in
+        blocks.flat_map(|dropped| LineTolerance::ALL.map(|tolerance| (dropped, tolerance)))
     {
         let block = &old[..old.len() - dropped];
-        let mut found = lines.find(block, within.clone(), pass);
-        found.retain(|at| !taken.iter().any(|t| at + block.len() > t.start && *at < t.end));
-        let at = match found.as_slice() {
+        let mut found = lines.find(block, search_range.clone(), tolerance);
+        found.retain(|line_index| {
+            !used.iter().any(|t| line_index + block.len() > t.start && *line_index < t.end)
+        });
+        let line_index = match found.as_slice() {
             [] => continue,
-            [at] => *at,
-            several => decided(several, hunk.line)
-                .ok_or_else(|| Miss::Several(several.iter().map(|at| at + 1).collect()))?,
+            [line_index] => *line_index,
+            several => nearest_to(several, hunk.line).ok_or_else(|| {
+                Miss::Several(several.iter().map(|line_index| line_index + 1).collect())
+            })?,
         };
-        return Ok(HunkPlace { lines: at..at + block.len(), pass, dropped });
+        return Ok(HunkPlace {
+            lines: line_index..line_index + block.len(),
+            pass: tolerance,
+            dropped,
+        });
     }
     Err(Miss::NotFound)
 }
 
 /// Selects the match at the given line number, or one that is far nearer to it than the others.
-fn decided(places: &[usize], line: Option<usize>) -> Option<usize> {
-    let wanted = line?.saturating_sub(1);
+fn nearest_to(places: &[usize], line: Option<usize>) -> Option<usize> {
+    let expected = line?.saturating_sub(1);
     let mut by_distance: Vec<usize> = places.to_vec();
-    by_distance.sort_by_key(|at| at.abs_diff(wanted));
+    by_distance.sort_by_key(|line_index| line_index.abs_diff(expected));
     let (first, second) = (by_distance[0], by_distance[1]);
-    (first.abs_diff(wanted) * 2 < second.abs_diff(wanted)).then_some(first)
+    (first.abs_diff(expected) * 2 < second.abs_diff(expected)).then_some(first)
 }
 
 /// Applies a hunk to the text at its position. Context lines are copied from the file.
@@ -234,42 +246,46 @@ pub(crate) fn change(
 ) -> TextChange {
     let span = lines.span(place.lines.clone());
     let old = hunk.before();
-    let found = place.lines.clone().map(|at| lines.line(at));
-    let shift = match place.pass {
+    let original = place.lines.clone().map(|line_index| lines.line(line_index));
+    let indent_shift = match place.pass {
         LineTolerance::Exact | LineTolerance::Trailing => IndentShift::None,
         LineTolerance::Indent | LineTolerance::Punctuation => {
-            IndentShift::between(old.iter().copied().zip(found))
+            IndentShift::of_lines(old.iter().copied().zip(original))
         }
     };
-    let used = hunk.lines.len() - place.dropped;
-    let mut at = place.lines.start;
+    let count = hunk.lines.len() - place.dropped;
+    let mut line_index = place.lines.start;
     let mut new: Vec<(String, bool)> = Vec::new();
-    for (i, line) in hunk.lines[..used].iter().enumerate() {
-        let unended = hunk.unended.contains(&i);
+    for (i, line) in hunk.lines[..count].iter().enumerate() {
+        let is_unended = hunk.without_newline.contains(&i);
         match line {
-            HunkLine::Keep(_) => new.push((lines.line(at).to_owned(), unended)),
-            HunkLine::Add(text) => new.push((shift.apply(text), unended)),
+            HunkLine::Keep(_) => new.push((lines.line(line_index).to_owned(), is_unended)),
+            HunkLine::Add(text) => new.push((indent_shift.apply(text), is_unended)),
             HunkLine::Remove(_) => {}
         }
-        at += usize::from(!matches!(line, HunkLine::Add(_)));
+        line_index += usize::from(!matches!(line, HunkLine::Add(_)));
     }
     let at_end = span.end == text.len();
-    let ended = text.is_empty() || text.ends_with('\n');
+    let has_final_newline = text.is_empty() || text.ends_with('\n');
     // Without a marker the end of the file does not change.
-    let unended = at_end
-        && if hunk.unended.is_empty() { !ended } else { new.last().is_some_and(|(_, u)| *u) };
+    let is_unended = at_end
+        && if hunk.without_newline.is_empty() {
+            !has_final_newline
+        } else {
+            new.last().is_some_and(|(_, u)| *u)
+        };
     let mut by: String = new.into_iter().map(|(line, _)| line + "\n").collect();
-    if unended {
+    if is_unended {
         by.pop();
     }
-    if span.start == text.len() && !ended {
+    if span.start == text.len() && !has_final_newline {
         by.insert(0, '\n');
     }
     TextChange { span, by }
 }
 
 impl Miss {
-    fn told(self, number: usize, lines: &TextLines<'_>, hunk: &Hunk) -> ToolError {
+    fn message(self, number: usize, lines: &TextLines<'_>, hunk: &Hunk) -> ToolError {
         let text = match self {
             Miss::Nowhere => format!(
                 "hunk {number} has neither context nor removed lines, and no line number that says \
@@ -281,9 +297,9 @@ impl Miss {
                 places.len(),
                 places.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
             ),
-            Miss::NotFound => not_found(&format!("hunk {number}"), lines, hunk),
+            Miss::NotFound => not_found_message(&format!("hunk {number}"), lines, hunk),
         };
-        ToolError::new(ToolErrorKind::Failed, unwritten(&text))
+        ToolError::new(ToolErrorKind::Failed, not_written(&text))
     }
 }
 
@@ -291,25 +307,25 @@ impl Miss {
 /// distinctive line (not only braces).
 fn is_made(lines: &TextLines<'_>, hunk: &Hunk) -> bool {
     let after = hunk.after();
-    let adds = hunk.lines.iter().any(|line| matches!(line, HunkLine::Add(_)));
-    let telling = after.iter().filter(|line| locate::is_telling(line)).count();
-    telling > usize::from(!adds)
+    let has_additions = hunk.lines.iter().any(|line| matches!(line, HunkLine::Add(_)));
+    let distinctive = after.iter().filter(|line| locate::is_distinctive(line)).count();
+    distinctive > usize::from(!has_additions)
         && lines.find(&after, 0..lines.count(), LineTolerance::Exact).len() == 1
 }
 
 /// Explains that a hunk does not match, with its lines and the most similar ones.
-pub(crate) fn not_found(which: &str, lines: &TextLines<'_>, hunk: &Hunk) -> String {
+pub(crate) fn not_found_message(which: &str, lines: &TextLines<'_>, hunk: &Hunk) -> String {
     if is_made(lines, hunk) {
         return format!("{which} is not found, but its result is there (already applied?)");
     }
     let old = hunk.before();
     let preview = old.join("\n");
     let mut text = format!("{which} is not found:\n{}", base::text::head(&preview, 200));
-    if let Some((at, _)) = lines.nearest(&old) {
-        let last = (at + old.len().min(10)).min(lines.count());
-        let there: Vec<String> =
-            (at..last).map(|i| format!("{}: {}", i + 1, lines.line(i))).collect();
-        text.push_str(&format!("\nthe file's most similar lines:\n{}\n", there.join("\n")));
+    if let Some((line_index, _)) = lines.nearest(&old) {
+        let last = (line_index + old.len().min(10)).min(lines.count());
+        let actual: Vec<String> =
+            (line_index..last).map(|i| format!("{}: {}", i + 1, lines.line(i))).collect();
+        text.push_str(&format!("\nthe file's most similar lines:\n{}\n", actual.join("\n")));
     }
     text
 }

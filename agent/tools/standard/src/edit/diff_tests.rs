@@ -39,8 +39,11 @@ fn lines_that_look_like_headers_are_treated_as_content() {
 #[test]
 fn an_ambiguous_hunk_is_an_error_unless_its_line_number_decides() {
     let file = format!("x\na\ny\n{}a\n", "pad\n".repeat(20));
-    let why = error(&file, "@@\n-a\n+b\n");
-    assert!(why.contains("2 places (lines 2, 24)") && why.contains("Nothing was written"), "{why}");
+    let reason = error(&file, "@@\n-a\n+b\n");
+    assert!(
+        reason.contains("2 places (lines 2, 24)") && reason.contains("Nothing was written"),
+        "{reason}"
+    );
     let decided = text(&file, "@@ -24 +24 @@\n-a\n+b\n");
     assert!(decided.ends_with("pad\nb\n") && decided.starts_with("x\na\n"));
     assert!(text(&file, "@@ -23 +23 @@\n-a\n+b\n").ends_with("pad\nb\n"));
@@ -86,8 +89,11 @@ fn empty_context_lines_need_no_space() {
 
 #[test]
 fn a_hunk_without_a_match_rejects_the_whole_diff() {
-    let why = error("a\nb\nc\n", "@@\n-a\n+x\n@@\n-q\n+y\n");
-    assert!(why.contains("hunk 2 is not found") && why.contains("Nothing was written"), "{why}");
+    let reason = error("a\nb\nc\n", "@@\n-a\n+x\n@@\n-q\n+y\n");
+    assert!(
+        reason.contains("hunk 2 is not found") && reason.contains("Nothing was written"),
+        "{reason}"
+    );
     let near = error(
         "fn a() {\n    one();\n    two();\n}\n",
         "@@\n fn a() {\n-    three();\n+    four();\n",

@@ -97,14 +97,14 @@ pub(crate) enum FuzzyMiss {
 }
 
 /// Minimum similarity of the middle of a block that is identified only by its first and last line.
-const ALIKE: f64 = 0.5;
+const MIN_SIMILARITY: f64 = 0.5;
 /// Maximum length of a match, as a multiple of the length of the searched text.
-const STRETCH: usize = 2;
+const MAX_STRETCH: usize = 2;
 
 /// Finds the exact text: one match, or all.
-pub(crate) fn exact(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, FuzzyMiss> {
+pub(crate) fn exact(text: &str, expected: &str, all: bool) -> Result<FuzzyMatch, FuzzyMiss> {
     let spans: Vec<Range<usize>> =
-        text.match_indices(wanted).map(|(at, found)| at..at + found.len()).collect();
+        text.match_indices(expected).map(|(offset, hit)| offset..offset + hit.len()).collect();
     match spans.len() {
         0 => Err(FuzzyMiss::Nowhere),
         n if n > 1 && !all => Err(FuzzyMiss::Several(n)),
@@ -114,21 +114,21 @@ pub(crate) fn exact(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, F
 
 /// Finds the exact text, or else uses the first strategy with exactly one match (or any number,
 /// with `all`).
-pub(crate) fn find(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, FuzzyMiss> {
-    let mut miss = match exact(text, wanted, all) {
+pub(crate) fn find(text: &str, expected: &str, all: bool) -> Result<FuzzyMatch, FuzzyMiss> {
+    let mut miss = match exact(text, expected, all) {
         Err(FuzzyMiss::Nowhere) => FuzzyMiss::Nowhere,
         decided => return decided,
     };
     for strategy in MatchStrategy::LOOSE {
-        let mut spans = candidates(strategy, text, wanted);
-        spans.retain(|span| !span.is_empty() && fits_in_length(&text[span.clone()], wanted));
+        let mut spans = candidates(strategy, text, expected);
+        spans.retain(|span| !span.is_empty() && has_similar_length(&text[span.clone()], expected));
         spans.dedup();
-        without_overlaps(&mut spans);
+        remove_overlaps(&mut spans);
         match spans.len() {
             0 => {}
             n if n > 1 && !all => miss = FuzzyMiss::Several(n),
             _ => {
-                let shift = shift(strategy, &text[spans[0].clone()], wanted);
+                let shift = indent_shift(strategy, &text[spans[0].clone()], expected);
                 return Ok(FuzzyMatch { spans, strategy, shift });
             }
         }
@@ -136,26 +136,26 @@ pub(crate) fn find(text: &str, wanted: &str, all: bool) -> Result<FuzzyMatch, Fu
     Err(miss)
 }
 
-fn fits_in_length(found: &str, wanted: &str) -> bool {
+fn has_similar_length(hit: &str, expected: &str) -> bool {
     let weight = |text: &str| text.chars().filter(|c| !c.is_whitespace()).count();
-    weight(found) <= weight(wanted).max(1) * STRETCH
+    weight(hit) <= weight(expected).max(1) * MAX_STRETCH
 }
 
-fn without_overlaps(spans: &mut Vec<Range<usize>>) {
+fn remove_overlaps(spans: &mut Vec<Range<usize>>) {
     let mut end = 0;
     spans.retain(|span| {
-        let free = span.start >= end;
-        if free {
+        let is_free = span.start >= end;
+        if is_free {
             end = span.end;
         }
-        free
+        is_free
     });
 }
 
-fn shift(strategy: MatchStrategy, found: &str, wanted: &str) -> IndentShift {
+fn indent_shift(strategy: MatchStrategy, hit: &str, expected: &str) -> IndentShift {
     match strategy {
         MatchStrategy::LineTrimmed | MatchStrategy::IndentationFlexible => {
-            IndentShift::between(wanted.lines().zip(found.lines()))
+            IndentShift::of_lines(expected.lines().zip(hit.lines()))
         }
         MatchStrategy::Exact
         | MatchStrategy::BlockAnchor
@@ -166,11 +166,11 @@ fn shift(strategy: MatchStrategy, found: &str, wanted: &str) -> IndentShift {
     }
 }
 
-fn candidates(strategy: MatchStrategy, text: &str, wanted: &str) -> Vec<Range<usize>> {
+fn candidates(strategy: MatchStrategy, text: &str, expected: &str) -> Vec<Range<usize>> {
     let lines = TextLines::new(text);
-    let block = Block::new(wanted);
-    let spans = |found: Vec<usize>, length: usize| -> Vec<Range<usize>> {
-        found.into_iter().map(|at| block.span(&lines, at..at + length)).collect()
+    let block = Block::new(expected);
+    let spans = |hits: Vec<usize>, length: usize| -> Vec<Range<usize>> {
+        hits.into_iter().map(|index| block.span(&lines, index..index + length)).collect()
     };
     let height = block.lines.len();
     match strategy {
@@ -179,25 +179,30 @@ fn candidates(strategy: MatchStrategy, text: &str, wanted: &str) -> Vec<Range<us
             spans(lines.find(&block.lines, 0..lines.count(), LineTolerance::Indent), height)
         }
         MatchStrategy::BlockAnchor => anchored(&lines, &block),
-        MatchStrategy::WhitespaceNormalized => normalized(text, &lines, &block, wanted),
+        MatchStrategy::WhitespaceNormalized => normalized(text, &lines, &block, expected),
         MatchStrategy::IndentationFlexible => {
-            let wanted = dedented(&block.lines);
-            let fits = |at: &usize| {
-                let there: Vec<&str> = (*at..at + height).map(|i| lines.line(i)).collect();
-                dedented(&there) == wanted
+            let expected = dedent(&block.lines);
+            let is_match = |index: &usize| {
+                let actual: Vec<&str> = (*index..index + height).map(|i| lines.line(i)).collect();
+                dedent(&actual) == expected
             };
             let last = (lines.count() + 1).saturating_sub(height);
-            spans((0..last).filter(fits).collect(), height)
+            spans((0..last).filter(is_match).collect(), height)
         }
         MatchStrategy::EscapeNormalized => {
-            let plain = unescaped(wanted);
-            let found = text.match_indices(&plain).map(|(at, found)| at..at + found.len());
-            if plain == wanted || plain.is_empty() { Vec::new() } else { found.collect() }
+            let unescaped_text = unescape(expected);
+            let hits =
+                text.match_indices(&unescaped_text).map(|(index, hit)| index..index + hit.len());
+            if unescaped_text == expected || unescaped_text.is_empty() {
+                Vec::new()
+            } else {
+                hits.collect()
+            }
         }
         MatchStrategy::TrimmedBoundary => {
-            let plain = wanted.trim();
-            let found = text.match_indices(plain).map(|(at, found)| at..at + found.len());
-            if plain == wanted || plain.is_empty() { Vec::new() } else { found.collect() }
+            let trimmed = expected.trim();
+            let hits = text.match_indices(trimmed).map(|(index, hit)| index..index + hit.len());
+            if trimmed == expected || trimmed.is_empty() { Vec::new() } else { hits.collect() }
         }
         MatchStrategy::ContextAware => spans(in_context(&lines, &block), height),
     }
@@ -207,19 +212,19 @@ fn candidates(strategy: MatchStrategy, text: &str, wanted: &str) -> Vec<Range<us
 struct Block<'w> {
     lines: Vec<&'w str>,
     /// Whether it ends with a newline, so that a match includes its newline.
-    ended: bool,
+    ends_with_newline: bool,
 }
 
 impl<'w> Block<'w> {
-    fn new(wanted: &'w str) -> Block<'w> {
-        let ended = wanted.ends_with('\n');
-        let body = wanted.strip_suffix('\n').unwrap_or(wanted);
-        Block { lines: body.split('\n').collect(), ended }
+    fn new(expected: &'w str) -> Block<'w> {
+        let ends_with_newline = expected.ends_with('\n');
+        let body = expected.strip_suffix('\n').unwrap_or(expected);
+        Block { lines: body.split('\n').collect(), ends_with_newline }
     }
 
     fn span(&self, lines: &TextLines<'_>, range: Range<usize>) -> Range<usize> {
         let span = lines.span(range.clone());
-        if self.ended || range.is_empty() {
+        if self.ends_with_newline || range.is_empty() {
             return span;
         }
         let last = range.end - 1;
@@ -233,14 +238,16 @@ fn anchored(lines: &TextLines<'_>, block: &Block<'_>) -> Vec<Range<usize>> {
     if middle.is_empty() || first.trim().is_empty() || last.trim().is_empty() {
         return Vec::new();
     }
-    let starts = (0..lines.count()).filter(|at| LineTolerance::Indent.same(lines.line(*at), first));
+    let starts =
+        (0..lines.count()).filter(|index| LineTolerance::Indent.matches(lines.line(*index), first));
     let places = starts.filter_map(|start| {
         let mut ends = start + 2..lines.count();
-        let end = ends.find(|at| LineTolerance::Indent.same(lines.line(*at), last))?;
-        let there: Vec<&str> = (start + 1..end).map(|at| lines.line(at)).collect();
-        Some((start..end + 1, alike(middle, &there)))
+        let end = ends.find(|index| LineTolerance::Indent.matches(lines.line(*index), last))?;
+        let actual: Vec<&str> = (start + 1..end).map(|index| lines.line(index)).collect();
+        Some((start..end + 1, similarity(middle, &actual)))
     });
-    let mut scored: Vec<(Range<usize>, f64)> = places.filter(|(_, s)| *s >= ALIKE).collect();
+    let mut scored: Vec<(Range<usize>, f64)> =
+        places.filter(|(_, s)| *s >= MIN_SIMILARITY).collect();
     scored.sort_by(|a, b| b.1.total_cmp(&a.1));
     let best = scored.first().map_or(0.0, |(_, score)| *score);
     // Two equally similar blocks are ambiguous.
@@ -251,11 +258,11 @@ fn anchored(lines: &TextLines<'_>, block: &Block<'_>) -> Vec<Range<usize>> {
 }
 
 /// Returns the similarity of two blocks, line by line, from 0 to 1.
-fn alike(wanted: &[&str], there: &[&str]) -> f64 {
-    let height = wanted.len().max(there.len()).max(1);
-    let sum: f64 = wanted
+fn similarity(expected: &[&str], actual: &[&str]) -> f64 {
+    let height = expected.len().max(actual.len()).max(1);
+    let sum: f64 = expected
         .iter()
-        .zip(there)
+        .zip(actual)
         .map(|(a, b)| strsim::normalized_levenshtein(a.trim(), b.trim()))
         .sum();
     #[allow(clippy::cast_precision_loss)] // so many lines fit into a float
@@ -271,17 +278,18 @@ fn in_context(lines: &TextLines<'_>, block: &Block<'_>) -> Vec<usize> {
         return Vec::new();
     }
     let last = (lines.count() + 1).saturating_sub(height);
-    let fits = |at: &usize| {
-        let same = |i: usize| LineTolerance::Indent.same(lines.line(at + i), block.lines[i]);
+    let is_match = |index: &usize| {
+        let is_same =
+            |i: usize| LineTolerance::Indent.matches(lines.line(index + i), block.lines[i]);
         let middle: Vec<usize> =
             (1..height - 1).filter(|i| !block.lines[*i].trim().is_empty()).collect();
-        let equal = middle.iter().filter(|i| same(**i)).count();
-        same(0) && same(height - 1) && equal * 2 >= middle.len()
+        let equal = middle.iter().filter(|i| is_same(**i)).count();
+        is_same(0) && is_same(height - 1) && equal * 2 >= middle.len()
     };
-    (0..last).filter(fits).collect()
+    (0..last).filter(is_match).collect()
 }
 
-fn collapsed(text: &str) -> String {
+fn collapse_whitespace(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -291,27 +299,31 @@ fn normalized(
     text: &str,
     lines: &TextLines<'_>,
     block: &Block<'_>,
-    wanted: &str,
+    expected: &str,
 ) -> Vec<Range<usize>> {
-    let plain = collapsed(wanted);
-    if plain.is_empty() {
+    let collapsed_text = collapse_whitespace(expected);
+    if collapsed_text.is_empty() {
         return Vec::new();
     }
     let height = block.lines.len();
     let last = (lines.count() + 1).saturating_sub(height);
-    let whole = |at: &usize| collapsed(&text[lines.span(*at..at + height)]) == plain;
-    let whole: Vec<Range<usize>> =
-        (0..last).filter(whole).map(|at| block.span(lines, at..at + height)).collect();
-    if !whole.is_empty() || height > 1 {
-        return whole;
+    let is_whole_match = |index: &usize| {
+        collapse_whitespace(&text[lines.span(*index..index + height)]) == collapsed_text
+    };
+    let whole_matches: Vec<Range<usize>> = (0..last)
+        .filter(is_whole_match)
+        .map(|index| block.span(lines, index..index + height))
+        .collect();
+    if !whole_matches.is_empty() || height > 1 {
+        return whole_matches;
     }
-    let words: Vec<String> = plain.split(' ').map(regex::escape).collect();
+    let words: Vec<String> = collapsed_text.split(' ').map(regex::escape).collect();
     let Ok(words) = regex::Regex::new(&words.join(r"[^\S\n]+")) else { return Vec::new() };
-    words.find_iter(text).map(|found| found.range()).collect()
+    words.find_iter(text).map(|hit| hit.range()).collect()
 }
 
 /// Returns the lines without their common indentation.
-fn dedented(lines: &[&str]) -> Vec<String> {
+fn dedent(lines: &[&str]) -> Vec<String> {
     let indent = |line: &&&str| line.len() - line.trim_start().len();
     let common =
         lines.iter().filter(|line| !line.trim().is_empty()).map(|line| indent(&line)).min();
@@ -319,24 +331,24 @@ fn dedented(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| line.get(common..).unwrap_or("").to_owned()).collect()
 }
 
-fn unescaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+fn unescape(text: &str) -> String {
+    let mut unescaped_text = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
         if c != '\\' {
-            out.push(c);
+            unescaped_text.push(c);
             continue;
         }
         match chars.next() {
-            Some('n') => out.push('\n'),
-            Some('t') => out.push('\t'),
-            Some('r') => out.push('\r'),
-            Some(c @ ('\'' | '"' | '`' | '\\' | '$' | '\n')) => out.push(c),
-            Some(c) => out.extend(['\\', c]),
-            None => out.push('\\'),
+            Some('n') => unescaped_text.push('\n'),
+            Some('t') => unescaped_text.push('\t'),
+            Some('r') => unescaped_text.push('\r'),
+            Some(c @ ('\'' | '"' | '`' | '\\' | '$' | '\n')) => unescaped_text.push(c),
+            Some(c) => unescaped_text.extend(['\\', c]),
+            None => unescaped_text.push('\\'),
         }
     }
-    out
+    unescaped_text
 }
 
 #[cfg(test)]

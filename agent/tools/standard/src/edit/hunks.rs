@@ -22,7 +22,7 @@ pub(crate) struct Hunk {
     /// The lines.
     pub lines: Vec<HunkLine>,
     /// Indices of lines without a newline at the end of the file.
-    pub unended: Vec<usize>,
+    pub without_newline: Vec<usize>,
 }
 
 /// The diff of one file.
@@ -89,9 +89,9 @@ const GIT_HEADERS: [&str; 12] = [
 pub(crate) fn read(diff: &str, path: &Path) -> FileDiff {
     let lines: Vec<&str> = diff.lines().collect();
     let mut reader = Reader { path, ..Reader::default() };
-    let mut at = 0;
-    while at < lines.len() {
-        at += reader.take(&lines[at..]);
+    let mut index = 0;
+    while index < lines.len() {
+        index += reader.take(&lines[index..]);
     }
     reader.finish()
 }
@@ -101,12 +101,12 @@ struct Reader<'p> {
     diff: FileDiff,
     current: Option<Hunk>,
     /// Number of lines of the old and of the new file that remain according to the header.
-    left: (usize, usize),
+    remaining: (usize, usize),
 }
 
 impl Default for Reader<'_> {
     fn default() -> Self {
-        Reader { path: Path::new(""), diff: FileDiff::default(), current: None, left: (0, 0) }
+        Reader { path: Path::new(""), diff: FileDiff::default(), current: None, remaining: (0, 0) }
     }
 }
 
@@ -114,17 +114,17 @@ impl Reader<'_> {
     /// Consumes lines from the start and returns how many.
     fn take(&mut self, lines: &[&str]) -> usize {
         let line = lines[0];
-        let promised = self.left.0 + self.left.1 > 0;
-        if !promised {
+        let is_expected = self.remaining.0 + self.remaining.1 > 0;
+        if !is_expected {
             if let Some((old, new)) = self.file_header(lines) {
                 self.end_hunk();
                 self.diff.creates |= old == "/dev/null";
                 self.diff.deletes |= new == "/dev/null";
                 return 2;
             }
-            let git = GIT_HEADERS.iter().any(|start| line.starts_with(start));
-            let before = self.current.is_none() || line.starts_with("diff --git ");
-            if (git && before) || line.starts_with("```") {
+            let is_git_header = GIT_HEADERS.iter().any(|start| line.starts_with(start));
+            let is_before_hunks = self.current.is_none() || line.starts_with("diff --git ");
+            if (is_git_header && is_before_hunks) || line.starts_with("```") {
                 if line.starts_with("diff ") {
                     self.end_hunk();
                 }
@@ -138,7 +138,7 @@ impl Reader<'_> {
         }
         if line.starts_with("\\ ") {
             let hunk = self.current.get_or_insert_default();
-            hunk.unended.extend(hunk.lines.len().checked_sub(1));
+            hunk.without_newline.extend(hunk.lines.len().checked_sub(1));
             return 1;
         }
         self.content(line);
@@ -151,22 +151,23 @@ impl Reader<'_> {
         let old = lines[0].strip_prefix("--- ")?;
         let new = lines.get(1)?.strip_prefix("+++ ")?;
         let (old, new) = (name(old), name(new));
-        let known = |name: &str| name == "/dev/null" || self.names_this(name);
+        let is_known_name = |name: &str| name == "/dev/null" || self.is_this_file(name);
         // Before the first `@@` only a header is possible, whatever names the model wrote.
         let first = self.current.is_none() && self.diff.hunks.is_empty();
-        let opens = first && lines.get(2).is_some_and(|line| line.starts_with("@@"));
-        (opens || (known(old) && known(new))).then_some((old, new))
+        let is_opening = first && lines.get(2).is_some_and(|line| line.starts_with("@@"));
+        (is_opening || (is_known_name(old) && is_known_name(new))).then_some((old, new))
     }
 
-    fn names_this(&self, name: &str) -> bool {
-        let bare = name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name);
-        !bare.is_empty() && Path::new(bare).file_name() == self.path.file_name()
+    fn is_this_file(&self, name: &str) -> bool {
+        let without_prefix =
+            name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name);
+        !without_prefix.is_empty() && Path::new(without_prefix).file_name() == self.path.file_name()
     }
 
     /// Parses ` -10,3 +10,4 @@ …`. Missing counts are 1; missing numbers are ignored.
     fn start_hunk(&mut self, header: &str) {
         let mut hunk = Hunk::default();
-        self.left = (0, 0);
+        self.remaining = (0, 0);
         let ranges = header.split("@@").next().unwrap_or_default();
         for range in ranges.split_whitespace() {
             let Some(numbers) = range.strip_prefix(['-', '+']) else { continue };
@@ -174,9 +175,9 @@ impl Reader<'_> {
             let (Ok(start), Ok(count)) = (start.parse::<usize>(), count.parse()) else { continue };
             if range.starts_with('-') {
                 hunk.line = Some(start);
-                self.left.0 = count;
+                self.remaining.0 = count;
             } else {
-                self.left.1 = count;
+                self.remaining.1 = count;
             }
         }
         self.current = Some(hunk);
@@ -184,7 +185,7 @@ impl Reader<'_> {
 
     fn content(&mut self, line: &str) {
         let hunk = self.current.get_or_insert_default();
-        let (old, new) = &mut self.left;
+        let (old, new) = &mut self.remaining;
         let mut chars = line.chars();
         let line = match chars.next() {
             Some('-') => HunkLine::Remove(chars.as_str().to_owned()),
@@ -204,7 +205,7 @@ impl Reader<'_> {
         {
             self.diff.hunks.push(hunk);
         }
-        self.left = (0, 0);
+        self.remaining = (0, 0);
     }
 
     fn finish(mut self) -> FileDiff {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Whether a text is distinctive enough to identify a position; braces and whitespace are not.
-pub(crate) fn is_telling(text: &str) -> bool {
+pub(crate) fn is_distinctive(text: &str) -> bool {
     text.chars().filter(|c| c.is_alphanumeric()).count() >= 3
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum LineTolerance {
 
 impl LineTolerance {
     /// All tolerances, strictest first.
-    pub(crate) const EACH: [LineTolerance; 4] = [
+    pub(crate) const ALL: [LineTolerance; 4] = [
         LineTolerance::Exact,
         LineTolerance::Trailing,
         LineTolerance::Indent,
@@ -37,7 +37,7 @@ impl LineTolerance {
     ];
 
     /// Returns the tolerated deviation, for a note; `None` for an exact match.
-    pub(crate) fn forgiven(self) -> Option<&'static str> {
+    pub(crate) fn tolerance_note(self) -> Option<&'static str> {
         match self {
             LineTolerance::Exact => None,
             LineTolerance::Trailing => Some("blanks at the ends of lines"),
@@ -47,20 +47,20 @@ impl LineTolerance {
     }
 
     /// Whether two lines are equal under this tolerance.
-    pub(crate) fn same(self, a: &str, b: &str) -> bool {
+    pub(crate) fn matches(self, a: &str, b: &str) -> bool {
         match self {
             LineTolerance::Exact => a == b,
             LineTolerance::Trailing => a.trim_end() == b.trim_end(),
             LineTolerance::Indent => a.trim() == b.trim(),
             LineTolerance::Punctuation => {
-                a.trim().chars().map(plain).eq(b.trim().chars().map(plain))
+                a.trim().chars().map(normalize_char).eq(b.trim().chars().map(normalize_char))
             }
         }
     }
 }
 
 /// Returns the ASCII equivalent of a typographic character.
-fn plain(c: char) -> char {
+fn normalize_char(c: char) -> char {
     match c {
         '\u{2010}'..='\u{2015}' | '\u{2212}' => '-',
         '\u{2018}'..='\u{201b}' => '\'',
@@ -102,29 +102,37 @@ impl<'t> TextLines<'t> {
     /// Finds a block. Returns the first lines of all matches within the given lines.
     pub(crate) fn find(
         &self,
-        block: &[&str],
-        within: Range<usize>,
-        pass: LineTolerance,
+        block_lines: &[&str],
+        search_range: Range<usize>,
+        tolerance: LineTolerance,
     ) -> Vec<usize> {
-        let last = (within.end + 1).saturating_sub(block.len());
-        let fits = |at: &usize| {
-            block.iter().enumerate().all(|(i, wanted)| pass.same(self.line(at + i), wanted))
+        let last = (search_range.end + 1).saturating_sub(block_lines.len());
+        let is_match = |at: &usize| {
+            block_lines
+                .iter()
+                .enumerate()
+                .all(|(i, expected)| tolerance.matches(self.line(at + i), expected))
         };
-        if block.is_empty() { Vec::new() } else { (within.start..last).filter(fits).collect() }
+        if block_lines.is_empty() {
+            Vec::new()
+        } else {
+            (search_range.start..last).filter(is_match).collect()
+        }
     }
 
     /// Finds the most similar position of a block. Returns its first line and the number of similar
     /// lines.
     pub(crate) fn nearest(&self, block: &[&str]) -> Option<(usize, usize)> {
-        let alike = |at: usize| {
+        let similarity = |at: usize| {
             let pairs = block.iter().enumerate().filter(|(i, _)| at + i < self.count());
-            let same = |(i, wanted): &(usize, &&str)| {
-                !wanted.trim().is_empty()
-                    && LineTolerance::Punctuation.same(self.line(at + i), wanted)
+            let matches = |(i, expected): &(usize, &&str)| {
+                !expected.trim().is_empty()
+                    && LineTolerance::Punctuation.matches(self.line(at + i), expected)
             };
-            pairs.filter(same).count()
+            pairs.filter(matches).count()
         };
-        let scored = (0..self.count()).map(|at| (at, alike(at))).filter(|(_, score)| *score > 0);
+        let scored =
+            (0..self.count()).map(|at| (at, similarity(at))).filter(|(_, score)| *score > 0);
         scored.max_by_key(|(at, score)| (*score, std::cmp::Reverse(*at)))
     }
 }
@@ -142,23 +150,23 @@ pub(crate) enum IndentShift {
 
 impl IndentShift {
     /// Compares the searched lines with the lines found.
-    pub(crate) fn between<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> IndentShift {
+    pub(crate) fn of_lines<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> IndentShift {
         let mut shift: Option<IndentShift> = None;
-        for (wanted, found) in pairs {
-            if wanted.trim().is_empty() {
+        for (expected, actual) in pairs {
+            if expected.trim().is_empty() {
                 continue;
             }
-            let (wanted, found) = (indent(wanted), indent(found));
-            let this = if let Some(more) = found.strip_suffix(wanted) {
-                IndentShift::More(more.to_owned())
-            } else if let Some(less) = wanted.strip_suffix(found) {
-                IndentShift::Less(less.to_owned())
+            let (expected, actual) = (indent(expected), indent(actual));
+            let pair_shift = if let Some(added) = actual.strip_suffix(expected) {
+                IndentShift::More(added.to_owned())
+            } else if let Some(removed) = expected.strip_suffix(actual) {
+                IndentShift::Less(removed.to_owned())
             } else {
                 return IndentShift::None;
             };
             match &shift {
-                Some(known) if *known != this => return IndentShift::None,
-                Some(_) | None => shift = Some(this),
+                Some(first_shift) if *first_shift != pair_shift => return IndentShift::None,
+                Some(_) | None => shift = Some(pair_shift),
             }
         }
         shift.unwrap_or(IndentShift::None)
@@ -199,14 +207,14 @@ mod tests {
 
     #[test]
     fn an_indentation_shift_requires_all_lines_to_agree() {
-        let between =
-            |pairs: &[(&'static str, &'static str)]| IndentShift::between(pairs.iter().copied());
+        let of_lines =
+            |pairs: &[(&'static str, &'static str)]| IndentShift::of_lines(pairs.iter().copied());
         assert_eq!(
-            between(&[("a", "  a"), ("", ""), (" b", "   b")]),
+            of_lines(&[("a", "  a"), ("", ""), (" b", "   b")]),
             IndentShift::More("  ".into())
         );
-        assert_eq!(between(&[("    a", "  a")]), IndentShift::Less("  ".into()));
-        assert_eq!(between(&[("a", "  a"), ("b", "b")]), IndentShift::None);
+        assert_eq!(of_lines(&[("    a", "  a")]), IndentShift::Less("  ".into()));
+        assert_eq!(of_lines(&[("a", "  a"), ("b", "b")]), IndentShift::None);
         assert_eq!(IndentShift::More("  ".into()).apply("x"), "  x");
         assert_eq!(IndentShift::More("  ".into()).apply(""), "");
     }

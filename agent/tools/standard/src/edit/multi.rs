@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::atomic::{AtomicEdit, EditedFile};
 use super::replace::{self, Replacement};
-use super::text::unwritten;
+use super::text::not_written;
 use gate::paths;
 use tools::call::Invocation;
 use tools::fs::read_tracker::EditFit;
@@ -44,33 +44,35 @@ fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
 }
 
 fn edits(call: &Invocation<'_>) -> Result<Vec<(PathBuf, Replacement)>, ToolError> {
-    let Args { edits, path: common } = call.decode()?;
+    let Args { edits, path: default_path } = call.decode()?;
     let total = edits.len();
     if edits.is_empty() {
         return Err(ToolError::invalid("`edits` is empty: nothing to change"));
     }
-    let one = |(at, edit): (usize, Value)| {
-        let wrong = |why: String| ToolError::invalid(format!("Edit {} of {total}: {why}", at + 1));
-        let edit: Edit = serde_json::from_value(edit).map_err(|why| wrong(why.to_string()))?;
-        let raw = edit.path.or_else(|| common.clone());
-        let raw = raw.ok_or_else(|| wrong("`filePath` is missing".to_owned()))?;
+    let parse_edit = |(index, edit): (usize, Value)| {
+        let invalid =
+            |error: String| ToolError::invalid(format!("Edit {} of {total}: {error}", index + 1));
+        let edit: Edit =
+            serde_json::from_value(edit).map_err(|error| invalid(error.to_string()))?;
+        let raw_path = edit.path.or_else(|| default_path.clone());
+        let raw_path = raw_path.ok_or_else(|| invalid("`filePath` is missing".to_owned()))?;
         let all = match &edit.all {
             Value::Null => false,
             Value::Bool(all) => *all,
             other => other.as_str().is_some_and(|text| text == "true"),
         };
-        let wish = Replacement { old: edit.old, new: edit.new, all, strict: false };
-        if wish.old == wish.new {
-            return Err(wrong("`oldString` and `newString` are identical".to_owned()));
+        let replacement = Replacement { old: edit.old, new: edit.new, all, strict: false };
+        if replacement.old == replacement.new {
+            return Err(invalid("`oldString` and `newString` are identical".to_owned()));
         }
-        let path = resolved(call, &raw).map_err(|why| wrong(why.to_string()))?;
-        Ok((path, wish))
+        let path = resolve_path(call, &raw_path).map_err(|error| invalid(error.to_string()))?;
+        Ok((path, replacement))
     };
-    edits.into_iter().enumerate().map(one).collect()
+    edits.into_iter().enumerate().map(parse_edit).collect()
 }
 
 /// Resolves a path relative to the working directory, otherwise to the root of the work tree.
-fn resolved(call: &Invocation<'_>, raw: &str) -> std::io::Result<PathBuf> {
+fn resolve_path(call: &Invocation<'_>, raw: &str) -> std::io::Result<PathBuf> {
     let path = paths::resolve(&call.context.cwd, raw)?;
     let from_root = || paths::resolve(&call.context.root, raw).ok().filter(|path| path.exists());
     Ok(if path.exists() { path } else { from_root().unwrap_or(path) })
@@ -99,53 +101,53 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let total = edits.len();
     let mut draft = AtomicEdit::new(call);
     let mut notes = Vec::new();
-    for (at, (path, wish)) in edits.iter().enumerate() {
+    for (index, (path, replacement)) in edits.iter().enumerate() {
         let shown = call.display_path(path);
-        let failed = |trouble: ToolError| {
-            let text = unwritten(&format!("Edit {} of {total}: {}", at + 1, trouble.text));
-            ToolError::new(trouble.kind, text)
+        let edit_error = |error: ToolError| {
+            let text = not_written(&format!("Edit {} of {total}: {}", index + 1, error.text));
+            ToolError::new(error.kind, text)
         };
-        let before = draft.text(path).map_err(failed)?;
+        let before = draft.text(path).map_err(edit_error)?;
         let (text, fit) = match before {
-            None if wish.old.is_empty() => (wish.new.clone(), EditFit::Exact),
+            None if replacement.old.is_empty() => (replacement.new.clone(), EditFit::Exact),
             None => {
-                let why = std::io::Error::from(std::io::ErrorKind::NotFound);
-                return Err(failed(ToolError::io(&shown, &why)));
+                let message = std::io::Error::from(std::io::ErrorKind::NotFound);
+                return Err(edit_error(ToolError::io(&shown, &message)));
             }
             Some(raw) => {
-                let (text, hit) = replace::apply(raw, wish).map_err(|miss| {
-                    let why = draft.explain(path, miss.told(call, &shown));
-                    failed(ToolError::failed(why))
+                let (text, hit) = replace::apply(raw, replacement).map_err(|miss| {
+                    let message = draft.explain(path, miss.message(call, &shown));
+                    edit_error(ToolError::failed(message))
                 })?;
-                notes.extend(hit.note().map(|note| format!("edit {}: {note}", at + 1)));
+                notes.extend(hit.note().map(|note| format!("edit {}: {note}", index + 1)));
                 (text, hit.fit())
             }
         };
-        draft.edit(path, text, fit).map_err(failed)?;
+        draft.edit(path, text, fit).map_err(edit_error)?;
     }
     notes.append(&mut draft.notes);
-    Ok(told(call, &draft.commit()?, total, &notes))
+    Ok(report(call, &draft.commit()?, total, &notes))
 }
 
-fn told(
+fn report(
     call: &Invocation<'_>,
-    changed: &[EditedFile],
+    changed_files: &[EditedFile],
     edits: usize,
     notes: &[String],
 ) -> ToolOutput {
-    let title = format!("Edited {} file(s) with {edits} edit(s)", changed.len());
+    let title = format!("Edited {} file(s) with {edits} edit(s)", changed_files.len());
     let mut text = title.clone();
     notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
-    for file in changed {
+    for file in changed_files {
         text.push_str(&format!("\n{}\n{}", call.display_path(&file.path), file.difference.unified));
     }
-    let sum = |of: fn(&EditedFile) -> usize| changed.iter().map(of).sum::<usize>();
+    let sum_of = |count: fn(&EditedFile) -> usize| changed_files.iter().map(count).sum::<usize>();
     let metadata = json!({
-        "files": changed.len(),
+        "files": changed_files.len(),
         "edits": edits,
-        "additions": sum(|file| file.difference.additions),
-        "deletions": sum(|file| file.difference.deletions),
-        "paths": changed.iter().map(|file| &file.path).collect::<Vec<_>>(),
+        "additions": sum_of(|file| file.difference.additions),
+        "deletions": sum_of(|file| file.difference.deletions),
+        "paths": changed_files.iter().map(|file| &file.path).collect::<Vec<_>>(),
         "notes": notes,
     });
     ToolOutput::success(text).titled(title).with(metadata)

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::apply_patch::{self, FileStep, Patch};
 use super::atomic::{AtomicEdit, EditedFile, FileStatus};
 use super::chunk;
-use super::text::unwritten;
+use super::text::not_written;
 use gate::paths;
 use tools::call::Invocation;
 use tools::fs::read_tracker::EditFit;
@@ -51,10 +51,10 @@ pub(crate) enum PatchMode {
 
 /// Returns the files of a call.
 fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
-    order(call).map(|order| order.files()).unwrap_or_default()
+    patch_request(call).map(|request| request.files()).unwrap_or_default()
 }
 
-fn order(call: &Invocation<'_>) -> Result<PatchRequest, ToolError> {
+fn patch_request(call: &Invocation<'_>) -> Result<PatchRequest, ToolError> {
     let Args { patch, mode, skip_missing } = call.decode()?;
     Ok(PatchRequest { patch, from: call.path.clone(), mode, skip_missing })
 }
@@ -91,59 +91,63 @@ impl Tool for PatchTool {
 
 /// Applies the patch of a call.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    apply(call, &order(call)?)
+    apply(call, &patch_request(call)?)
 }
 
 /// Applies a patch.
-pub(crate) fn apply(call: &Invocation<'_>, order: &PatchRequest) -> Result<ToolOutput, ToolError> {
-    let read = apply_patch::read(&order.patch);
-    let Patch { steps, mut notes } = read.map_err(|wrong| ToolError::invalid(wrong.told()))?;
+pub(crate) fn apply(
+    call: &Invocation<'_>,
+    request: &PatchRequest,
+) -> Result<ToolOutput, ToolError> {
+    let read = apply_patch::read(&request.patch);
+    let Patch { steps, mut notes } = read.map_err(|error| ToolError::invalid(error.message()))?;
     let mut draft = AtomicEdit::new(call);
-    let mut failed = None;
+    let mut failure = None;
     for step in &steps {
-        match take(order, &mut draft, step) {
-            Ok(more) => notes.extend(more),
-            Err(why) => {
-                failed = Some(why);
+        match apply_step(request, &mut draft, step) {
+            Ok(step_notes) => notes.extend(step_notes),
+            Err(error) => {
+                failure = Some(error);
                 break;
             }
         }
     }
     notes.append(&mut draft.notes);
-    match failed {
-        Some(why) if order.mode == PatchMode::Atomic => {
-            Err(ToolError::new(why.kind, unwritten(&why.text)))
+    match failure {
+        Some(error) if request.mode == PatchMode::Atomic => {
+            Err(ToolError::new(error.kind, not_written(&error.text)))
         }
-        Some(why) => {
-            let done = told(call, &draft.commit()?, &notes);
-            let text = format!("{}. The steps before it were made:\n{}", why.text, done.text);
-            Ok(ToolOutput { ok: false, error_kind: Some(why.kind), text, ..done })
+        Some(error) => {
+            let output = report(call, &draft.commit()?, &notes);
+            let text = format!("{}. The steps before it were made:\n{}", error.text, output.text);
+            Ok(ToolOutput { ok: false, error_kind: Some(error.kind), text, ..output })
         }
-        None => Ok(told(call, &draft.commit()?, &notes)),
+        None => Ok(report(call, &draft.commit()?, &notes)),
     }
 }
 
 /// Applies one step and returns the tolerated deviations.
-fn take(
-    order: &PatchRequest,
+fn apply_step(
+    request: &PatchRequest,
     draft: &mut AtomicEdit<'_, '_>,
     step: &FileStep,
 ) -> Result<Vec<String>, ToolError> {
-    let place = |raw: &str| {
-        paths::resolve(&order.from, raw).map_err(|why| ToolError::io(&format!("`{raw}`"), &why))
+    let resolve = |raw: &str| {
+        paths::resolve(&request.from, raw)
+            .map_err(|error| ToolError::io(&format!("`{raw}`"), &error))
     };
     match step {
         FileStep::Add { path, text } => {
-            let path = place(path)?;
+            let path = resolve(path)?;
             // A directory of that name is an error already here.
             draft.exists(&path)?;
-            draft.put(&path, text.clone())?;
+            draft.write_new(&path, text.clone())?;
             Ok(Vec::new())
         }
         FileStep::Delete { path: raw } => {
-            let path = place(raw)?;
+            let path = resolve(raw)?;
             if !draft.exists(&path)? {
-                return match order.skip_missing {
+                return match request.skip_missing {
                     true => Ok(vec![format!("Skipped: {raw} is not there")]),
                     false => Err(missing("delete", raw)),
                 };
@@ -152,15 +156,16 @@ fn take(
             Ok(Vec::new())
         }
         FileStep::Update { path: raw, to, chunks } => {
-            let path = place(raw)?;
+            let path = resolve(raw)?;
             let Some(text) = draft.text(&path)? else { return Err(missing("update", raw)) };
-            let made = chunk::apply(&text, chunks)
-                .map_err(|why| ToolError::failed(draft.explain(&path, format!("{raw}: {why}"))))?;
-            let fit = if made.notes.is_empty() { EditFit::Exact } else { EditFit::Loose };
-            let notes = made.notes.into_iter().map(|note| format!("{raw}: {note}")).collect();
+            let changed = chunk::apply(&text, chunks).map_err(|error| {
+                ToolError::failed(draft.explain(&path, format!("{raw}: {error}")))
+            })?;
+            let fit = if changed.notes.is_empty() { EditFit::Exact } else { EditFit::Loose };
+            let notes = changed.notes.into_iter().map(|note| format!("{raw}: {note}")).collect();
             match to {
-                Some(to) => draft.rename(&path, &place(to)?, (made.text, fit))?,
-                None => draft.edit(&path, made.text, fit)?,
+                Some(to) => draft.rename(&path, &resolve(to)?, (changed.text, fit))?,
+                None => draft.edit(&path, changed.text, fit)?,
             }
             Ok(notes)
         }
@@ -171,20 +176,24 @@ fn missing(what: &str, raw: &str) -> ToolError {
     ToolError::new(ToolErrorKind::NotFound, format!("cannot {what} {raw}: no such file"))
 }
 
-fn told(call: &Invocation<'_>, changed: &[EditedFile], notes: &[String]) -> ToolOutput {
-    let sum = |of: fn(&EditedFile) -> usize| changed.iter().map(of).sum::<usize>();
+fn report(call: &Invocation<'_>, changed: &[EditedFile], notes: &[String]) -> ToolOutput {
+    let sum_of = |of: fn(&EditedFile) -> usize| changed.iter().map(of).sum::<usize>();
     let (additions, deletions) =
-        (sum(|file| file.difference.additions), sum(|file| file.difference.deletions));
+        (sum_of(|file| file.difference.additions), sum_of(|file| file.difference.deletions));
     let title = format!("Updated {} file(s) (+{additions} -{deletions})", changed.len());
     let mut text = format!("Success. {title}");
     for file in changed {
-        text.push_str(&format!("\n{} {}", letter(file.status), call.display_path(&file.path)));
+        text.push_str(&format!(
+            "\n{} {}",
+            status_letter(file.status),
+            call.display_path(&file.path)
+        ));
     }
     notes.iter().for_each(|note| text.push_str(&format!("\n[note: {note}]")));
     let count = |status| changed.iter().filter(|file| file.status == status).count();
     let row = |file: &EditedFile| {
         json!({
-            "path": file.path, "status": letter(file.status),
+            "path": file.path, "status": status_letter(file.status),
             "additions": file.difference.additions, "deletions": file.difference.deletions,
         })
     };
@@ -200,7 +209,7 @@ fn told(call: &Invocation<'_>, changed: &[EditedFile], notes: &[String]) -> Tool
     ToolOutput::success(text).titled(title).with(metadata)
 }
 
-fn letter(status: FileStatus) -> &'static str {
+fn status_letter(status: FileStatus) -> &'static str {
     match status {
         FileStatus::Added => "A",
         FileStatus::Modified => "M",

@@ -33,7 +33,7 @@ pub(crate) struct Replacement {
 pub(crate) struct ReplaceError {
     miss: FuzzyMiss,
     /// Whether the new text already exists.
-    already: bool,
+    is_already_made: bool,
 }
 
 /// The tool that replaces a string in a file.
@@ -57,62 +57,68 @@ impl Tool for ReplaceTool {
 
 /// Makes the replacement.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let wish: Replacement = call.decode()?;
-    let (old_key, new_key) = names(call);
-    if wish.old == wish.new {
+    let replacement: Replacement = call.decode()?;
+    let (old_key, new_key) = key_names(call);
+    if replacement.old == replacement.new {
         let text = format!("`{old_key}` and `{new_key}` are identical: nothing to change");
         return Err(ToolError::invalid(text));
     }
-    if wish.old.is_empty() {
-        return create(call, &wish.new);
+    if replacement.old.is_empty() {
+        return create(call, &replacement.new);
     }
     let loaded = load(call, &call.path)?;
-    match apply(loaded.text.clone(), &wish) {
+    match apply(loaded.text.clone(), &replacement) {
         Ok((text, hit)) => {
             let note = loaded.check(call, &call.path, hit.fit())?;
             store(call, &call.path, &text)?;
-            let mut outcome = told(call, &hit, &loaded.text, &text);
-            outcome.text.extend(note.map(|note| format!("\n[note: {note}]")));
-            Ok(outcome)
+            let mut output = report(call, &hit, &loaded.text, &text);
+            output.text.extend(note.map(|note| format!("\n[note: {note}]")));
+            Ok(output)
         }
-        Err(missed) => {
+        Err(replace_error) => {
             let shown = call.display_own_path();
-            let why = loaded.explain(call, &call.path, missed.told(call, &shown));
-            let mut outcome = ToolOutput::failed(ToolErrorKind::Failed, why);
-            let lost =
-                call.profile_tool.style == OutputStyle::Egirl && missed.miss == FuzzyMiss::Nowhere;
-            outcome.escalate =
-                lost.then(|| format!("text not found in {shown}: the context may be incorrect"));
-            Ok(outcome)
+            let message = loaded.explain(call, &call.path, replace_error.message(call, &shown));
+            let mut output = ToolOutput::failed(ToolErrorKind::Failed, message);
+            let is_lost = call.profile_tool.style == OutputStyle::Egirl
+                && replace_error.miss == FuzzyMiss::Nowhere;
+            output.escalate =
+                is_lost.then(|| format!("text not found in {shown}: the context may be incorrect"));
+            Ok(output)
         }
     }
 }
 
 /// Returns the text with the replacement made, and the match.
-pub(crate) fn apply(raw: String, wish: &Replacement) -> Result<(String, FuzzyMatch), ReplaceError> {
-    let file = if wish.strict { FileText::exact(raw) } else { FileText::new(raw) };
-    let plain = |text: &str| if wish.strict { text.to_owned() } else { text.replace("\r\n", "\n") };
-    let (old, new) = (plain(&wish.old), plain(&wish.new));
-    let found = if wish.strict {
-        fuzzy::exact(file.plain(), &old, wish.all)
+pub(crate) fn apply(
+    raw: String,
+    request: &Replacement,
+) -> Result<(String, FuzzyMatch), ReplaceError> {
+    let file = if request.strict { FileText::exact(raw) } else { FileText::new(raw) };
+    let normalize =
+        |text: &str| if request.strict { text.to_owned() } else { text.replace("\r\n", "\n") };
+    let (old, new) = (normalize(&request.old), normalize(&request.new));
+    let result = if request.strict {
+        fuzzy::exact(file.plain(), &old, request.all)
     } else {
-        fuzzy::find(file.plain(), &old, wish.all)
+        fuzzy::find(file.plain(), &old, request.all)
     };
-    let hit = found.map_err(|miss| ReplaceError { miss, already: is_made(file.plain(), &new) })?;
-    let by = replacement(&hit, &new);
-    let change = |span: &std::ops::Range<usize>| TextChange { span: span.clone(), by: by.clone() };
-    let text = file.changed(hit.spans.iter().map(change).collect());
+    let hit = result
+        .map_err(|miss| ReplaceError { miss, is_already_made: is_made(file.plain(), &new) })?;
+    let new_text = replacement(&hit, &new);
+    let change =
+        |span: &std::ops::Range<usize>| TextChange { span: span.clone(), by: new_text.clone() };
+    let text = file.apply_changes(hit.spans.iter().map(change).collect());
     Ok((text, hit))
 }
 
 /// Whether the new text may already be the result of this edit: it occurs exactly once and is
 /// distinctive, since a brace alone is everywhere.
 fn is_made(text: &str, new: &str) -> bool {
-    locate::is_telling(new) && text.matches(new).count() == 1
+    locate::is_distinctive(new) && text.matches(new).count() == 1
 }
 
 /// Returns the parameter names that the caller used.
-fn names<'c>(call: &'c Invocation<'_>) -> (&'c str, &'c str) {
+fn key_names<'c>(call: &'c Invocation<'_>) -> (&'c str, &'c str) {
     // These are parameters of each edit, not of the call.
     if call.profile_tool.kind == ToolKind::MULTI_EDIT {
         return ("oldString", "newString");
@@ -138,10 +144,10 @@ fn replacement(hit: &FuzzyMatch, new: &str) -> String {
 
 /// Creates a file: without an old text, a missing or empty file gets the new text.
 fn create(call: &Invocation<'_>, new: &str) -> Result<ToolOutput, ToolError> {
-    let (old_key, _) = names(call);
+    let (old_key, _) = key_names(call);
     let shown = call.display_own_path();
-    let filled = std::fs::metadata(&call.path).is_ok_and(|facts| facts.len() > 0);
-    if call.profile_tool.style == OutputStyle::Egirl || filled {
+    let is_not_empty = std::fs::metadata(&call.path).is_ok_and(|metadata| metadata.len() > 0);
+    if call.profile_tool.style == OutputStyle::Egirl || is_not_empty {
         return Err(ToolError::invalid(format!(
             "`{old_key}` is empty; to replace all of {shown}, write the file"
         )));
@@ -155,10 +161,10 @@ fn create(call: &Invocation<'_>, new: &str) -> Result<ToolOutput, ToolError> {
 
 impl ReplaceError {
     /// Describes the error with a hint.
-    pub(crate) fn told(self, call: &Invocation<'_>, shown: &str) -> String {
-        let (old_key, new_key) = names(call);
+    pub(crate) fn message(self, call: &Invocation<'_>, shown: &str) -> String {
+        let (old_key, new_key) = key_names(call);
         match self.miss {
-            FuzzyMiss::Nowhere if self.already => format!(
+            FuzzyMiss::Nowhere if self.is_already_made => format!(
                 "`{old_key}` is not found in {shown}, but `{new_key}` is there: was the edit \
                  already applied?"
             ),
@@ -179,7 +185,7 @@ impl ReplaceError {
     }
 }
 
-fn told(call: &Invocation<'_>, hit: &FuzzyMatch, before: &str, after: &str) -> ToolOutput {
+fn report(call: &Invocation<'_>, hit: &FuzzyMatch, before: &str, after: &str) -> ToolOutput {
     let shown = call.display_own_path();
     let Difference { unified, additions, deletions } = difference(before, after);
     let times = hit.spans.len();

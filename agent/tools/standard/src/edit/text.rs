@@ -18,7 +18,7 @@ pub(crate) struct FileText {
     /// The text without byte order mark and without the `\r` of `\r\n`.
     plain: String,
     /// Offsets in `plain` of each `\n` that had a `\r` before it.
-    returns: Vec<usize>,
+    carriage_returns: Vec<usize>,
     bom: bool,
 }
 
@@ -38,23 +38,23 @@ impl FileText {
         let bom = body.is_some();
         let body = body.unwrap_or(&raw);
         let mut plain = String::with_capacity(body.len());
-        let mut returns = Vec::new();
+        let mut carriage_returns = Vec::new();
         for line in body.split_inclusive('\n') {
             match line.strip_suffix("\r\n") {
                 Some(content) => {
                     plain.push_str(content);
-                    returns.push(plain.len());
+                    carriage_returns.push(plain.len());
                     plain.push('\n');
                 }
                 None => plain.push_str(line),
             }
         }
-        FileText { raw, plain, returns, bom }
+        FileText { raw, plain, carriage_returns, bom }
     }
 
     /// Creates a text that is searched exactly as it is.
     pub(crate) fn exact(raw: String) -> FileText {
-        FileText { plain: raw.clone(), raw, returns: Vec::new(), bom: false }
+        FileText { plain: raw.clone(), raw, carriage_returns: Vec::new(), bom: false }
     }
 
     /// Returns the text to search.
@@ -70,47 +70,52 @@ impl FileText {
     /// Converts a character position in the file, counted from 0, to an offset in the plain text.
     /// Returns `None` past the end.
     pub(crate) fn position(&self, character: usize) -> Option<usize> {
-        let ends = std::iter::once(self.raw.len());
-        let byte = self.raw.char_indices().map(|(at, _)| at).chain(ends).nth(character)?;
+        let end = std::iter::once(self.raw.len());
+        let byte = self.raw.char_indices().map(|(offset, _)| offset).chain(end).nth(character)?;
         let byte = byte.saturating_sub(if self.bom { BOM.len_utf8() } else { 0 });
         // The k-th `\r` (from 0) is k bytes further in the file than in the plain text.
-        let before = self.returns.iter().enumerate().take_while(|(k, at)| **at + k < byte).count();
-        Some(byte - before)
+        let returns_before = self
+            .carriage_returns
+            .iter()
+            .enumerate()
+            .take_while(|(k, offset)| **offset + k < byte)
+            .count();
+        Some(byte - returns_before)
     }
 
     /// Returns the file's text after some changes, which must not overlap.
-    pub(crate) fn changed(&self, mut changes: Vec<TextChange>) -> String {
+    pub(crate) fn apply_changes(&self, mut changes: Vec<TextChange>) -> String {
         changes.sort_by_key(|change| (change.span.start, change.span.end));
         let mut out = String::with_capacity(self.raw.len());
-        let mut done = 0;
+        let mut copied = 0;
         for change in changes {
             let (start, end) =
                 (self.raw_offset(change.span.start), self.raw_offset(change.span.end));
-            out.push_str(&self.raw[done..start]);
+            out.push_str(&self.raw[copied..start]);
             if self.ends_with_return(change.span.start) {
                 out.push_str(&change.by.replace("\r\n", "\n").replace('\n', "\r\n"));
             } else {
                 out.push_str(&change.by);
             }
-            done = end;
+            copied = end;
         }
-        out.push_str(&self.raw[done..]);
+        out.push_str(&self.raw[copied..]);
         out
     }
 
     fn raw_offset(&self, plain: usize) -> usize {
         let bom = if self.bom { BOM.len_utf8() } else { 0 };
-        bom + plain + self.returns.partition_point(|at| *at < plain)
+        bom + plain + self.carriage_returns.partition_point(|at| *at < plain)
     }
 
     /// Whether the line at an offset ends with `\r\n`; the last line follows the one before it.
     fn ends_with_return(&self, plain: usize) -> bool {
-        if self.returns.is_empty() {
+        if self.carriage_returns.is_empty() {
             return false;
         }
-        let newline = self.plain[plain..].find('\n').map(|at| plain + at);
+        let newline = self.plain[plain..].find('\n').map(|offset| plain + offset);
         let newline = newline.or_else(|| self.plain[..plain].rfind('\n'));
-        newline.is_some_and(|at| self.returns.binary_search(&at).is_ok())
+        newline.is_some_and(|offset| self.carriage_returns.binary_search(&offset).is_ok())
     }
 }
 
@@ -137,11 +142,11 @@ impl LoadedText {
     }
 
     /// Explains why an edit did not match, with the change that may be the reason.
-    pub(crate) fn explain(&self, call: &Invocation<'_>, path: &Path, why: String) -> String {
+    pub(crate) fn explain(&self, call: &Invocation<'_>, path: &Path, reason: String) -> String {
         match &self.changed {
-            None => why,
+            None => reason,
             Some(change) => {
-                change.explain(&call.context.session_dir, path, self.text.as_bytes(), &why)
+                change.explain(&call.context.session_dir, path, self.text.as_bytes(), &reason)
             }
         }
     }
@@ -152,17 +157,17 @@ pub(crate) fn load(call: &Invocation<'_>, path: &Path) -> Result<LoadedText, Too
     let shown = call.display_path(path);
     let content = call.load(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
-            let tried = call.tried_paths(path);
-            ToolError::io(&format!("Failed to edit file {shown} (tried: {tried})"), &e)
+            let tried_paths = call.tried_paths(path);
+            ToolError::io(&format!("Failed to edit file {shown} (tried: {tried_paths})"), &e)
         }
         _ => ToolError::io(&format!("Failed to edit file {shown}"), &e),
     })?;
     let changed = read_tracker::changed(&call.context.session_dir, path, &content.bytes)?;
-    Ok(LoadedText { text: text_of(&shown, content.bytes)?, changed })
+    Ok(LoadedText { text: decode_text(&shown, content.bytes)?, changed })
 }
 
 /// Converts the bytes of a file to text.
-pub(crate) fn text_of(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> {
+pub(crate) fn decode_text(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> {
     if let Some(kind) = open::describe_binary(&bytes) {
         return Err(ToolError::failed(format!("Failed to edit file {shown}: it is {kind}")));
     }
@@ -185,10 +190,10 @@ pub(crate) fn store(call: &Invocation<'_>, path: &Path, text: &str) -> Result<()
 
 /// Formats a failure after which every file is unchanged. A multi-line error gets a separate line
 /// for that.
-pub(crate) fn unwritten(why: &str) -> String {
-    let why = why.trim_end();
-    let joint = if why.contains('\n') { "\n" } else { ". " };
-    format!("{why}{joint}Nothing was written")
+pub(crate) fn not_written(reason: &str) -> String {
+    let reason = reason.trim_end();
+    let joint = if reason.contains('\n') { "\n" } else { ". " };
+    format!("{reason}{joint}Nothing was written")
 }
 
 #[cfg(test)]
@@ -201,9 +206,9 @@ mod tests {
         let file = FileText::new("\u{feff}a\r\nb\r\nc\n".to_owned());
         assert_eq!(file.plain(), "a\nb\nc\n");
         let change = TextChange { span: 2..3, by: "x\ny".to_owned() };
-        assert_eq!(file.changed(vec![change]), "\u{feff}a\r\nx\r\ny\r\nc\n");
+        assert_eq!(file.apply_changes(vec![change]), "\u{feff}a\r\nx\r\ny\r\nc\n");
         let last = TextChange { span: 4..6, by: "z\n".to_owned() };
-        assert_eq!(file.changed(vec![last]), "\u{feff}a\r\nb\r\nz\n");
+        assert_eq!(file.apply_changes(vec![last]), "\u{feff}a\r\nb\r\nz\n");
     }
 
     #[test]
@@ -212,7 +217,7 @@ mod tests {
             let file = FileText::new(raw.to_owned());
             for at in 0..=file.plain().len() {
                 let nothing = TextChange { span: at..at, by: String::new() };
-                assert_eq!(file.changed(vec![nothing]), raw);
+                assert_eq!(file.apply_changes(vec![nothing]), raw);
             }
         }
     }

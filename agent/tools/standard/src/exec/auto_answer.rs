@@ -35,7 +35,7 @@ const PROMPTS: [(&str, &str); 14] = [
 const PAGERS: [&str; 5] =
     [r"~\s*$", r"(?m)^:\s*$", r"\(END\)", r"--More--", r"lines \d+-\d+(/\d+)?"];
 
-static SIGNS: LazyLock<Vec<(Regex, AutoAnswer)>> = LazyLock::new(|| {
+static PATTERNS: LazyLock<Vec<(Regex, AutoAnswer)>> = LazyLock::new(|| {
     let regex = |text: &str| Regex::new(text).expect("the table is constant, and a test reads it");
     let prompts = PROMPTS.iter().map(|(text, answer)| (regex(text), AutoAnswer::Answer(answer)));
     let pagers = PAGERS.iter().map(|text| (regex(text), AutoAnswer::Close));
@@ -43,8 +43,8 @@ static SIGNS: LazyLock<Vec<(Regex, AutoAnswer)>> = LazyLock::new(|| {
 });
 
 /// Returns the reaction to the end of the output, if it is a known prompt.
-pub(crate) fn sign(tail: &str) -> Option<AutoAnswer> {
-    SIGNS.iter().find(|(regex, _)| regex.is_match(tail)).map(|(_, sign)| *sign)
+pub(crate) fn find_prompt(tail: &str) -> Option<AutoAnswer> {
+    PATTERNS.iter().find(|(regex, _)| regex.is_match(tail)).map(|(_, answer)| *answer)
 }
 
 #[cfg(test)]
@@ -71,17 +71,17 @@ mod tests {
             ("a.txt already exists. Overwrite? ", "y\n"),
         ];
         for (tail, answer) in cases {
-            assert_eq!(sign(tail), Some(AutoAnswer::Answer(answer)), "{tail}");
+            assert_eq!(find_prompt(tail), Some(AutoAnswer::Answer(answer)), "{tail}");
         }
     }
 
     #[test]
     fn pagers_and_editors_are_closed_and_other_output_is_ignored() {
         for tail in ["a\n~\n~", "text\n:", "(END)", "--More--", "lines 1-23/40"] {
-            assert_eq!(sign(tail), Some(AutoAnswer::Close), "{tail}");
+            assert_eq!(find_prompt(tail), Some(AutoAnswer::Close), "{tail}");
         }
         for tail in ["done\n", "[y/n]x", "continuing", "a: b\n", "are you sure about it? yes\n"] {
-            assert_eq!(sign(tail), None, "{tail}");
+            assert_eq!(find_prompt(tail), None, "{tail}");
         }
     }
 }

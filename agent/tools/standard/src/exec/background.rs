@@ -36,14 +36,15 @@ pub(crate) struct BackgroundProcess {
     /// The leader of its process group.
     pub pid: u32,
     /// Its start time as reported by the kernel, since the process id may be reused.
-    pub born: Option<u64>,
+    #[serde(rename = "born")]
+    pub start_time: Option<u64>,
     /// The log file of its output.
     pub log: PathBuf,
 }
 
 /// Returns the directory of the process records of a session.
-pub(crate) fn directory(at: &ToolContext) -> PathBuf {
-    at.session_dir.join("tools/background")
+pub(crate) fn directory(context: &ToolContext) -> PathBuf {
+    context.session_dir.join("tools/background")
 }
 
 /// The tool that starts a background process.
@@ -74,17 +75,18 @@ pub(crate) async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> 
         return Err(ToolError::invalid(text));
     }
     if call.permit == Permit::ScratchSandbox {
-        let why = "denied: what must run in the sandbox cannot run in the background";
-        return Err(ToolError::new(ToolErrorKind::Denied, why));
+        let reason = "denied: what must run in the sandbox cannot run in the background";
+        return Err(ToolError::new(ToolErrorKind::Denied, reason));
     }
     let directory = directory(call.context);
-    let broken = |e: std::io::Error| ToolError::io("cannot start a background process", &e);
-    fs::create_dir_all(&directory).map_err(broken)?;
+    let start_error =
+        |error: std::io::Error| ToolError::io("cannot start a background process", &error);
+    fs::create_dir_all(&directory).map_err(start_error)?;
     let name = match &args.name {
         Some(name) => name.clone(),
         None => free_name(&directory),
     };
-    let slug = slug(&name)?;
+    let slug = file_slug(&name)?;
     let file = directory.join(format!("{slug}.json"));
     if let Some(old) = load(&file).filter(is_running) {
         let text = format!(
@@ -94,7 +96,7 @@ pub(crate) async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> 
         );
         return Err(ToolError::failed(text));
     }
-    let (mut log_file, log) = log_file(&directory, &slug).map_err(broken)?;
+    let (mut log_file, log) = log_file(&directory, &slug).map_err(start_error)?;
     let started = Clock::from_env().stamp();
     writeln!(
         log_file,
@@ -102,24 +104,25 @@ pub(crate) async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> 
         args.command,
         call.path.display()
     )
-    .map_err(broken)?;
-    let pid = start(call, &args, &log_file).map_err(broken)?;
-    let record = BackgroundProcess { name, command: args.command, pid, born: born(pid), log };
-    base::files::replace_json(&file, &record).map_err(broken)?;
-    Ok(told(call, &record))
+    .map_err(start_error)?;
+    let pid = start(call, &args, &log_file).map_err(start_error)?;
+    let record =
+        BackgroundProcess { name, command: args.command, pid, start_time: start_time(pid), log };
+    base::files::replace_json(&file, &record).map_err(start_error)?;
+    Ok(report(call, &record))
 }
 
 fn start(call: &Invocation<'_>, args: &Args, log: &File) -> std::io::Result<u32> {
-    let hold = call.context.containment(call.permit)?;
-    let job = |shell: &str| -> std::io::Result<Command> {
-        let job = Command::new(shell, &call.path).arg("-c").arg(&args.command);
-        let job = environment::apply(job, args.environment);
+    let containment = call.context.containment(call.permit)?;
+    let command = |shell: &str| -> std::io::Result<Command> {
+        let command = Command::new(shell, &call.path).arg("-c").arg(&args.command);
+        let command = environment::apply(command, args.environment);
         let (out, err) = (Stream::File(log.try_clone()?), Stream::File(log.try_clone()?));
-        Ok(job.stdout(out).stderr(err).detached())
+        Ok(command.stdout(out).stderr(err).detached())
     };
-    let mut running = match confinement::spawn_detached(job("bash")?, hold.clone()) {
+    let mut running = match confinement::spawn_detached(command("bash")?, containment.clone()) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            confinement::spawn_detached(job("sh")?, hold)?
+            confinement::spawn_detached(command("sh")?, containment)?
         }
         other => other?,
     };
@@ -130,7 +133,7 @@ fn start(call: &Invocation<'_>, args: &Args, log: &File) -> std::io::Result<u32>
     Ok(pid)
 }
 
-fn told(call: &Invocation<'_>, record: &BackgroundProcess) -> ToolOutput {
+fn report(call: &Invocation<'_>, record: &BackgroundProcess) -> ToolOutput {
     let BackgroundProcess { name, pid, log, .. } = record;
     let log = log.display();
     let text = format!(
@@ -151,9 +154,9 @@ fn told(call: &Invocation<'_>, record: &BackgroundProcess) -> ToolOutput {
 }
 
 /// Validates a name as a file name; it must not contain a path.
-pub(crate) fn slug(name: &str) -> Result<String, ToolError> {
-    let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let slug: String = name.trim().chars().map(|c| if fits(c) { c } else { '_' }).collect();
+pub(crate) fn file_slug(name: &str) -> Result<String, ToolError> {
+    let is_allowed = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let slug: String = name.trim().chars().map(|c| if is_allowed(c) { c } else { '_' }).collect();
     let slug = slug.trim_start_matches('.').to_owned();
     if slug.is_empty() || slug.len() > 100 {
         return Err(ToolError::invalid(
@@ -164,18 +167,18 @@ pub(crate) fn slug(name: &str) -> Result<String, ToolError> {
 }
 
 fn free_name(directory: &Path) -> String {
-    let taken = |name: &String| directory.join(format!("{name}.json")).exists();
+    let is_used = |name: &String| directory.join(format!("{name}.json")).exists();
     let mut names = (1..u32::MAX).map(|n| format!("background-{n}"));
-    names.find(|name| !taken(name)).unwrap_or_else(|| "background".to_owned())
+    names.find(|name| !is_used(name)).unwrap_or_else(|| "background".to_owned())
 }
 
 fn log_file(directory: &Path, slug: &str) -> std::io::Result<(File, PathBuf)> {
-    let named = tempfile::Builder::new()
+    let temp_file = tempfile::Builder::new()
         .prefix(&format!("{slug}-"))
         .suffix(".log")
         .tempfile_in(directory)?;
-    drop(named.reopen()?);
-    let (_, path) = named.keep().map_err(|e| e.error)?;
+    drop(temp_file.reopen()?);
+    let (_, path) = temp_file.keep().map_err(|error| error.error)?;
     // Opened for appending, so that stdout and stderr do not overwrite each other.
     let file = File::options().append(true).open(&path)?;
     Ok((file, path))
@@ -188,8 +191,8 @@ pub(crate) fn load(file: &Path) -> Option<BackgroundProcess> {
 
 /// Whether the process or another one of its group is running; zombies do not count.
 pub(crate) fn is_running(record: &BackgroundProcess) -> bool {
-    match born(record.pid) {
-        Some(now) => record.born.is_none_or(|then| then == now),
+    match start_time(record.pid) {
+        Some(now) => record.start_time.is_none_or(|recorded| recorded == now),
         None if cfg!(not(target_os = "linux")) => is_alive(record.pid),
         // The kernel does not reuse the id while a process of the group exists.
         None => has_members(record.pid),
@@ -200,7 +203,7 @@ pub(crate) fn is_running(record: &BackgroundProcess) -> bool {
 fn has_members(group: u32) -> bool {
     let Ok(entries) = fs::read_dir("/proc") else { return false };
     let ids = entries.flatten().filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
-    ids.filter(|id| born(*id).is_some()).any(|id| group_of(id) == Some(group))
+    ids.filter(|id| start_time(*id).is_some()).any(|id| group_of(id) == Some(group))
 }
 
 /// Returns the group of a process (proc(5), field 5).
@@ -211,7 +214,7 @@ fn group_of(pid: u32) -> Option<u32> {
 
 /// Returns the start time of a process in clock ticks since boot (proc(5), field 22), or `None` if
 /// it is gone or a zombie.
-fn born(pid: u32) -> Option<u64> {
+fn start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();

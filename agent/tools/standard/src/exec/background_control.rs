@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::background::{BackgroundProcess, directory, is_running, load, slug};
+use super::background::{BackgroundProcess, directory, file_slug, is_running, load};
 use tools::call::Invocation;
 use tools::kind::Effect;
 use tools::output::{ToolError, ToolErrorKind, ToolOutput};
@@ -21,7 +21,7 @@ struct Args {
     #[serde(default)]
     action: Action,
     name: Option<String>,
-    #[serde(default = "hundred")]
+    #[serde(default = "default_lines")]
     lines: usize,
 }
 
@@ -35,14 +35,14 @@ enum Action {
     Kill,
 }
 
-fn hundred() -> usize {
+fn default_lines() -> usize {
     100
 }
 
 /// Time that a process has to exit before it is killed.
-const GRACE: Duration = Duration::from_secs(2);
+const KILL_GRACE: Duration = Duration::from_secs(2);
 /// Maximum number of bytes shown from the end of a log.
-const SHOWN: u64 = 30_000;
+const MAX_LOG: u64 = 30_000;
 
 /// The tool that controls background processes.
 pub(crate) struct ProcessControlTool;
@@ -67,32 +67,33 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     if args.action == Action::List {
         return Ok(list(call));
     }
-    let record = named(call, args.name.as_deref())?;
+    let record = find_by_name(call, args.name.as_deref())?;
     match args.action {
-        Action::List | Action::Status => Ok(told(&record, state(&record))),
+        Action::List | Action::Status => Ok(report(&record, state(&record))),
         Action::Log => log(&record, args.lines),
         Action::Kill => Ok(kill(&record).await),
     }
 }
 
-fn all(call: &Invocation<'_>) -> Vec<BackgroundProcess> {
+fn all_processes(call: &Invocation<'_>) -> Vec<BackgroundProcess> {
     let entries = fs::read_dir(directory(call.context)).into_iter().flatten().flatten();
     let mut all: Vec<BackgroundProcess> = entries.filter_map(|entry| load(&entry.path())).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
 
-fn named(call: &Invocation<'_>, name: Option<&str>) -> Result<BackgroundProcess, ToolError> {
-    let known = || {
-        let names: Vec<String> = all(call).into_iter().map(|it| format!("`{}`", it.name)).collect();
+fn find_by_name(call: &Invocation<'_>, name: Option<&str>) -> Result<BackgroundProcess, ToolError> {
+    let known_names = || {
+        let names: Vec<String> =
+            all_processes(call).into_iter().map(|it| format!("`{}`", it.name)).collect();
         if names.is_empty() { "there is none".to_owned() } else { names.join(", ") }
     };
     let Some(name) = name else {
-        return Err(ToolError::invalid(format!("`name` is missing: {}", known())));
+        return Err(ToolError::invalid(format!("`name` is missing: {}", known_names())));
     };
-    let file = directory(call.context).join(format!("{}.json", slug(name)?));
+    let file = directory(call.context).join(format!("{}.json", file_slug(name)?));
     load(&file).ok_or_else(|| {
-        let text = format!("no process `{name}` was started in the background: {}", known());
+        let text = format!("no process `{name}` was started in the background: {}", known_names());
         ToolError::new(ToolErrorKind::NotFound, text)
     })
 }
@@ -102,15 +103,15 @@ fn state(record: &BackgroundProcess) -> &'static str {
 }
 
 fn list(call: &Invocation<'_>) -> ToolOutput {
-    let all = all(call);
-    let row = |it: &BackgroundProcess| {
-        format!("{}: {}, pid {}: {}", it.name, state(it), it.pid, it.command)
+    let processes = all_processes(call);
+    let row = |record: &BackgroundProcess| {
+        format!("{}: {}, pid {}: {}", record.name, state(record), record.pid, record.command)
     };
-    let text = match all.is_empty() {
+    let text = match processes.is_empty() {
         true => "nothing was started in the background".to_owned(),
-        false => all.iter().map(row).collect::<Vec<_>>().join("\n"),
+        false => processes.iter().map(row).collect::<Vec<_>>().join("\n"),
     };
-    let rows: Vec<Value> = all.iter().map(|it| facts(it, state(it))).collect();
+    let rows: Vec<Value> = processes.iter().map(|record| facts(record, state(record))).collect();
     ToolOutput::success(text).with(json!({ "processes": rows }))
 }
 
@@ -121,7 +122,7 @@ fn facts(record: &BackgroundProcess, state: &str) -> Value {
     })
 }
 
-fn told(record: &BackgroundProcess, state: &str) -> ToolOutput {
+fn report(record: &BackgroundProcess, state: &str) -> ToolOutput {
     let bytes = fs::metadata(&record.log).map_or(0, |facts| facts.len());
     let text = format!(
         "{}: {state}\npid: {}\nlog: {} ({bytes} bytes)",
@@ -133,9 +134,10 @@ fn told(record: &BackgroundProcess, state: &str) -> ToolOutput {
 }
 
 fn log(record: &BackgroundProcess, lines: usize) -> Result<ToolOutput, ToolError> {
-    let failed = |why| ToolError::io(&format!("cannot read {}", record.log.display()), &why);
-    let (text, is_cut) = tail(&record.log, lines.max(1)).map_err(failed)?;
-    let note = match is_cut {
+    let read_error =
+        |error| ToolError::io(&format!("cannot read {}", record.log.display()), &error);
+    let (text, is_truncated) = tail(&record.log, lines.max(1)).map_err(read_error)?;
+    let note = match is_truncated {
         true => format!("[the beginning is left out; all of it is in {}]\n", record.log.display()),
         false => String::new(),
     };
@@ -150,43 +152,45 @@ fn log(record: &BackgroundProcess, lines: usize) -> Result<ToolOutput, ToolError
 fn tail(path: &Path, lines: usize) -> std::io::Result<(String, bool)> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
-    let start = length.saturating_sub(SHOWN);
+    let start = length.saturating_sub(MAX_LOG);
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
-    file.take(SHOWN).read_to_end(&mut bytes)?;
+    file.take(MAX_LOG).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    let mut kept: Vec<&str> = text.split_inclusive('\n').collect();
+    let mut tail_lines: Vec<&str> = text.split_inclusive('\n').collect();
     // The first line may be incomplete.
-    if start > 0 && kept.len() > 1 {
-        kept.remove(0);
+    if start > 0 && tail_lines.len() > 1 {
+        tail_lines.remove(0);
     }
-    let more = kept.len().saturating_sub(lines);
-    Ok((kept[more..].concat(), start > 0 || more > 0))
+    let skipped = tail_lines.len().saturating_sub(lines);
+    Ok((tail_lines[skipped..].concat(), start > 0 || skipped > 0))
 }
 
 /// Kills a process and its child processes.
 async fn kill(record: &BackgroundProcess) -> ToolOutput {
     if !is_running(record) {
-        return told(record, "ended");
+        return report(record, "ended");
     }
     signal_group(record.pid, Signal::TERM);
-    if !ended_within(record, GRACE).await {
+    if !has_ended_within(record, KILL_GRACE).await {
         signal_group(record.pid, Signal::KILL);
-        ended_within(record, GRACE).await;
+        has_ended_within(record, KILL_GRACE).await;
     }
     match state(record) {
-        "ended" => told(record, "ended"),
-        state => {
-            ToolOutput { ok: false, error_kind: Some(ToolErrorKind::Failed), ..told(record, state) }
-        }
+        "ended" => report(record, "ended"),
+        state => ToolOutput {
+            ok: false,
+            error_kind: Some(ToolErrorKind::Failed),
+            ..report(record, state)
+        },
     }
 }
 
-async fn ended_within(record: &BackgroundProcess, time: Duration) -> bool {
-    let ended = async {
+async fn has_ended_within(record: &BackgroundProcess, timeout: Duration) -> bool {
+    let wait = async {
         while is_running(record) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(time, ended).await.is_ok()
+    tokio::time::timeout(timeout, wait).await.is_ok()
 }

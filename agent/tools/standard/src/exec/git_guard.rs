@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 /// The protected files of a git directory.
 #[derive(Debug)]
 pub(crate) struct GitGuard {
-    fixed: Vec<PathBuf>,
+    protected: Vec<PathBuf>,
     before: BTreeMap<PathBuf, File>,
-    aside: PathBuf,
+    backup_dir: PathBuf,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -22,27 +22,27 @@ struct File {
 }
 
 /// The mode that marks a symbolic link.
-const LINK: u32 = u32::MAX;
+const SYMLINK_MODE: u32 = u32::MAX;
 /// Maximum size of a file in bytes; larger files are not hand-written hooks or configuration.
-const MOST: u64 = 1 << 20;
+const MAX_FILE: u64 = 1 << 20;
 
 impl GitGuard {
-    /// Records these files and directories. Later changes are saved in `aside`.
-    pub(crate) fn new(fixed: &[PathBuf], aside: &Path) -> GitGuard {
-        let aside = aside.to_owned();
-        GitGuard { fixed: fixed.to_vec(), before: read(fixed), aside }
+    /// Records these files and directories. Later changes are saved in `backup_dir`.
+    pub(crate) fn new(protected: &[PathBuf], backup_dir: &Path) -> GitGuard {
+        let backup_dir = backup_dir.to_owned();
+        GitGuard { protected: protected.to_vec(), before: read(protected), backup_dir }
     }
 
     /// Reverts all changes and returns the changed paths.
     pub(crate) fn restore(&self) -> io::Result<Vec<PathBuf>> {
-        let now = read(&self.fixed);
-        let known = self.before.iter().filter(|(path, file)| now.get(*path) != Some(*file));
+        let now = read(&self.protected);
+        let changed_files = self.before.iter().filter(|(path, file)| now.get(*path) != Some(*file));
         let new = now.keys().filter(|path| !self.before.contains_key(*path));
-        let changed: Vec<&PathBuf> = known.map(|(path, _)| path).chain(new).collect();
+        let changed: Vec<&PathBuf> = changed_files.map(|(path, _)| path).chain(new).collect();
         for path in &changed {
-            self.keep_aside(path, now.get(*path))?;
+            self.back_up(path, now.get(*path))?;
             match self.before.get(*path) {
-                Some(File { bytes, mode: LINK }) => {
+                Some(File { bytes, mode: SYMLINK_MODE }) => {
                     use std::os::unix::ffi::OsStrExt;
                     fs::remove_file(path).or_else(|_| fs::remove_dir_all(path))?;
                     std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(bytes), path)?;
@@ -57,25 +57,27 @@ impl GitGuard {
         Ok(changed.into_iter().cloned().collect())
     }
 
-    fn keep_aside(&self, path: &Path, file: Option<&File>) -> io::Result<()> {
+    fn back_up(&self, path: &Path, file: Option<&File>) -> io::Result<()> {
         let Some(file) = file else { return Ok(()) };
-        fs::create_dir_all(&self.aside)?;
+        fs::create_dir_all(&self.backup_dir)?;
         let name = base::user_dirs::name_for_path(path);
-        base::files::replace(&self.aside.join(name), &file.bytes)
+        base::files::replace(&self.backup_dir.join(name), &file.bytes)
     }
 }
 
-fn read(fixed: &[PathBuf]) -> BTreeMap<PathBuf, File> {
+fn read(protected: &[PathBuf]) -> BTreeMap<PathBuf, File> {
     let mut files = BTreeMap::new();
-    let mut open: Vec<PathBuf> = fixed.to_vec();
-    while let Some(path) = open.pop() {
+    let mut pending: Vec<PathBuf> = protected.to_vec();
+    while let Some(path) = pending.pop() {
         let Ok(meta) = fs::symlink_metadata(&path) else { continue };
         if meta.is_dir() {
-            open.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|it| it.path()));
+            pending.extend(
+                fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()),
+            );
         } else if meta.is_symlink() {
             let bytes = fs::read_link(&path).unwrap_or_default().into_os_string();
-            files.insert(path, File { bytes: bytes.into_encoded_bytes(), mode: LINK });
-        } else if meta.is_file() && meta.len() <= MOST {
+            files.insert(path, File { bytes: bytes.into_encoded_bytes(), mode: SYMLINK_MODE });
+        } else if meta.is_file() && meta.len() <= MAX_FILE {
             let mode = meta.permissions().mode() & 0o7777;
             let bytes = fs::read(&path).unwrap_or_default();
             files.insert(path, File { bytes, mode });

@@ -12,7 +12,7 @@ use tools::call::Invocation;
 use tools::exec::output::{OutputBudget, StreamCapture};
 
 /// The line before the patch: `cd DIR &&`, the name, and the end marker.
-static HEAD: LazyLock<Regex> = LazyLock::new(|| {
+static HEADER: LazyLock<Regex> = LazyLock::new(|| {
     let directory = r#"(?:cd\s+(?:'(?<single>[^']+)'|"(?<double>[^"$`\\]+)"|(?<plain>[^\s'"$`\\;&|<>()*?]+))\s*&&\s*)?"#;
     let mark = r#"<<(?<tabs>-?)\s*(?:'(?<q1>\w+)'|"(?<q2>\w+)"|(?<q0>\w+))"#;
     let pattern = format!(r"^\s*{directory}(?:apply_patch|applypatch)\s+{mark}[ \t]*$");
@@ -29,63 +29,72 @@ struct FoundPatch {
 /// Returns the patch if a command line consists of one.
 fn find(line: &str) -> Option<FoundPatch> {
     let (first, rest) = line.trim_end().split_once('\n')?;
-    let head = HEAD.captures(first.trim_end_matches('\r'))?;
-    let named =
-        |names: &[&str]| names.iter().find_map(|name| head.name(name)).map(|it| it.as_str());
-    let mark = named(&["q0", "q1", "q2"])?;
-    let tabs = &head["tabs"] == "-";
+    let header = HEADER.captures(first.trim_end_matches('\r'))?;
+    let capture_any =
+        |names: &[&str]| names.iter().find_map(|name| header.name(name)).map(|it| it.as_str());
+    let delimiter = capture_any(&["q0", "q1", "q2"])?;
+    let strips_tabs = &header["tabs"] == "-";
     let (body, last) = rest.rsplit_once('\n')?;
-    let bare =
-        |line: &str| if tabs { line.trim_start_matches('\t').to_owned() } else { line.to_owned() };
+    let without_tabs = |line: &str| {
+        if strips_tabs { line.trim_start_matches('\t').to_owned() } else { line.to_owned() }
+    };
     // The marker on an earlier line would end the patch there, and commands would follow.
-    let is_end = |line: &str| bare(line.trim_end_matches('\r')) == mark;
+    let is_end = |line: &str| without_tabs(line.trim_end_matches('\r')) == delimiter;
     if !is_end(last) || body.lines().any(is_end) {
         return None;
     }
-    let patch: String = body.lines().map(|line| bare(line) + "\n").collect();
-    Some(FoundPatch { directory: named(&["single", "double", "plain"]).map(str::to_owned), patch })
+    let patch: String = body.lines().map(|line| without_tabs(line) + "\n").collect();
+    Some(FoundPatch {
+        directory: capture_any(&["single", "double", "plain"]).map(str::to_owned),
+        patch,
+    })
 }
 
 /// Returns the patch of a call, and the base of its paths.
-pub(crate) fn order(call: &Invocation<'_>) -> Option<PatchRequest> {
-    let found = find(call.text("command"))?;
-    let from = match found.directory {
+pub(crate) fn patch_request(call: &Invocation<'_>) -> Option<PatchRequest> {
+    let found_patch = find(call.text("command"))?;
+    let from = match found_patch.directory {
         Some(directory) => paths::resolve(&call.path, &directory).ok()?,
         None => call.path.clone(),
     };
-    Some(PatchRequest { patch: found.patch, from, mode: PatchMode::Atomic, skip_missing: false })
+    Some(PatchRequest {
+        patch: found_patch.patch,
+        from,
+        mode: PatchMode::Atomic,
+        skip_missing: false,
+    })
 }
 
 /// Applies the patch. Reports it like a command.
 pub(crate) fn run(
     call: &Invocation<'_>,
-    order: &PatchRequest,
-    show: OutputBudget,
+    request: &PatchRequest,
+    budget: OutputBudget,
 ) -> ProcessResult {
     let started = std::time::Instant::now();
-    let gather = |name: &str, text: &str| {
-        let mut stream = StreamCapture::new(show, &call.context.session_dir.join("tools"), name);
+    let capture = |name: &str, text: &str| {
+        let mut stream = StreamCapture::new(budget, &call.context.session_dir.join("tools"), name);
         stream.push(text.as_bytes());
         stream.finish()
     };
-    let done = match order.from.is_dir() {
-        true => patch::apply(call, order).map_err(|trouble| trouble.text),
-        false => Err(format!("the directory {} does not exist", order.from.display())),
+    let result = match request.from.is_dir() {
+        true => patch::apply(call, request).map_err(|error| error.text),
+        false => Err(format!("the directory {} does not exist", request.from.display())),
     };
-    let (code, out, err) = match done {
-        Ok(outcome) => (0, outcome.text + "\n", String::new()),
-        Err(why) => (1, String::new(), why + "\n"),
+    let (code, stdout, stderr) = match result {
+        Ok(output) => (0, output.text + "\n", String::new()),
+        Err(message) => (1, String::new(), message + "\n"),
     };
     ProcessResult {
         code,
         end: ProcessEnd::Exited,
-        stdout: gather("stdout", &out),
-        stderr: gather("stderr", &err),
-        took: started.elapsed(),
-        lingers: false,
+        stdout: capture("stdout", &stdout),
+        stderr: capture("stderr", &stderr),
+        duration: started.elapsed(),
+        holds_output: false,
         directory: None,
-        denied: None,
-        put_back: Vec::new(),
+        denial: None,
+        restored: Vec::new(),
     }
 }
 

@@ -25,34 +25,34 @@ pub mod sandbox_denial;
 pub mod shell;
 
 /// Returns what a command accesses.
-fn reaches(call: &Invocation<'_>) -> Vec<Access> {
-    if let Some(patch) = heredoc::order(call) {
+fn accesses(call: &Invocation<'_>) -> Vec<Access> {
+    if let Some(patch) = heredoc::patch_request(call) {
         return patch.files().into_iter().map(Access::Write).collect();
     }
     let line = call.text("command");
-    let run = Access::Run {
+    let run_access = Access::Run {
         line: line.to_owned(),
         cwd: call.path.clone(),
         confirm_destructive: call.profile_tool.style == OutputStyle::Core,
     };
-    let hosts = if is_allowed_by_rule(call, &run) { Vec::new() } else { hosts(call, line) };
-    std::iter::once(run).chain(hosts).collect()
+    let hosts = if is_allowed_by_rule(call, &run_access) { Vec::new() } else { hosts(call, line) };
+    std::iter::once(run_access).chain(hosts).collect()
 }
 
 /// Returns the accesses and keys of a command line.
 pub(crate) fn scope(call: &Invocation<'_>) -> CallScope {
     let keys = named_files(call.text("command"), &call.path);
-    CallScope { access: reaches(call), keys, files: Vec::new() }
+    CallScope { access: accesses(call), keys, files: Vec::new() }
 }
 
 /// Whether a rule of the user allows a command to run.
-fn is_allowed_by_rule(call: &Invocation<'_>, run: &Access) -> bool {
+fn is_allowed_by_rule(call: &Invocation<'_>, run_access: &Access) -> bool {
     let ToolContext { root, session_dir, gate, .. } = call.context;
     let verdict = gate.judge(&AccessRequest {
         tool: &call.profile_tool.name,
         root,
         session_dir,
-        access: run,
+        access: run_access,
         preview: None,
     });
     verdict.by_rule && verdict.action == GateAction::Allow
@@ -74,12 +74,12 @@ fn hosts(call: &Invocation<'_>, line: &str) -> Vec<Access> {
 }
 
 /// Returns the keys of a foreground command, including the shell itself if the directory is kept.
-pub(crate) fn touches(call: &Invocation<'_>) -> Vec<String> {
-    let patched = heredoc::order(call).map(|patch| patch.files()).unwrap_or_default();
+pub(crate) fn touched_files(call: &Invocation<'_>) -> Vec<String> {
+    let patched_files = heredoc::patch_request(call).map(|patch| patch.files()).unwrap_or_default();
     match directory::is_persistent(call.profile_tool) {
         true => vec!["shell".to_owned()],
-        false if !patched.is_empty() => {
-            patched.iter().map(|file| file.to_string_lossy().into_owned()).collect()
+        false if !patched_files.is_empty() => {
+            patched_files.iter().map(|file| file.to_string_lossy().into_owned()).collect()
         }
         false => named_files(call.text("command"), &call.path),
     }
@@ -88,8 +88,9 @@ pub(crate) fn touches(call: &Invocation<'_>) -> Vec<String> {
 /// Returns the files that a command line names, so that it runs in order with calls that write
 /// them.
 fn named_files(line: &str, cwd: &Path) -> Vec<String> {
-    let pieces = shell_parse::parse(line);
-    let words = pieces.iter().flat_map(|piece| piece.words.iter().chain(&piece.redirect_targets));
+    let commands = shell_parse::parse(line);
+    let words =
+        commands.iter().flat_map(|command| command.words.iter().chain(&command.redirect_targets));
     let mut files: Vec<String> = words
         .filter(|word| word.contains(['.', '/']) && !word.contains(['$', '*']))
         .filter_map(|word| paths::resolve(cwd, word).ok())

@@ -93,7 +93,7 @@ const PROGRAMS: &[&str] = &[
     "zathura",
 ];
 /// Arguments with which such a program prints something and exits.
-const PRINTING: &[&str] = &[
+const PRINT_FLAGS: &[&str] = &[
     "--dump-dom",
     "--headless",
     "--help",
@@ -106,49 +106,55 @@ const PRINTING: &[&str] = &[
     "-version",
 ];
 /// Time within which a program may fail immediately.
-const START: Duration = Duration::from_millis(500);
+const START_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum number of bytes shown of the log of such a program.
-const LOG: usize = 4 << 10;
+const MAX_LOG: usize = 4 << 10;
 
 /// Whether a command line is a single GUI program that stays open.
 pub(crate) fn is_windowed(line: &str) -> bool {
-    let pieces = shell_parse::parse(line);
-    let [piece] = pieces.as_slice() else { return false };
-    let program = piece.words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
-    let prints = piece.words.iter().any(|word| {
-        PRINTING.iter().any(|flag| word == flag || word.starts_with(&format!("{flag}=")))
+    let commands = shell_parse::parse(line);
+    let [command] = commands.as_slice() else { return false };
+    let program =
+        command.words.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
+    let prints_only = command.words.iter().any(|word| {
+        PRINT_FLAGS.iter().any(|flag| word == flag || word.starts_with(&format!("{flag}=")))
     });
-    let composed = piece.redirect_targets.is_empty() && !line.contains(['|', '&', ';', '<', '>']);
-    PROGRAMS.contains(&program) && !prints && composed
+    let is_simple =
+        command.redirect_targets.is_empty() && !line.contains(['|', '&', ';', '<', '>']);
+    PROGRAMS.contains(&program) && !prints_only && is_simple
 }
 
 /// Launches the program.
 pub(crate) async fn launch(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let started = background::run(call).await?;
-    tokio::time::sleep(START).await;
-    let fact = |key: &str| started.metadata[key].as_str().unwrap_or_default().to_owned();
-    let record = background::directory(call.context).join(format!("{}.json", fact("name")));
-    let runs = background::load(&record).is_some_and(|record| background::is_running(&record));
-    let log = fact("log");
-    let told = match runs {
+    tokio::time::sleep(START_TIMEOUT).await;
+    let metadata_text = |key: &str| started.metadata[key].as_str().unwrap_or_default().to_owned();
+    let record =
+        background::directory(call.context).join(format!("{}.json", metadata_text("name")));
+    let is_running =
+        background::load(&record).is_some_and(|record| background::is_running(&record));
+    let log = metadata_text("log");
+    let text = match is_running {
         true => format!("launched (pid {}); its output goes to {log}", started.metadata["pid"]),
         false => {
-            let said = std::fs::read_to_string(&log).unwrap_or_default();
-            let said = said.split_once("\n\n").map_or("", |(_, said)| said);
-            format!("launched; it has ended already\n{}", base::text::tail(said, LOG))
+            let log_text = std::fs::read_to_string(&log).unwrap_or_default();
+            let log_text = log_text.split_once("\n\n").map_or("", |(_, log_text)| log_text);
+            format!("launched; it has ended already\n{}", base::text::tail(log_text, MAX_LOG))
         }
     };
-    let told = told.trim_end();
+    let text = text.trim_end();
     let mut metadata = json!({
-        "status": "success", "stdout": told, "stderr": "", "exit_code": 0,
-        "duration_ms": START.as_millis() as u64, "voice_message": "I launched the program.",
+        "status": "success", "stdout": text, "stderr": "", "exit_code": 0,
+        "duration_ms": START_TIMEOUT.as_millis() as u64, "voice_message": "I launched the program.",
     });
-    if let (Some(all), Value::Object(more)) = (metadata.as_object_mut(), started.metadata.clone()) {
-        for (key, value) in more {
-            all.entry(key).or_insert(value);
+    if let (Some(object), Value::Object(started_metadata)) =
+        (metadata.as_object_mut(), started.metadata.clone())
+    {
+        for (key, value) in started_metadata {
+            object.entry(key).or_insert(value);
         }
     }
-    Ok(ToolOutput::success(told).with(metadata).titled("launched"))
+    Ok(ToolOutput::success(text).with(metadata).titled("launched"))
 }
 
 #[cfg(test)]

@@ -31,11 +31,11 @@ pub(crate) struct ProcessSpec<'a> {
     /// The timeout.
     pub time: Option<Duration>,
     /// How much of each stream is shown.
-    pub show: OutputBudget,
+    pub output_budget: OutputBudget,
     /// The restrictions; none if absent.
-    pub hold: Option<Containment>,
+    pub containment: Option<Containment>,
     /// Whether prompts are answered and the final directory is recorded; otherwise stdin is closed.
-    pub attended: bool,
+    pub reports_directory: bool,
 }
 
 /// How a command ended.
@@ -61,94 +61,98 @@ pub(crate) struct ProcessResult {
     /// The captured stderr.
     pub stderr: CapturedStream,
     /// The duration.
-    pub took: Duration,
+    pub duration: Duration,
     /// Whether a child process still holds its output open.
-    pub lingers: bool,
+    pub holds_output: bool,
     /// The final directory of its shell.
     pub directory: Option<PathBuf>,
     /// An access that its sandbox denied.
-    pub denied: Option<Denial>,
+    pub denial: Option<Denial>,
     /// Changes to git's configuration and hooks that were reverted.
-    pub put_back: Vec<PathBuf>,
+    pub restored: Vec<PathBuf>,
 }
 
 /// Maximum time that pipes are read after the command ended; its child processes may hold them
 /// open.
-const DRAIN: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time without output after which its end is checked for a prompt.
-const QUIET: Duration = Duration::from_millis(150);
+const QUIET_TIME: Duration = Duration::from_millis(150);
 /// Time without output after which stdin is closed.
-const STALL: Duration = Duration::from_secs(5);
+const STALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Number of bytes at the end that are checked for a prompt.
-const LOOK: usize = 200;
+const PROMPT_TAIL: usize = 200;
 /// Number of bytes that are streamed in full.
-const HEARD: usize = 128 << 10;
+const MAX_STREAMED: usize = 128 << 10;
 /// Maximum number of bytes per streamed sample after that.
-const SAMPLE: usize = 1 << 10;
+const MAX_SAMPLE: usize = 1 << 10;
 /// Interval between samples.
-const PAUSE: Duration = Duration::from_secs(1);
+const STREAM_INTERVAL: Duration = Duration::from_secs(1);
 /// The file descriptor on which the shell writes its final directory.
 const DIRECTORY_FD: i32 = 9;
 
 /// Runs a command line until it ends.
-pub(crate) async fn run(order: &ProcessSpec<'_>, at: &ToolContext) -> io::Result<ProcessResult> {
+pub(crate) async fn run(
+    spec: &ProcessSpec<'_>,
+    context: &ToolContext,
+) -> io::Result<ProcessResult> {
     let started = Instant::now();
-    let told = if order.attended { Some(tempfile::tempfile()?) } else { None };
-    let guard = order.hold.as_ref().and_then(|hold| git_guard(hold, at));
-    let mut running = start(order, told.as_ref())?;
-    let mut pump = Pump::new(order, &mut running, at);
-    let (end, status) = pump.until_end(&mut running, order.time.map(|time| started + time)).await?;
-    let lingers = pump.is_open();
+    let directory_file = if spec.reports_directory { Some(tempfile::tempfile()?) } else { None };
+    let guard = spec.containment.as_ref().and_then(|hold| git_guard(hold, context));
+    let mut running = start(spec, directory_file.as_ref())?;
+    let mut pump = Pump::new(spec, &mut running, context);
+    let (process_end, status) =
+        pump.run_to_end(&mut running, spec.time.map(|time| started + time)).await?;
+    let holds_output = pump.is_open();
     let Pump { stdout, stderr, .. } = pump;
     // Background processes of the command (`server &`) may continue, but not in the scratch
     // sandbox. After a timeout the whole group has already been killed.
-    match &order.hold {
+    match &spec.containment {
         Some(Containment { sandbox: Some(_), .. }) => drop(running),
         Some(Containment { sandbox: None, .. }) | None => running.forget(),
     }
     let (stdout, stderr) = (stdout.finish(), stderr.finish());
-    let denied = order.hold.as_ref().and_then(|hold| {
+    let denied = spec.containment.as_ref().and_then(|hold| {
         let outputs = [&stderr, &stdout].map(|stream| format!("{}\n{}", stream.head, stream.tail));
-        sandbox_denial::find(&hold.confinement, order.cwd, [&outputs[0], &outputs[1]])
+        sandbox_denial::find(&hold.confinement, spec.cwd, [&outputs[0], &outputs[1]])
     });
     Ok(ProcessResult {
         code: exit_code(status),
-        end,
+        end: process_end,
         stdout,
         stderr,
-        took: started.elapsed(),
-        lingers: lingers && end == ProcessEnd::Exited,
-        directory: told.and_then(|file| read_directory(file).ok()),
-        denied,
-        put_back: guard.map_or_else(|| Ok(Vec::new()), |guard| guard.restore())?,
+        duration: started.elapsed(),
+        holds_output: holds_output && process_end == ProcessEnd::Exited,
+        directory: directory_file.and_then(|file| read_directory(file).ok()),
+        denial: denied,
+        restored: guard.map_or_else(|| Ok(Vec::new()), |guard| guard.restore())?,
     })
 }
 
 /// Returns the guard for git's configuration, if the sandbox cannot protect it.
-fn git_guard(hold: &Containment, at: &ToolContext) -> Option<GitGuard> {
-    let confinement = &hold.confinement;
-    let aside = at.session_dir.join("put-back");
+fn git_guard(containment: &Containment, context: &ToolContext) -> Option<GitGuard> {
+    let confinement = &containment.confinement;
+    let backup_dir = context.session_dir.join("put-back");
     // studio's directory is too large to be copied for each command.
-    let mut fixed = confinement.rules.fixed.clone();
-    fixed.retain(|path| !path.ends_with(git_dirs::STUDIO));
-    (!confinement.protects_fixed()).then(|| GitGuard::new(&fixed, &aside))
+    let mut protected = confinement.rules.fixed.clone();
+    protected.retain(|path| !path.ends_with(git_dirs::STUDIO));
+    (!confinement.protects_fixed()).then(|| GitGuard::new(&protected, &backup_dir))
 }
 
-fn start(order: &ProcessSpec<'_>, told: Option<&File>) -> io::Result<AsyncRunning> {
-    let line = match told {
-        Some(_) => format!("trap 'pwd -P >&{DIRECTORY_FD}' EXIT\n{}", order.line),
-        None => order.line.to_owned(),
+fn start(spec: &ProcessSpec<'_>, directory_file: Option<&File>) -> io::Result<AsyncRunning> {
+    let line = match directory_file {
+        Some(_) => format!("trap 'pwd -P >&{DIRECTORY_FD}' EXIT\n{}", spec.line),
+        None => spec.line.to_owned(),
     };
-    let job = |shell: &str| -> io::Result<Command> {
-        let job = Command::new(shell, order.cwd).arg("-c").arg(&line);
-        let job = environment::apply(job, order.environment);
-        let Some(told) = told else { return Ok(job) };
-        let fd = told.try_clone()?.into();
-        Ok(job.stdin(Stream::Piped).descriptor(fd, DIRECTORY_FD))
+    let command = |shell: &str| -> io::Result<Command> {
+        let command = Command::new(shell, spec.cwd).arg("-c").arg(&line);
+        let command = environment::apply(command, spec.environment);
+        let Some(directory_file) = directory_file else { return Ok(command) };
+        let directory_fd = directory_file.try_clone()?.into();
+        Ok(command.stdin(Stream::Piped).descriptor(directory_fd, DIRECTORY_FD))
     };
-    match confinement::spawn(job("bash")?, order.hold.clone()) {
+    match confinement::spawn(command("bash")?, spec.containment.clone()) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            confinement::spawn(job("sh")?, order.hold.clone())
+            confinement::spawn(command("sh")?, spec.containment.clone())
         }
         other => other,
     }
@@ -171,32 +175,36 @@ struct Pump<'a> {
     stdout: StreamCapture,
     stderr: StreamCapture,
     stdin: Option<ChildStdin>,
-    heard: Instant,
+    last_output_at: Instant,
     /// Number of bytes streamed so far.
-    told: usize,
+    streamed_bytes: usize,
     /// The time of the last streamed output.
-    told_at: Instant,
+    streamed_at: Instant,
     /// Whether the current pause was checked already.
-    looked: bool,
+    prompt_checked: bool,
     /// The stream with the most recent output, since programs prompt on either.
     last: usize,
 }
 
 impl<'a> Pump<'a> {
-    fn new(order: &ProcessSpec<'_>, running: &mut AsyncRunning, at: &'a ToolContext) -> Pump<'a> {
-        let directory = at.session_dir.join("tools");
+    fn new(
+        spec: &ProcessSpec<'_>,
+        running: &mut AsyncRunning,
+        context: &'a ToolContext,
+    ) -> Pump<'a> {
+        let directory = context.session_dir.join("tools");
         let stdout = running.child.stdout.take().map(|s| Box::new(s) as Source);
         let stderr = running.child.stderr.take().map(|s| Box::new(s) as Source);
         Pump {
-            at,
+            at: context,
             sources: [stdout, stderr],
-            stdout: StreamCapture::new(order.show, &directory, "stdout"),
-            stderr: StreamCapture::new(order.show, &directory, "stderr"),
+            stdout: StreamCapture::new(spec.output_budget, &directory, "stdout"),
+            stderr: StreamCapture::new(spec.output_budget, &directory, "stderr"),
             stdin: running.child.stdin.take(),
-            heard: Instant::now(),
-            told: 0,
-            told_at: Instant::now(),
-            looked: false,
+            last_output_at: Instant::now(),
+            streamed_bytes: 0,
+            streamed_at: Instant::now(),
+            prompt_checked: false,
             last: 0,
         }
     }
@@ -206,12 +214,12 @@ impl<'a> Pump<'a> {
     }
 
     /// Reads until the command ended and its streams are closed, or the drain time is over.
-    async fn until_end(
+    async fn run_to_end(
         &mut self,
         running: &mut AsyncRunning,
-        mut until: Option<Instant>,
+        mut deadline: Option<Instant>,
     ) -> io::Result<(ProcessEnd, std::process::ExitStatus)> {
-        let mut end = ProcessEnd::Exited;
+        let mut process_end = ProcessEnd::Exited;
         let mut status = None;
         let cancel = self.at.cancel.clone();
         let (mut out, mut err) = (vec![0; 16 << 10], vec![0; 16 << 10]);
@@ -219,82 +227,82 @@ impl<'a> Pump<'a> {
             if let Some(status) = status
                 && !self.is_open()
             {
-                return Ok((end, status));
+                return Ok((process_end, status));
             }
-            let silence = self.next_look();
+            let next_prompt_check = self.next_prompt_check();
             let [first, second] = &mut self.sources;
             tokio::select! {
-                n = read(first, &mut out) => self.take(0, &out[..n?]),
-                n = read(second, &mut err) => self.take(1, &err[..n?]),
+                n = read(first, &mut out) => self.record_output(0, &out[..n?]),
+                n = read(second, &mut err) => self.record_output(1, &err[..n?]),
                 ended = running.child.wait(), if status.is_none() => {
                     status = Some(ended?);
-                    until = Some(Instant::now() + DRAIN);
+                    deadline = Some(Instant::now() + DRAIN_TIMEOUT);
                 }
                 () = cancel.cancelled(), if status.is_none() => {
-                    (end, status) = (ProcessEnd::Cancelled, Some(running.end(GRACE).await?));
-                    until = Some(Instant::now() + DRAIN);
+                    (process_end, status) = (ProcessEnd::Cancelled, Some(running.end(GRACE).await?));
+                    deadline = Some(Instant::now() + DRAIN_TIMEOUT);
                 }
-                () = at(until) => match status {
-                    Some(status) => return Ok((end, status)),
+                () = at(deadline) => match status {
+                    Some(status) => return Ok((process_end, status)),
                     None => {
-                        (end, status) = (ProcessEnd::TimedOut, Some(running.end(GRACE).await?));
-                        until = Some(Instant::now() + DRAIN);
+                        (process_end, status) = (ProcessEnd::TimedOut, Some(running.end(GRACE).await?));
+                        deadline = Some(Instant::now() + DRAIN_TIMEOUT);
                     }
                 },
-                () = at(silence) => self.look().await,
+                () = at(next_prompt_check) => self.check_prompt().await,
             }
         }
     }
 
-    fn take(&mut self, stream: usize, bytes: &[u8]) {
+    fn record_output(&mut self, stream: usize, bytes: &[u8]) {
         if bytes.is_empty() {
             self.sources[stream] = None;
             return;
         }
         let capture = if stream == 0 { &mut self.stdout } else { &mut self.stderr };
         let text = capture.push(bytes);
-        self.tell(&text);
-        (self.heard, self.looked, self.last) = (Instant::now(), false, stream);
+        self.stream_output(&text);
+        (self.last_output_at, self.prompt_checked, self.last) = (Instant::now(), false, stream);
     }
 
     /// Streams output: all of it at first, then the last lines at most once per second, because a
     /// listener may store everything.
-    fn tell(&mut self, text: &str) {
+    fn stream_output(&mut self, text: &str) {
         if text.is_empty() {
             return;
         }
-        if self.told < HEARD {
-            self.told += text.len();
+        if self.streamed_bytes < MAX_STREAMED {
+            self.streamed_bytes += text.len();
             (self.at.on_output)(text);
-            if self.told >= HEARD {
+            if self.streamed_bytes >= MAX_STREAMED {
                 (self.at.on_output)(
                     "\n[more output follows, of which only some lines are shown]\n",
                 );
-                self.told_at = Instant::now();
+                self.streamed_at = Instant::now();
             }
-        } else if self.told_at.elapsed() >= PAUSE {
-            self.told_at = Instant::now();
-            let end = base::text::tail(text, SAMPLE);
+        } else if self.streamed_at.elapsed() >= STREAM_INTERVAL {
+            self.streamed_at = Instant::now();
+            let end = base::text::tail(text, MAX_SAMPLE);
             let lines = end.split_once('\n').filter(|_| end.len() < text.len());
             (self.at.on_output)(lines.map_or(end, |(_, lines)| lines));
         }
     }
 
     /// Returns when to check for a prompt; `None` once stdin is closed.
-    fn next_look(&self) -> Option<Instant> {
+    fn next_prompt_check(&self) -> Option<Instant> {
         self.stdin.as_ref()?;
-        Some(self.heard + if self.looked { STALL } else { QUIET })
+        Some(self.last_output_at + if self.prompt_checked { STALL_TIMEOUT } else { QUIET_TIME })
     }
 
     /// Answers a prompt, or closes the stdin of a command that waits for input.
-    async fn look(&mut self) {
-        if self.looked {
+    async fn check_prompt(&mut self) {
+        if self.prompt_checked {
             self.stdin = None;
             return;
         }
-        self.looked = true;
-        let asking = if self.last == 0 { &self.stdout } else { &self.stderr };
-        match auto_answer::sign(&asking.last(LOOK)) {
+        self.prompt_checked = true;
+        let stream = if self.last == 0 { &self.stdout } else { &self.stderr };
+        match auto_answer::find_prompt(&stream.last(PROMPT_TAIL)) {
             Some(AutoAnswer::Answer(answer)) => {
                 let Some(stdin) = &mut self.stdin else { return };
                 if stdin.write_all(answer.as_bytes()).await.is_err() {

@@ -9,7 +9,7 @@ use rustix::fs::{Access, access};
 use gate::paths::follow;
 
 /// Messages of the system for a denied access, in lower case.
-const SIGNS: [&str; 7] = [
+const ERROR_TEXTS: [&str; 7] = [
     "permission denied",
     "operation not permitted",
     "read-only file system",
@@ -20,7 +20,7 @@ const SIGNS: [&str; 7] = [
 ];
 
 /// Number of lines at the end of an output that are searched.
-const LINES: usize = 200;
+const MAX_LINES: usize = 200;
 
 /// An access that the sandbox denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,35 +46,35 @@ pub(crate) enum DeniedPath {
 
 /// Finds an access that the sandbox denied, as far as these outputs of a command in `cwd` show it.
 pub(crate) fn find(confinement: &Confinement, cwd: &Path, outputs: [&str; 2]) -> Option<Denial> {
-    let lines = outputs.into_iter().flat_map(|text| text.lines().rev().take(LINES));
-    let mut signed = lines.filter(|line| {
+    let lines = outputs.into_iter().flat_map(|text| text.lines().rev().take(MAX_LINES));
+    let mut denial_lines = lines.filter(|line| {
         let lower = line.to_lowercase();
-        SIGNS.iter().any(|sign| lower.contains(sign))
+        ERROR_TEXTS.iter().any(|error_text| lower.contains(error_text))
     });
-    signed.find_map(|line| in_line(confinement, cwd, line))
+    denial_lines.find_map(|line| in_line(confinement, cwd, line))
 }
 
 fn in_line(confinement: &Confinement, cwd: &Path, line: &str) -> Option<Denial> {
-    let ends = |c: char| c.is_whitespace() || "'\"`‘’“”,;()[]<>".contains(c);
-    let words = line.split(ends).map(|word| word.trim_end_matches([':', '.']));
-    let named = words.filter(|word| word.contains('/'));
+    let is_separator = |c: char| c.is_whitespace() || "'\"`‘’“”,;()[]<>".contains(c);
+    let words = line.split(is_separator).map(|word| word.trim_end_matches([':', '.']));
+    let path_words = words.filter(|word| word.contains('/'));
     // A path with whitespace is in quotes.
     let quoted = line.split(['\'', '"', '‘', '’']).skip(1).step_by(2);
-    let words: Vec<&str> = quoted.chain(named).filter(|word| !word.is_empty()).collect();
-    let follow = |word: &&str| follow(&cwd.join(word)).ok();
-    let known = words.iter().filter_map(follow).find_map(|path| {
+    let words: Vec<&str> = quoted.chain(path_words).filter(|word| !word.is_empty()).collect();
+    let follow_word = |word: &&str| follow(&cwd.join(word)).ok();
+    let denied_path = words.iter().filter_map(follow_word).find_map(|path| {
         let what = denied(confinement, &path)?;
         Some(Denial { path, what })
     });
-    known.or_else(|| {
+    denied_path.or_else(|| {
         // The command ran in another directory; in `cwd` it could have written the path.
-        let elsewhere = words.iter().find(|word| {
+        let unwritable = words.iter().find(|word| {
             let path = cwd.join(word);
             let nearest = path.ancestors().find(|it| it.exists());
-            let own = nearest.is_some_and(|it| access(it, Access::WRITE_OK).is_ok());
-            Path::new(word).is_relative() && own
+            let can_write = nearest.is_some_and(|it| access(it, Access::WRITE_OK).is_ok());
+            Path::new(word).is_relative() && can_write
         })?;
-        Some(Denial { path: PathBuf::from(elsewhere), what: DeniedPath::Elsewhere })
+        Some(Denial { path: PathBuf::from(unwritable), what: DeniedPath::Elsewhere })
     })
 }
 
@@ -83,12 +83,13 @@ fn denied(confinement: &Confinement, path: &Path) -> Option<DeniedPath> {
     if confinement.rules.fixed.iter().any(|fixed| path.starts_with(fixed)) {
         return Some(DeniedPath::GitConfiguration);
     }
-    let nearest = path.ancestors().find(|it| it.exists())?;
+    let nearest = path.ancestors().find(|ancestor| ancestor.exists())?;
     if path.exists() && confinement.denies_reading(path) && access(path, Access::READ_OK).is_ok() {
         return Some(DeniedPath::Read);
     }
-    let writes = confinement.denies_writing(path) && access(nearest, Access::WRITE_OK).is_ok();
-    writes.then_some(DeniedPath::Write)
+    let is_write_denied =
+        confinement.denies_writing(path) && access(nearest, Access::WRITE_OK).is_ok();
+    is_write_denied.then_some(DeniedPath::Write)
 }
 
 impl Denial {
@@ -99,7 +100,7 @@ impl Denial {
         let open = |key: &str, directory: &Path| {
             format!("`[sandbox] {key} = [\"{}\"]` in the configuration", directory.display())
         };
-        let (what, opens) = match self.what {
+        let (action, config_hint) = match self.what {
             DeniedPath::Read => ("does not let commands read", open("read", &self.path)),
             DeniedPath::Write => {
                 let directory = self.path.parent().filter(|_| !self.path.is_dir());
@@ -109,17 +110,18 @@ impl Denial {
             DeniedPath::Elsewhere => {
                 let text = "the sandbox lets commands write the working directory, temporary files and \
                             build caches only";
-                return format!("{text}, and not {path} where the command was; {RULE}");
+                return format!("{text}, and not {path} where the command was; {RULE_HINT}");
             }
             DeniedPath::GitConfiguration => {
                 let text = "the sandbox protects git's configuration and hooks";
-                return format!("{text}: {path}; {RULE}");
+                return format!("{text}: {path}; {RULE_HINT}");
             }
         };
-        let rule = if in_studio { String::new() } else { format!("; {RULE}") };
-        format!("the sandbox {what} {path}. To allow it: {opens}{rule}")
+        let rule = if in_studio { String::new() } else { format!("; {RULE_HINT}") };
+        format!("the sandbox {action} {path}. To allow it: {config_hint}{rule}")
     }
 }
 
 /// The alternative.
-const RULE: &str = "a [[gate.rules]] with `action = \"allow\"` runs a command outside the sandbox";
+const RULE_HINT: &str =
+    "a [[gate.rules]] with `action = \"allow\"` runs a command outside the sandbox";

@@ -26,7 +26,8 @@ struct Args {
     max_timeout_ms: Option<u64>,
     #[serde(default)]
     environment: Environment,
-    show: OutputBudget,
+    #[serde(rename = "show")]
+    output_budget: OutputBudget,
     #[serde(default)]
     keep_directory: bool,
     #[serde(default)]
@@ -37,7 +38,7 @@ struct Args {
 }
 
 /// The output budget of a small model.
-const PLAIN: OutputBudget = OutputBudget { head: 1500, tail: 1500 };
+const PLAIN_BUDGET: OutputBudget = OutputBudget { head: 1500, tail: 1500 };
 
 /// The tool that runs a command line.
 pub(crate) struct ShellTool;
@@ -48,7 +49,7 @@ impl Tool for ShellTool {
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
-        CallScope { keys: super::touches(call), ..super::scope(call) }
+        CallScope { keys: super::touched_files(call), ..super::scope(call) }
     }
 
     fn call<'a>(&'a self, call: &'a Invocation<'_>) -> ToolFuture<'a> {
@@ -58,7 +59,7 @@ impl Tool for ShellTool {
 
 /// Runs a command line.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let pass = call.permit;
+    let permit = call.permit;
     let args: Args = call.decode()?;
     if args.command.trim().is_empty() {
         return Err(ToolError::invalid(format!("{}: `command` is empty", call.profile_tool.name)));
@@ -77,84 +78,87 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     if args.in_background {
         return background::run(call).await;
     }
-    let sandboxed = pass == Permit::ScratchSandbox;
+    let sandboxed = permit == Permit::ScratchSandbox;
     if args.launch_windows && !sandboxed && output_window::is_windowed(&args.command) {
         return output_window::launch(call).await;
     }
     let limit = args.max_timeout_ms.unwrap_or(u64::MAX);
-    let time = args.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(1, limit)));
-    let failed = |e: io::Error| ToolError::failed(format!("Failed to execute command: {e}"));
-    let order = ProcessSpec {
+    let timeout = args.timeout_ms.map(|ms| Duration::from_millis(ms.clamp(1, limit)));
+    let failed =
+        |error: io::Error| ToolError::failed(format!("Failed to execute command: {error}"));
+    let spec = ProcessSpec {
         line: &args.command,
         cwd: &call.path,
         environment: args.environment,
-        time: if sandboxed { Some(time.unwrap_or(TIMEOUT).min(TIMEOUT)) } else { time },
-        show: if call.context.plain {
-            PLAIN
+        time: if sandboxed { Some(timeout.unwrap_or(TIMEOUT).min(TIMEOUT)) } else { timeout },
+        output_budget: if call.context.plain {
+            PLAIN_BUDGET
         } else {
-            args.show.within(call.context.result_limit / 2)
+            args.output_budget.within(call.context.result_limit / 2)
         },
-        hold: call.context.containment(pass).map_err(failed)?,
-        attended: args.keep_directory && !sandboxed,
+        containment: call.context.containment(permit).map_err(failed)?,
+        reports_directory: args.keep_directory && !sandboxed,
     };
-    let ran = match heredoc::order(call) {
-        Some(patch) => Ok(heredoc::run(call, &patch, order.show)),
-        None => match in_terminal(&order, call).await {
-            Some(ran) => ran,
-            None => run_process(&order, call.context).await,
+    let result = match heredoc::patch_request(call) {
+        Some(patch) => Ok(heredoc::run(call, &patch, spec.output_budget)),
+        None => match in_terminal(&spec, call).await {
+            Some(result) => result,
+            None => run_process(&spec, call.context).await,
         },
     };
-    let ran = ran.map_err(failed)?;
-    if let Some(directory) = &ran.directory
+    let result = result.map_err(failed)?;
+    if let Some(directory) = &result.directory
         && args.keep_directory
         && directory.is_dir()
         && paths::is_inside(directory, &call.context.root)
     {
         directory::store(&call.context.session_dir, directory);
     }
-    let mut outcome = render::outcome(call, &args.command, order.time, &ran);
-    if sandboxed && let Some(facts) = outcome.metadata.as_object_mut() {
+    let mut output = render::tool_output(call, &args.command, spec.time, &result);
+    if sandboxed && let Some(facts) = output.metadata.as_object_mut() {
         facts.insert("sandboxed".to_owned(), true.into());
     }
-    Ok(outcome)
+    Ok(output)
 }
 
 /// Runs the command in a terminal of the client. Commands that need the stricter sandbox or answers
 /// to prompts do not run there.
 async fn in_terminal(
-    order: &ProcessSpec<'_>,
+    spec: &ProcessSpec<'_>,
     call: &Invocation<'_>,
 ) -> Option<io::Result<ProcessResult>> {
-    let outside = call
+    let client_io = call
         .context
         .client_io
         .as_ref()
-        .filter(|_| call.permit == Permit::Unconfined && !order.attended)?;
+        .filter(|_| call.permit == Permit::Unconfined && !spec.reports_directory)?;
     let started = Instant::now();
-    let (line, cwd, time) = (order.line, order.cwd, order.time);
-    let command = TerminalCommand { line, cwd, timeout: time, cancel: call.context.cancel.clone() };
-    let ended = match outside.run(command).await? {
-        Ok(ended) => ended,
-        Err(why) => return Some(Err(why)),
+    let (shell_line, cwd, timeout) = (spec.line, spec.cwd, spec.time);
+    let command =
+        TerminalCommand { line: shell_line, cwd, timeout, cancel: call.context.cancel.clone() };
+    let command_output = match client_io.run(command).await? {
+        Ok(command_output) => command_output,
+        Err(error) => return Some(Err(error)),
     };
-    let gather =
-        |name| StreamCapture::new(order.show, &call.context.session_dir.join("tools"), name);
-    let mut stdout = gather("stdout");
-    stdout.push(ended.output.as_bytes());
-    let end = match (ended.cancelled, ended.timed_out) {
+    let capture = |name| {
+        StreamCapture::new(spec.output_budget, &call.context.session_dir.join("tools"), name)
+    };
+    let mut stdout = capture("stdout");
+    stdout.push(command_output.output.as_bytes());
+    let end = match (command_output.cancelled, command_output.timed_out) {
         (true, _) => ProcessEnd::Cancelled,
         (false, true) => ProcessEnd::TimedOut,
         (false, false) => ProcessEnd::Exited,
     };
     Some(Ok(ProcessResult {
-        code: ended.code,
+        code: command_output.code,
         end,
         stdout: stdout.finish(),
-        stderr: gather("stderr").finish(),
-        took: started.elapsed(),
-        lingers: false,
+        stderr: capture("stderr").finish(),
+        duration: started.elapsed(),
+        holds_output: false,
         directory: None,
-        denied: None,
-        put_back: Vec::new(),
+        denial: None,
+        restored: Vec::new(),
     }))
 }

@@ -68,26 +68,26 @@ impl Tool for ReadFileTool {
 
 /// Reads the file.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let part = part(call.decode()?)?;
+    let part = read_range(call.decode()?)?;
     let shown = call.display_own_path();
     let file = load(call, &shown)?;
     let metadata = json!({ "path": call.path, "bytes": file.bytes, "lines": file.lines });
     let text = match (call.profile_tool.style, part) {
         (OutputStyle::Egirl, ReadRange::All) => {
-            cut(&file.text, limit(call), Further::Lines(&file, 1))
+            truncate(&file.text, limit(call), Further::Lines(&file, 1))
         }
         (OutputStyle::Egirl, ReadRange::Lines(first, last)) => {
-            cut(&numbered(&file, first, last), limit(call), Further::Lines(&file, first))
+            truncate(&numbered(&file, first, last), limit(call), Further::Lines(&file, first))
         }
         (OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core, ReadRange::All) => {
-            whole(&file, &shown, call)
+            full_text(&file, &shown, call)
         }
         (
             OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core,
             ReadRange::Lines(first, last),
         ) => {
             let range = format!("lines {first} to {}", last.min(file.lines));
-            let text = cut(&numbered(&file, first, last), cap(call), Further::Fewer);
+            let text = truncate(&numbered(&file, first, last), cap(call), Further::Fewer);
             format!("{}\n{text}", header(&file, &shown, Some(&range)))
         }
         (_, ReadRange::Chars(start, end)) => chars(&file, &shown, (start, end), call)?,
@@ -95,11 +95,11 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     Ok(ToolOutput::success(text).titled(format!("read {shown}")).with(metadata))
 }
 
-fn part(args: Args) -> Result<ReadRange, ToolError> {
+fn read_range(args: Args) -> Result<ReadRange, ToolError> {
     let chars = args.start.is_some() || args.end.is_some();
     let lines = args.start_line.is_some() || args.end_line.is_some();
     let window = args.offset.is_some() || args.limit.is_some();
-    if [chars, lines, window].into_iter().filter(|given| *given).count() > 1 {
+    if [chars, lines, window].into_iter().filter(|is_given| *is_given).count() > 1 {
         return Err(ToolError::invalid(
             "`start`/`end` (characters), `start_line`/`end_line` (lines) and `offset`/`limit` \
              (lines) do not mix: give one pair",
@@ -154,11 +154,11 @@ fn load(call: &Invocation<'_>, shown: &str) -> Result<Text, ToolError> {
 }
 
 fn cap(call: &Invocation<'_>) -> Cap {
-    let most = limit(call).bytes;
+    let max = limit(call).bytes;
     if call.context.plain {
-        Cap { bytes: most.min(8 << 10), lines: 300 }
+        Cap { bytes: max.min(8 << 10), lines: 300 }
     } else {
-        Cap { bytes: most.min(50 << 10), lines: 2000 }
+        Cap { bytes: max.min(50 << 10), lines: 2000 }
     }
 }
 
@@ -178,8 +178,8 @@ fn header(file: &Text, shown: &str, range: Option<&str>) -> String {
     format!("[{header}]")
 }
 
-fn whole(file: &Text, shown: &str, call: &Invocation<'_>) -> String {
-    let text = cut(&file.text, cap(call), Further::Chars(0, file.text.chars().count()));
+fn full_text(file: &Text, shown: &str, call: &Invocation<'_>) -> String {
+    let text = truncate(&file.text, cap(call), Further::Chars(0, file.text.chars().count()));
     format!("{}\n{text}", header(file, shown, None))
 }
 
@@ -191,17 +191,17 @@ fn chars(
 ) -> Result<String, ToolError> {
     let total = file.text.chars().count();
     if start > total {
-        let why = format!("`start` ({start}) is past the end: {shown} has {total} characters");
-        return Err(ToolError::invalid(why));
+        let message = format!("`start` ({start}) is past the end: {shown} has {total} characters");
+        return Err(ToolError::invalid(message));
     }
     let end = end.min(total);
-    let wanted: String = file.text.chars().skip(start).take(end - start).collect();
+    let selected: String = file.text.chars().skip(start).take(end - start).collect();
     let range = format!("characters {start} to {end} of {total}");
     // A requested range may be four times as long, since the model knows its size.
     let cap = cap(call);
     let bytes = (cap.bytes * 4).min(limit(call).bytes);
     let cap = Cap { bytes, lines: usize::MAX };
-    let text = cut(&wanted, cap, Further::Chars(start, total));
+    let text = truncate(&selected, cap, Further::Chars(start, total));
     Ok(format!("{}\n{text}", header(file, shown, Some(&range))))
 }
 
@@ -216,32 +216,32 @@ enum Further<'f> {
 }
 
 /// Truncates a text and says where to continue reading.
-fn cut(text: &str, cap: Cap, further: Further<'_>) -> String {
+fn truncate(text: &str, cap: Cap, continuation: Further<'_>) -> String {
     let lines: usize = text.split_inclusive('\n').take(cap.lines).map(str::len).sum();
-    let kept = head(&text[..lines], cap.bytes);
-    if kept.len() == text.len() {
+    let kept_text = head(&text[..lines], cap.bytes);
+    if kept_text.len() == text.len() {
         return text.to_owned();
     }
-    let on = match further {
+    let next_hint = match continuation {
         Further::Chars(start, total) => {
-            let next = start + kept.chars().count();
+            let next = start + kept_text.chars().count();
             format!(
                 "characters {start} to {next} of {total} are shown; read on with `start`: {next}"
             )
         }
-        Further::Lines(file, first) if kept.contains('\n') => {
-            let whole = kept.rfind('\n').map_or(0, |end| end + 1);
-            let last = first + kept[..whole].lines().count() - 1;
+        Further::Lines(file, first) if kept_text.contains('\n') => {
+            let complete = kept_text.rfind('\n').map_or(0, |end| end + 1);
+            let last = first + kept_text[..complete].lines().count() - 1;
             let (total, next) = (file.lines, last + 1);
-            let on = format!(
+            let next_hint = format!(
                 "lines {first} to {last} of {total} are shown; read on with `start_line`: {next}"
             );
-            return format!("{}[truncated: {on}]", &kept[..whole]);
+            return format!("{}[truncated: {next_hint}]", &kept_text[..complete]);
         }
         Further::Lines(..) => "this line is longer; take a part of it with the shell".to_owned(),
         Further::Fewer => "ask for fewer lines to see the rest".to_owned(),
     };
-    format!("{kept}\n[truncated: {on}]")
+    format!("{kept_text}\n[truncated: {next_hint}]")
 }
 
 /// Formats lines with their numbers. A trailing newline starts no new line.

@@ -19,7 +19,7 @@ struct Args {
 }
 
 /// Number of lines of the written text in the metadata.
-const PREVIEW: usize = 10;
+const PREVIEW_LINES: usize = 10;
 
 /// The tool that writes a file.
 pub(crate) struct WriteFileTool;
@@ -43,27 +43,28 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { content, create_directories } = call.decode()?;
     let path = &call.path;
     let shown = call.display_own_path();
-    let failed = |error: &io::Error| ToolError::io(&format!("Failed to write file {shown}"), error);
+    let write_error =
+        |error: &io::Error| ToolError::io(&format!("Failed to write file {shown}"), error);
     let before = match call.load(path) {
         Ok(before) => Some(before),
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-        Err(e) => return Err(failed(&e)),
+        Err(e) => return Err(write_error(&e)),
     };
     if let Some(before) = &before {
         read_tracker::check(&call.context.session_dir, path, &before.bytes)?;
     }
     if let Some(before) = before.as_ref().filter(|_| call.context.plain) {
         let text = String::from_utf8_lossy(&before.bytes);
-        if let Some(told) =
+        if let Some(warning) =
             overwrite_guard::check_write(&call.context.session_dir, path, &text, &content)
         {
-            return Ok(ToolOutput::not_run(ToolErrorKind::Failed, told));
+            return Ok(ToolOutput::not_run(ToolErrorKind::Failed, warning));
         }
     }
     if create_directories {
-        call.create_parents(path).map_err(|e| failed(&e))?;
+        call.create_parents(path).map_err(|e| write_error(&e))?;
     }
-    call.store(path, &content).map_err(|e| failed(&e))?;
+    call.store(path, &content).map_err(|e| write_error(&e))?;
     read_tracker::record(&call.context.session_dir, path, content.as_bytes());
 
     let (bytes, lines) = (content.len(), content.lines().count());
@@ -78,7 +79,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             format!("wrote {bytes} bytes, {lines} lines to {shown}")
         }
     };
-    let preview: Vec<&str> = content.lines().take(PREVIEW).collect();
+    let preview: Vec<&str> = content.lines().take(PREVIEW_LINES).collect();
     let metadata = json!({
         "path": path,
         "bytes": bytes,

@@ -24,9 +24,9 @@ struct Args {
 }
 
 /// Maximum number of files returned.
-const MOST: usize = 1000;
+const MAX_PATHS: usize = 1000;
 /// Maximum number for a small model.
-const PLAIN: usize = 100;
+const MAX_PLAIN_PATHS: usize = 100;
 
 /// Compiles a pattern: `*` matches within a directory, `**` across directories, `{a,b}` either.
 pub(crate) fn matcher(pattern: &str) -> Result<GlobMatcher, ToolError> {
@@ -56,14 +56,15 @@ impl Tool for GlobTool {
 /// Finds files.
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let args: Args = call.decode()?;
-    let place = call.path.clone();
-    if !place.is_dir() {
-        let text = format!("the directory {} does not exist", place.display());
+    let directory = call.path.clone();
+    if !directory.is_dir() {
+        let text = format!("the directory {} does not exist", directory.display());
         return Err(ToolError::invalid(text));
     }
-    let pattern = within(&args.pattern, &place);
-    let anywhere = !args.literal && !pattern.contains('/');
-    let glob = matcher(&if anywhere { format!("**/{pattern}") } else { pattern.to_owned() })?;
+    let pattern = relative_pattern(&args.pattern, &directory);
+    let matches_anywhere = !args.literal && !pattern.contains('/');
+    let glob =
+        matcher(&if matches_anywhere { format!("**/{pattern}") } else { pattern.to_owned() })?;
     let wants_hidden = pattern.split('/').any(|part| part.starts_with('.'));
     let skip = match (args.literal, wants_hidden) {
         (_, true) => Skip::Ignored,
@@ -71,56 +72,56 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         (false, false) => Skip::IgnoredAndHidden,
     };
     let cancel = call.context.cancel.clone();
-    let root = place.clone();
-    let walked = tokio::task::spawn_blocking(move || {
-        let fits = |path: &Path| {
-            let below = path.strip_prefix(&root).ok()?;
-            glob.is_match(below).then_some(())
+    let root = directory.clone();
+    let walk_task = tokio::task::spawn_blocking(move || {
+        let matching = |path: &Path| {
+            let relative = path.strip_prefix(&root).ok()?;
+            glob.is_match(relative).then_some(())
         };
-        walk::files(&root, skip, &cancel, || fits)
+        walk::files(&root, skip, &cancel, || matching)
     });
-    let mut found =
-        walked.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
+    let mut files =
+        walk_task.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
     if call.context.cancel.is_cancelled() {
         return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     }
     match call.profile_tool.style {
-        OutputStyle::Egirl => found.sort_by(|a, b| a.path.cmp(&b.path)),
+        OutputStyle::Egirl => files.sort_by(|a, b| a.path.cmp(&b.path)),
         OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core => {
-            walk::newest_first(&mut found)
+            walk::newest_first(&mut files)
         }
     }
-    Ok(told(call, &found))
+    Ok(report(call, &files))
 }
 
 /// Returns a pattern relative to the directory, also if it was written as an absolute path.
-fn within<'a>(pattern: &'a str, place: &Path) -> &'a str {
-    let below = place.to_str().and_then(|place| pattern.strip_prefix(place));
-    below.unwrap_or(pattern).trim_start_matches("./").trim_start_matches('/')
+fn relative_pattern<'a>(pattern: &'a str, directory: &Path) -> &'a str {
+    let relative = directory.to_str().and_then(|directory| pattern.strip_prefix(directory));
+    relative.unwrap_or(pattern).trim_start_matches("./").trim_start_matches('/')
 }
 
-fn told(call: &Invocation<'_>, found: &[WalkedFile<()>]) -> ToolOutput {
-    let most = if call.context.plain { PLAIN } else { MOST };
+fn report(call: &Invocation<'_>, files: &[WalkedFile<()>]) -> ToolOutput {
+    let max = if call.context.plain { MAX_PLAIN_PATHS } else { MAX_PATHS };
     let cwd = gate::paths::follow(&call.context.cwd).unwrap_or_default();
     let shown = |file: &WalkedFile<()>| {
-        let below = match call.profile_tool.style {
+        let relative = match call.profile_tool.style {
             OutputStyle::Egirl => file.path.strip_prefix(&call.path),
             OutputStyle::G3 => file.path.strip_prefix(&cwd),
             OutputStyle::ToolsApi | OutputStyle::Core => Ok(file.path.as_path()),
         };
-        below.unwrap_or(&file.path).display().to_string()
+        relative.unwrap_or(&file.path).display().to_string()
     };
-    let mut lines: Vec<String> = found.iter().take(most).map(shown).collect();
+    let mut lines: Vec<String> = files.iter().take(max).map(shown).collect();
     let count = lines.len();
-    if found.len() > most {
+    if files.len() > max {
         lines.push(format!(
-            "[truncated: {most} of {} files are shown; use a narrower pattern or path]",
-            found.len()
+            "[truncated: {max} of {} files are shown; use a narrower pattern or path]",
+            files.len()
         ));
     }
-    if found.is_empty() {
+    if files.is_empty() {
         lines.push("No files found".to_owned());
     }
-    let metadata = json!({ "count": count, "truncated": found.len() > most });
+    let metadata = json!({ "count": count, "truncated": files.len() > max });
     ToolOutput::success(lines.join("\n")).titled(format!("{count} files")).with(metadata)
 }

@@ -30,20 +30,20 @@ struct Args {
 }
 
 /// Maximum number of matches returned per file and in total.
-const PER_FILE: usize = 100;
-const IN_ALL: usize = 1000;
+const MAX_PER_FILE: usize = 100;
+const MAX_MATCHES: usize = 1000;
 /// Maximum total for a small model.
-const PLAIN: usize = 50;
+const MAX_PLAIN_MATCHES: usize = 50;
 /// Number of matches at which a search stops, to bound its memory.
-const GATHERED: usize = 100_000;
+const MAX_GATHERED: usize = 100_000;
 /// Maximum number of characters of a line that are shown.
-const LINE: usize = 2000;
+const MAX_LINE: usize = 2000;
 
 /// The matching lines of one file.
 struct Matches {
     lines: Vec<(u64, String)>,
     /// Whether there are more matches than were collected.
-    more: bool,
+    has_more: bool,
 }
 
 /// A filter of the searched files.
@@ -51,17 +51,17 @@ struct Include {
     glob: GlobMatcher,
     /// A pattern with a slash matches the path below the directory, any other matches the file
     /// name.
-    whole: bool,
+    matches_path: bool,
 }
 
 impl Include {
     fn new(pattern: &str) -> Result<Include, ToolError> {
         let pattern = pattern.trim_start_matches("./");
-        Ok(Include { glob: matcher(pattern)?, whole: pattern.contains('/') })
+        Ok(Include { glob: matcher(pattern)?, matches_path: pattern.contains('/') })
     }
 
-    fn fits(&self, path: &Path, root: &Path) -> bool {
-        if self.whole {
+    fn matches(&self, path: &Path, root: &Path) -> bool {
+        if self.matches_path {
             return self.glob.is_match(path.strip_prefix(root).unwrap_or(path));
         }
         self.glob.is_match(path.file_name().unwrap_or_default())
@@ -101,29 +101,30 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         return Err(ToolError::invalid(format!("the path {} does not exist", call.path.display())));
     }
     let (root, cancel) = (call.path.clone(), call.context.cancel.clone());
-    let searched = tokio::task::spawn_blocking(move || {
+    let search_task = tokio::task::spawn_blocking(move || {
         let gathered = AtomicUsize::new(0);
-        let wanted = |path: &Path| include.as_ref().is_none_or(|include| include.fits(path, &root));
-        let look = || {
+        let is_wanted =
+            |path: &Path| include.as_ref().is_none_or(|include| include.matches(path, &root));
+        let search_file = || {
             let (mut searcher, regex) = (searcher(), regex.clone());
-            let (wanted, gathered) = (&wanted, &gathered);
+            let (is_wanted, gathered) = (&is_wanted, &gathered);
             move |path: &Path| {
-                wanted(path).then(|| search(path, &mut searcher, &regex, gathered)).flatten()
+                is_wanted(path).then(|| search(path, &mut searcher, &regex, gathered)).flatten()
             }
         };
-        let mut found = walk::files(&root, Skip::IgnoredAndHidden, &cancel, look);
-        walk::newest_first(&mut found);
-        (found, gathered.into_inner() >= GATHERED)
+        let mut files = walk::files(&root, Skip::IgnoredAndHidden, &cancel, search_file);
+        walk::newest_first(&mut files);
+        (files, gathered.into_inner() >= MAX_GATHERED)
     });
-    let (found, given_up) =
-        searched.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
+    let (files, is_incomplete) =
+        search_task.await.map_err(|e| ToolError::failed(format!("the search broke down: {e}")))?;
     if call.context.cancel.is_cancelled() {
         return Err(ToolError::new(ToolErrorKind::Cancelled, "cancelled by the user"));
     }
-    for file in &found {
+    for file in &files {
         read_tracker::refresh(&call.context.session_dir, &file.path);
     }
-    Ok(told(call, &found, given_up))
+    Ok(report(call, &files, is_incomplete))
 }
 
 /// Creates the searcher of a thread, which reuses its buffers.
@@ -142,16 +143,16 @@ fn search(
     regex: &RegexMatcher,
     gathered: &AtomicUsize,
 ) -> Option<Matches> {
-    if gathered.load(Ordering::Relaxed) >= GATHERED {
+    if gathered.load(Ordering::Relaxed) >= MAX_GATHERED {
         return None;
     }
-    let mut matches = Matches { lines: Vec::new(), more: false };
+    let mut matches = Matches { lines: Vec::new(), has_more: false };
     let sink = Lossy(|number, text| {
-        if matches.lines.len() == PER_FILE {
-            matches.more = true;
+        if matches.lines.len() == MAX_PER_FILE {
+            matches.has_more = true;
             return Ok(false);
         }
-        matches.lines.push((number, shortened(text.trim_end_matches(['\n', '\r']))));
+        matches.lines.push((number, shorten_line(text.trim_end_matches(['\n', '\r']))));
         Ok(true)
     });
     // A file that cannot be read (permissions, deleted in the meantime) has no matches.
@@ -160,47 +161,47 @@ fn search(
     (!matches.lines.is_empty()).then_some(matches)
 }
 
-fn shortened(line: &str) -> String {
-    match line.char_indices().nth(LINE) {
+fn shorten_line(line: &str) -> String {
+    match line.char_indices().nth(MAX_LINE) {
         Some((at, _)) => format!("{}… [line cut]", &line[..at]),
         None => line.to_owned(),
     }
 }
 
-fn told(call: &Invocation<'_>, found: &[WalkedFile<Matches>], given_up: bool) -> ToolOutput {
-    let most = if call.context.plain { PLAIN } else { IN_ALL };
-    let total: usize = found.iter().map(|file| file.result.lines.len()).sum();
+fn report(call: &Invocation<'_>, files: &[WalkedFile<Matches>], is_incomplete: bool) -> ToolOutput {
+    let max = if call.context.plain { MAX_PLAIN_MATCHES } else { MAX_MATCHES };
+    let total: usize = files.iter().map(|file| file.result.lines.len()).sum();
     let cwd = gate::paths::follow(&call.context.cwd).unwrap_or_else(|_| PathBuf::new());
     // Shown in a form that the model can use in later calls.
     let shown = |path: &Path| path.strip_prefix(&cwd).unwrap_or(path).display().to_string();
-    let all = found.iter().flat_map(|file| {
+    let match_lines = files.iter().flat_map(|file| {
         let path = shown(&file.path);
         file.result.lines.iter().map(move |(number, line)| format!("{path}:{number}:{line}\n"))
     });
-    let mut text: String = all.take(most).collect();
-    let cut_files: Vec<String> =
-        found.iter().filter(|file| file.result.more).map(|file| shown(&file.path)).collect();
-    if total > most || given_up {
-        let more = if given_up { "more than " } else { "" };
+    let mut text: String = match_lines.take(max).collect();
+    let truncated_files: Vec<String> =
+        files.iter().filter(|file| file.result.has_more).map(|file| shown(&file.path)).collect();
+    if total > max || is_incomplete {
+        let has_more = if is_incomplete { "more than " } else { "" };
         text.push_str(&format!(
-            "[truncated: {most} of {more}{total} matches are shown; use a narrower pattern, path or \
+            "[truncated: {max} of {has_more}{total} matches are shown; use a narrower pattern, path or \
              include]\n"
         ));
     }
-    if !cut_files.is_empty() {
-        let named = cut_files.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+    if !truncated_files.is_empty() {
+        let file_names = truncated_files.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
         text.push_str(&format!(
-            "[truncated: {} file(s) have more than {PER_FILE} matches, of which {PER_FILE} are \
-             shown: {named}]\n",
-            cut_files.len()
+            "[truncated: {} file(s) have more than {MAX_PER_FILE} matches, of which {MAX_PER_FILE} are \
+             shown: {file_names}]\n",
+            truncated_files.len()
         ));
     }
     if total == 0 && call.profile_tool.style != OutputStyle::ToolsApi {
         text = "no matches".to_owned();
     }
-    let truncated = total > most || given_up || !cut_files.is_empty();
-    let count = total.min(most);
-    let metadata = json!({ "count": count, "files": found.len(), "truncated": truncated });
+    let truncated = total > max || is_incomplete || !truncated_files.is_empty();
+    let count = total.min(max);
+    let metadata = json!({ "count": count, "files": files.len(), "truncated": truncated });
     let text = text.trim_end_matches('\n');
     ToolOutput::success(text).titled(format!("{count} matches")).with(metadata)
 }

@@ -61,12 +61,12 @@ const DEFAULT_NAME: &str = "Tasks";
 
 impl TodoStatus {
     /// Whether nothing remains to be done.
-    pub(crate) fn is_over(self) -> bool {
+    pub(crate) fn is_closed(self) -> bool {
         matches!(self, TodoStatus::Completed | TodoStatus::Cancelled)
     }
 
     /// Returns the character in its check box.
-    pub(crate) fn mark(self) -> char {
+    pub(crate) fn checkbox_mark(self) -> char {
         match self {
             TodoStatus::Pending => ' ',
             TodoStatus::InProgress => '>',
@@ -89,34 +89,34 @@ impl TodoPriority {
 
 impl TodoPhase {
     /// Returns the single phase of a flat list.
-    pub(crate) fn default_of(todos: Vec<TodoEntry>) -> TodoPhase {
+    pub(crate) fn default_phase(todos: Vec<TodoEntry>) -> TodoPhase {
         TodoPhase { id: DEFAULT_ID.to_owned(), name: DEFAULT_NAME.to_owned(), todos }
     }
 }
 
 /// Parses a flat list: one phase, or none if it is empty.
-pub(crate) fn flat(todos: &[Value]) -> Result<Vec<TodoPhase>, String> {
-    let items = items(todos, "todos")?;
-    Ok(if items.is_empty() { Vec::new() } else { vec![TodoPhase::default_of(items)] })
+pub(crate) fn parse_flat(todos: &[Value]) -> Result<Vec<TodoPhase>, String> {
+    let items = parse_items(todos, "todos")?;
+    Ok(if items.is_empty() { Vec::new() } else { vec![TodoPhase::default_phase(items)] })
 }
 
 /// Parses the phases of a call.
-pub(crate) fn phases(given: &[Value]) -> Result<Vec<TodoPhase>, String> {
-    let one = |(i, phase): (usize, &Value)| {
+pub(crate) fn parse_phases(values: &[Value]) -> Result<Vec<TodoPhase>, String> {
+    let parse_phase = |(i, phase): (usize, &Value)| {
         let text = |key: &str| phase[key].as_str().map(str::to_owned);
         let name = text("name").ok_or_else(|| format!("missing `name` in phases[{i}]"))?;
         let id = text("id").unwrap_or_else(|| format!("phase-{}", i + 1));
         let todos = phase["todos"].as_array().map_or(&[][..], Vec::as_slice);
-        Ok(TodoPhase { id, name, todos: items(todos, &format!("phases[{i}].todos"))? })
+        Ok(TodoPhase { id, name, todos: parse_items(todos, &format!("phases[{i}].todos"))? })
     };
-    given.iter().enumerate().map(one).collect()
+    values.iter().enumerate().map(parse_phase).collect()
 }
 
-fn items(given: &[Value], place: &str) -> Result<Vec<TodoEntry>, String> {
-    let one = |(i, item): (usize, &Value)| {
+fn parse_items(values: &[Value], location: &str) -> Result<Vec<TodoEntry>, String> {
+    let parse_item = |(i, item): (usize, &Value)| {
         // A plain string is an item without further fields.
         let content = item["content"].as_str().or_else(|| item.as_str());
-        let content = content.ok_or_else(|| format!("missing `content` in {place}[{i}]"))?;
+        let content = content.ok_or_else(|| format!("missing `content` in {location}[{i}]"))?;
         let id = match &item["id"] {
             Value::String(id) => id.clone(),
             Value::Number(id) => id.to_string(),
@@ -126,59 +126,60 @@ fn items(given: &[Value], place: &str) -> Result<Vec<TodoEntry>, String> {
         let priority = serde_json::from_value(item["priority"].clone()).unwrap_or_default();
         Ok(TodoEntry { id, content: content.to_owned(), status, priority, depth: 0 })
     };
-    given.iter().enumerate().map(one).collect()
+    values.iter().enumerate().map(parse_item).collect()
 }
 
 /// Assigns an id to each item without one: that of the same text before, otherwise a free number.
-pub(crate) fn with_ids(
+pub(crate) fn assign_ids(
     mut phases: Vec<TodoPhase>,
-    before: &[TodoPhase],
+    previous_phases: &[TodoPhase],
 ) -> Result<Vec<TodoPhase>, String> {
-    let mut taken = BTreeSet::new();
+    let mut used_ids = BTreeSet::new();
     for item in phases.iter().flat_map(|phase| &phase.todos).filter(|item| !item.id.is_empty()) {
-        if !taken.insert(item.id.clone()) {
+        if !used_ids.insert(item.id.clone()) {
             return Err(format!("two items have the id `{}`", item.id));
         }
     }
-    let known: Vec<&TodoEntry> = before.iter().flat_map(|phase| &phase.todos).collect();
+    let previous: Vec<&TodoEntry> = previous_phases.iter().flat_map(|phase| &phase.todos).collect();
     let mut next = 1;
-    let nameless = phases.iter_mut().flat_map(|phase| &mut phase.todos);
-    for item in nameless.filter(|item| item.id.is_empty()) {
-        let same = known.iter().find(|old| old.content == item.content && !taken.contains(&old.id));
-        item.id = match same {
+    let without_id = phases.iter_mut().flat_map(|phase| &mut phase.todos);
+    for item in without_id.filter(|item| item.id.is_empty()) {
+        let unchanged =
+            previous.iter().find(|old| old.content == item.content && !used_ids.contains(&old.id));
+        item.id = match unchanged {
             Some(old) => old.id.clone(),
             None => loop {
                 let id = format!("todo-{next}");
                 next += 1;
-                if !taken.contains(&id) && !known.iter().any(|old| old.id == id) {
+                if !used_ids.contains(&id) && !previous.iter().any(|old| old.id == id) {
                     break id;
                 }
             },
         };
-        taken.insert(item.id.clone());
+        used_ids.insert(item.id.clone());
     }
     Ok(phases)
 }
 
 /// Formats the list as in the Tools API.
-pub(crate) fn shown(phases: &[TodoPhase]) -> String {
+pub(crate) fn as_markdown(phases: &[TodoPhase]) -> String {
     let mut text = String::new();
     for phase in phases {
-        let over = phase.todos.iter().filter(|item| item.status.is_over()).count();
+        let closed = phase.todos.iter().filter(|item| item.status.is_closed()).count();
         let started = phase.todos.iter().any(|item| item.status != TodoStatus::Pending);
-        let mark = if over == phase.todos.len() {
+        let mark = if closed == phase.todos.len() {
             "✓"
         } else if started {
             "▶"
         } else {
             "○"
         };
-        text.push_str(&format!("{mark} {} ({over}/{})\n", phase.name, phase.todos.len()));
+        text.push_str(&format!("{mark} {} ({closed}/{})\n", phase.name, phase.todos.len()));
         for item in &phase.todos {
             text.push_str(&format!(
                 "{}[{}] [{}] {} ({})\n",
                 "  ".repeat(item.depth + 1),
-                item.status.mark(),
+                item.status.checkbox_mark(),
                 item.priority.name(),
                 item.content,
                 item.id

@@ -1,6 +1,6 @@
 //! Converts the list to Markdown check boxes and back.
 
-use super::list::{DEFAULT_ID, TodoEntry, TodoPhase, TodoPriority, TodoStatus, with_ids};
+use super::list::{DEFAULT_ID, TodoEntry, TodoPhase, TodoPriority, TodoStatus, assign_ids};
 
 /// Parses check boxes: `- [ ]` pending, `[x]` completed, `[>]` in progress, `[~]` and `[-]`
 /// cancelled. Indentation is the depth, headings are phases. Other lines are ignored.
@@ -18,11 +18,11 @@ pub(crate) fn read(text: &str) -> Vec<TodoPhase> {
         }
         let Some((status, content)) = item(body) else { continue };
         let indent = line.len() - body.len();
-        indents.retain(|above| *above < indent);
+        indents.retain(|parent_indent| *parent_indent < indent);
         let depth = indents.len();
         indents.push(indent);
         if phases.is_empty() {
-            phases.push(TodoPhase::default_of(Vec::new()));
+            phases.push(TodoPhase::default_phase(Vec::new()));
         }
         let content = content.trim().to_owned();
         let todo =
@@ -32,7 +32,7 @@ pub(crate) fn read(text: &str) -> Vec<TodoPhase> {
         }
     }
     phases.retain(|phase| !phase.todos.is_empty());
-    with_ids(phases, &[]).unwrap_or_default()
+    assign_ids(phases, &[]).unwrap_or_default()
 }
 
 fn item(line: &str) -> Option<(TodoStatus, &str)> {
@@ -57,7 +57,11 @@ pub(crate) fn write(phases: &[TodoPhase]) -> String {
         }
         for item in &phase.todos {
             let indent = "  ".repeat(item.depth);
-            text.push_str(&format!("{indent}- [{}] {}\n", item.status.mark(), item.content));
+            text.push_str(&format!(
+                "{indent}- [{}] {}\n",
+                item.status.checkbox_mark(),
+                item.content
+            ));
         }
     }
     text

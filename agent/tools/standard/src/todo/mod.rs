@@ -53,7 +53,7 @@ fn run_read(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         .map_err(|e| ToolError::io("cannot read the todo list", &e))?;
     let metadata = counts(&list.phases);
     let text = match call.profile_tool.style {
-        OutputStyle::ToolsApi => list::shown(&list.phases),
+        OutputStyle::ToolsApi => list::as_markdown(&list.phases),
         OutputStyle::G3 | OutputStyle::Egirl | OutputStyle::Core => list.text,
     };
     let text = if text.trim().is_empty() { EMPTY.to_owned() } else { text };
@@ -81,11 +81,11 @@ impl Tool for TodoWriteTool {
 fn run_write(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Text { content } = call.decode()?;
     let length = content.chars().count();
-    let most = std::env::var("G3_TODO_MAX_CHARS").ok().and_then(|n| n.parse().ok());
-    let most = most.unwrap_or(MAX_CHARS);
-    if length > most {
+    let max = std::env::var("G3_TODO_MAX_CHARS").ok().and_then(|n| n.parse().ok());
+    let max = max.unwrap_or(MAX_CHARS);
+    if length > max {
         return Err(ToolError::invalid(format!(
-            "the list has {length} characters, and {most} is the most; nothing was written"
+            "the list has {length} characters, and {max} is the most; nothing was written"
         )));
     }
     let phases = markdown::read(&content);
@@ -117,18 +117,18 @@ fn run_items(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Items { todos, phases } = call.decode()?;
     let before = store::load(&call.context.session_dir).map(|list| list.phases).unwrap_or_default();
     let phases = match (phases, todos) {
-        (Some(phases), _) => list::phases(&phases),
-        (None, Some(todos)) => list::flat(&todos),
+        (Some(phases), _) => list::parse_phases(&phases),
+        (None, Some(todos)) => list::parse_flat(&todos),
         (None, None) => Ok(Vec::new()),
     };
-    let phases = list::with_ids(phases.map_err(ToolError::invalid)?, &before);
+    let phases = list::assign_ids(phases.map_err(ToolError::invalid)?, &before);
     let phases = phases.map_err(ToolError::invalid)?;
     save(call, &phases, &markdown::write(&phases))?;
-    let mut text = list::shown(&phases);
+    let mut text = list::as_markdown(&phases);
     if text.is_empty() {
         text = "The todo list is empty".to_owned();
     }
-    let active = all(&phases).filter(|item| item.status == TodoStatus::InProgress).count();
+    let active = all_entries(&phases).filter(|item| item.status == TodoStatus::InProgress).count();
     if active > 1 {
         text.push_str(&format!("\n[note: {active} items are in progress; work on one at a time]"));
     }
@@ -141,23 +141,23 @@ fn save(call: &Invocation<'_>, phases: &[TodoPhase], text: &str) -> Result<(), T
         .map_err(|e| ToolError::io("cannot write the todo list", &e))
 }
 
-fn all(phases: &[TodoPhase]) -> impl Iterator<Item = &TodoEntry> {
+fn all_entries(phases: &[TodoPhase]) -> impl Iterator<Item = &TodoEntry> {
     phases.iter().flat_map(|phase| &phase.todos)
 }
 
 fn open_and_total(phases: &[TodoPhase]) -> (usize, usize) {
-    let open = all(phases).filter(|item| !item.status.is_over()).count();
-    (open, all(phases).count())
+    let open = all_entries(phases).filter(|item| !item.status.is_closed()).count();
+    (open, all_entries(phases).count())
 }
 
 fn counts(phases: &[TodoPhase]) -> Value {
-    let count = |status| all(phases).filter(|item| item.status == status).count();
+    let count = |status| all_entries(phases).filter(|item| item.status == status).count();
     json!({
         "pending": count(TodoStatus::Pending),
         "in_progress": count(TodoStatus::InProgress),
         "completed": count(TodoStatus::Completed),
         "cancelled": count(TodoStatus::Cancelled),
-        "total": all(phases).count(),
-        "todos": all(phases).collect::<Vec<_>>(),
+        "total": all_entries(phases).count(),
+        "todos": all_entries(phases).collect::<Vec<_>>(),
     })
 }

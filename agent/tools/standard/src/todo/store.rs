@@ -25,17 +25,17 @@ struct Record {
     text: String,
 }
 
-const TEXT: &str = "todo.g3.md";
-const ITEMS: &str = "todo.json";
+const TEXT_FILE: &str = "todo.g3.md";
+const ITEMS_FILE: &str = "todo.json";
 
 /// Loads the list; empty if there is none.
 pub(crate) fn load(session_dir: &Path) -> io::Result<TodoList> {
-    let text = match std::fs::read_to_string(session_dir.join(TEXT)) {
+    let text = match std::fs::read_to_string(session_dir.join(TEXT_FILE)) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(TodoList::default()),
         Err(e) => return Err(e),
     };
-    let record = std::fs::read(session_dir.join(ITEMS)).ok();
+    let record = std::fs::read(session_dir.join(ITEMS_FILE)).ok();
     let record = record.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
     let phases = match record {
         Some(record) if record.text == text => record.phases,
@@ -48,6 +48,6 @@ pub(crate) fn load(session_dir: &Path) -> io::Result<TodoList> {
 pub(crate) fn save(session_dir: &Path, phases: &[TodoPhase], text: &str) -> io::Result<()> {
     std::fs::create_dir_all(session_dir)?;
     let record = Record { phases: phases.to_owned(), text: text.to_owned() };
-    base::files::replace_json(&session_dir.join(ITEMS), &record)?;
-    base::files::replace(&session_dir.join(TEXT), text.as_bytes())
+    base::files::replace_json(&session_dir.join(ITEMS_FILE), &record)?;
+    base::files::replace(&session_dir.join(TEXT_FILE), text.as_bytes())
 }
