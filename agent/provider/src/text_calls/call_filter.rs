@@ -53,7 +53,7 @@ impl CallFilter {
     pub(crate) fn finish(&mut self, is_quotation: &dyn Fn(&FoundCall) -> bool) -> Vec<TextPiece> {
         for fenced in std::mem::take(&mut self.pending) {
             if fenced.calls.iter().any(is_quotation) {
-                self.ready.push(fenced.as_text());
+                self.ready.push(fenced.into_text());
             } else {
                 self.ready.extend(fenced.calls.into_iter().map(TextPiece::Call));
             }
@@ -101,12 +101,12 @@ impl CallFilter {
 
     /// Turns the held calls into text because something follows them.
     fn flush_pending(&mut self) {
-        self.ready.extend(std::mem::take(&mut self.pending).into_iter().map(Fenced::as_text));
+        self.ready.extend(std::mem::take(&mut self.pending).into_iter().map(Fenced::into_text));
     }
 }
 
 impl Fenced {
-    fn as_text(self) -> TextPiece {
+    fn into_text(self) -> TextPiece {
         TextPiece::Text(format!("{}{}", self.spaces, self.source))
     }
 }
