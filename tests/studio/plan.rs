@@ -309,12 +309,17 @@ fn a_plan_killed_at_any_step_can_be_continued() {
             };
             scene.env.run_command(job)
         };
-        assert_ne!(plan(Some(step)).code, 0, "{step}");
-        let mut ran = plan(None);
-        if ran.code == 3 {
-            // Killed after writing the text and before recording it.
-            ran.output_contains("another plan is active");
-            ran = scene.studio(["plan", "--yes"]);
+        let mut ran = plan(Some(step));
+        if step == "run.supervisor:2" && ran.code == 0 {
+            // The supervisor of the first session started the second one: nothing was killed.
+        } else {
+            assert_ne!(ran.code, 0, "{step}");
+            ran = plan(None);
+            if ran.code == 3 {
+                // Killed after writing the text and before recording it.
+                ran.output_contains("another plan is active");
+                ran = scene.studio(["plan", "--yes"]);
+            }
         }
         ran.exits(0);
         assert_eq!(
