@@ -85,7 +85,7 @@ pub(crate) fn screen() -> Result<ScreenInfo> {
         WindowSystem::Mac => {
             use crate::input_backend::InputBackend;
             let backend = crate::enigo::EnigoBackend::open()?;
-            (backend.area()?, backend.place()?.unwrap_or_default())
+            (backend.area()?, backend.pointer_position()?.unwrap_or_default())
         }
         other => return Err(other.lacks("asking for the size of the screen")),
     };
