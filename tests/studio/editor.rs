@@ -1,4 +1,4 @@
-//! `accept --edit` with real editors on a tmux terminal.
+//! `accept` on a tmux terminal: with real editors, and with its questions.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -181,4 +181,50 @@ fn the_editor_comes_from_the_user_and_not_from_the_repository() {
         assert_eq!(scene.repo.git(["log", "-1", "--format=%s"]), subject);
     }
     assert!(!scene.env.home().join("repository").exists());
+}
+
+/// Answers the question of an `accept` with no, and then with yes.
+fn land_after_a_question(scene: &Scene, id: &str, question: &str) {
+    assert!(has("tmux"));
+    let terminal = Terminal::open(scene);
+    let accept = format!("'{}' accept -m 'Asked first' {id}", studio());
+    let before = scene.repo.git(["rev-parse", "HEAD"]);
+    terminal.line(&accept);
+    terminal.awaits(question);
+    terminal.awaits("anyway? [y/N]");
+    terminal.line("n");
+    assert_eq!(terminal.code(), "3");
+    assert_eq!(scene.repo.git(["rev-parse", "HEAD"]), before);
+    terminal.line("clear");
+    terminal.line(&accept);
+    terminal.awaits("anyway? [y/N]");
+    terminal.line("y");
+    terminal.awaits("landed on main");
+    assert_eq!(terminal.code(), "0");
+    assert_eq!(scene.repo.git(["log", "-1", "--format=%s"]), "Asked first");
+}
+
+#[test]
+fn work_that_changed_since_its_diff_lands_only_after_a_yes() {
+    let scene = Scene::new();
+    let id = ready(&scene);
+    assert!(has("tmux"));
+    {
+        let terminal = Terminal::open(&scene);
+        terminal.line(&format!("'{}' diff --no-pager {id}", studio()));
+        terminal.awaits("+1");
+    }
+    scene.worktree(&id).write("a.txt", "2\n");
+    land_after_a_question(&scene, &id, "changed since `studio diff` showed it");
+    assert_eq!(scene.repo.read("a.txt"), "2\n");
+}
+
+#[test]
+fn a_possible_secret_lands_only_after_a_yes() {
+    let scene = Scene::new();
+    let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2));
+    let id = scene.ready(&format!("write key.txt {token}"));
+    scene.await_free(&id);
+    land_after_a_question(&scene, &id, "a GitHub token");
+    assert_eq!(scene.repo.read("key.txt"), format!("{token}\n"));
 }
