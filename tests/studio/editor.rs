@@ -184,9 +184,8 @@ fn the_editor_comes_from_the_user_and_not_from_the_repository() {
 }
 
 /// Answers the question of an `accept` with no, and then with yes.
-fn land_after_a_question(scene: &Scene, id: &str, question: &str) {
-    assert!(has("tmux"));
-    let terminal = Terminal::open(scene);
+fn land_after_a_question(terminal: &Terminal<'_>, id: &str, question: &str) {
+    let scene = terminal.scene;
     let accept = format!("'{}' accept -m 'Asked first' {id}", studio());
     let before = scene.repo.git(["rev-parse", "HEAD"]);
     terminal.line(&accept);
@@ -209,13 +208,13 @@ fn work_that_changed_since_its_diff_lands_only_after_a_yes() {
     let scene = Scene::new();
     let id = ready(&scene);
     assert!(has("tmux"));
-    {
-        let terminal = Terminal::open(&scene);
-        terminal.line(&format!("'{}' diff --no-pager {id}", studio()));
-        terminal.awaits("+1");
-    }
+    let terminal = Terminal::open(&scene);
+    terminal.line(&format!("'{}' diff --no-pager {id}", studio()));
+    terminal.awaits("+1");
+    assert_eq!(terminal.code(), "0");
+    terminal.line("clear");
     scene.worktree(&id).write("a.txt", "2\n");
-    land_after_a_question(&scene, &id, "changed since `studio diff` showed it");
+    land_after_a_question(&terminal, &id, "changed since `studio diff` showed it");
     assert_eq!(scene.repo.read("a.txt"), "2\n");
 }
 
@@ -225,6 +224,7 @@ fn a_possible_secret_lands_only_after_a_yes() {
     let token = format!("ghp_{}", "a1B2c3D4e5F6g7H8i9J0".repeat(2));
     let id = scene.ready(&format!("write key.txt {token}"));
     scene.await_free(&id);
-    land_after_a_question(&scene, &id, "a GitHub token");
+    assert!(has("tmux"));
+    land_after_a_question(&Terminal::open(&scene), &id, "a GitHub token");
     assert_eq!(scene.repo.read("key.txt"), format!("{token}\n"));
 }
