@@ -219,9 +219,9 @@ async fn calls_routed_to_the_sandbox_never_run_elsewhere() {
     let rules = [rule(Some("write_file"), None, GateAction::Allow)];
     let by_rule = exact(Config { rules: rules.to_vec(), ..Config::default() });
     assert_eq!(by_rule.admit(&visit(&access)).await, Ok(Permit::ScratchSandbox));
-    let nobody = exact(Config::default());
-    assert_eq!(preapproved(nobody.admit(&visit(&access))).await, Ok(Permit::ScratchSandbox));
-    let denied = nobody.admit(&visit(&access)).await.unwrap_err().why;
+    let unattended = exact(Config::default());
+    assert_eq!(preapproved(unattended.admit(&visit(&access))).await, Ok(Permit::ScratchSandbox));
+    let denied = unattended.admit(&visit(&access)).await.unwrap_err().why;
     assert!(denied.contains("forbidden_command: dd if=; it would run in the sandbox"), "{denied}");
     let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();
     assert_eq!(rule["gate"]["rules"][0]["command"].as_str(), Some("dd if=/dev/zero of=x"));

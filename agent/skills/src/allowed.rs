@@ -60,7 +60,7 @@ impl AllowedTool {
         };
         let is_name_char = |c: char| c.is_ascii_alphanumeric() || "_-.*".contains(c);
         if name.is_empty() || !name.chars().all(is_name_char) {
-            return Err(invalid("is no name of a tool"));
+            return Err(invalid("is not a tool name"));
         }
         let pattern = match inner {
             None | Some("" | "*") => None,

@@ -386,7 +386,7 @@ async fn answer(common: GlobalArgs, toolset: &'static dyn Toolset) -> Result<u8>
     trace.finish(work.await)
 }
 
-/// Returns the task: the argument, or stdin for `-`. If there is none and stdin is not a terminal,
+/// Returns the task: the argument, or stdin for `-`. Without an argument, if stdin is not a terminal,
 /// `--resume` asks the model to go on and `--agent` uses [`agents::MISSION`]. `None` starts an
 /// interactive session or a mode that reads its own input.
 fn task(args: &AgentArgs) -> Result<Option<String>> {

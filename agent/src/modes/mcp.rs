@@ -39,7 +39,7 @@ struct McpHandler {
 pub(crate) async fn serve(settings: AgentSettings) -> Result<()> {
     let session = Session::create(&settings.cwd, "mcp serve")?;
     let quiet = ToolContext::quiet(settings.toolset.registry(), &settings.cwd, &session.dir);
-    // The other agent asks its own user; there is no user here.
+    // The other agent asks its own user; g3 cannot reach that user.
     let sandbox = &settings.config.sandbox;
     let gate =
         Gate::new(&settings.config.gate, None)?.with_confinement(command_confinement(sandbox));

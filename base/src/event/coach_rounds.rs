@@ -86,7 +86,7 @@ pub struct RoundReport {
     pub round: u32,
     /// What the coach decided.
     pub verdict: RoundOutcome,
-    /// Why there is no verdict.
+    /// Why the verdict is missing.
     pub why: Option<String>,
     /// The judged requirements.
     pub requirements: Option<Vec<JudgedRequirement>>,

@@ -85,15 +85,8 @@ pub fn record(
         scratch.repo.commit(None, &signature, &signature, &message, &tree, &[&work])
     };
     let commit = create_commit().or_fail(cannot)?.to_string();
-    let object_dirs = [scratch.objects(), session_repo.git_dir.join("objects")];
-    let existing = [state.work.to_owned()];
-    let imported_pack = object_quarantine::import_objects(
-        repository,
-        &object_dirs,
-        std::slice::from_ref(&commit),
-        &existing,
-        &session_repo.id,
-    )?;
+    let imported_pack =
+        object_quarantine::import_commit(repository, &scratch, session_repo, &commit, state.work)?;
     step("checks.objects");
     let change = RefChange::new(ref_name(&session_repo.id), current, Some(commit));
     refs::update_or_fail(repository, &[change], "studio: what the checks left")?;

@@ -13,7 +13,7 @@ use base::process::{Command, Running, Stream};
 
 use crate::confined_thread;
 use crate::repo::Repository;
-use crate::session_repo::{Originals, config};
+use crate::session_repo::{Originals, SessionRepo, config};
 
 /// The name that git gives to an empty pack (the SHA-1 of nothing, in a pack's form).
 const EMPTY_PACK: &str = "029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
@@ -143,6 +143,20 @@ impl Drop for KeepFiles {
     fn drop(&mut self) {
         self.remove_file();
     }
+}
+
+/// Imports a commit that was created in a quarantine from a session's work, with everything that it
+/// adds to `existing`.
+pub(crate) fn import_commit(
+    repository: &Repository,
+    quarantine: &Quarantine,
+    session_repo: &SessionRepo,
+    commit: &str,
+    existing: &str,
+) -> Result<KeepFiles> {
+    let object_dirs = [quarantine.objects(), session_repo.git_dir.join("objects")];
+    let (commits, existing) = ([commit.to_owned()], [existing.to_owned()]);
+    import_objects(repository, &object_dirs, &commits, &existing, &session_repo.id)
 }
 
 /// Imports objects into the repository: everything reachable from `wanted` and not from `existing`, read

@@ -299,14 +299,12 @@ fn store(
         return Ok((commit.clone(), *number));
     }
     let commit = commit_snapshot(&scratch.repo, content, now).or_fail(cannot)?.to_string();
-    let object_dirs = [scratch.objects(), session_repo.git_dir.join("objects")];
-    let existing = [content.head.clone()];
-    let imported_pack = object_quarantine::import_objects(
+    let imported_pack = object_quarantine::import_commit(
         repository,
-        &object_dirs,
-        std::slice::from_ref(&commit),
-        &existing,
-        &session_repo.id,
+        &scratch,
+        session_repo,
+        &commit,
+        &content.head,
     )?;
     step("snapshot.objects");
     let number = previous.last().map_or(1, |(number, _)| number + 1);

@@ -129,7 +129,7 @@ pub(crate) const FORCED: Announcement = spoken("user_override", "You allowed it,
 pub(crate) const FILE: Announcement = quiet("file_operation");
 /// A file in a restricted location.
 pub(crate) const RESTRICTED_FILE: Announcement =
-    spoken("restricted_path", "That file lies in a restricted place.");
+    spoken("restricted_path", "That file is in a restricted location.");
 /// An unknown tool.
 pub(crate) const UNKNOWN: Announcement =
     spoken("unknown_tool", "I do not know that tool, so it is sandboxed.");

@@ -40,7 +40,7 @@ impl VerdictTool {
         Arc::new(VerdictTool { requirements, red, state: Mutex::default() })
     }
 
-    /// Returns the verdict, or why there is no valid one.
+    /// Returns the verdict, or why it is missing or invalid.
     pub(crate) fn taken(&self) -> Result<Verdict, String> {
         let state = self.state();
         let none = || match &state.why {

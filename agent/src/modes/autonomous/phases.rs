@@ -26,7 +26,7 @@ const COACH_TRIES: u32 = 2;
 /// Timeout of a check in seconds, unless configured.
 const CHECK_SECONDS: u64 = 3_600;
 
-/// The result of one coach: its verdict or why there is none, and its cost.
+/// The result of one coach: its verdict or why it is missing, and its cost.
 type CoachResult = (std::result::Result<Verdict, String>, PartCost);
 
 impl Run<'_> {

@@ -57,7 +57,7 @@ pub(crate) enum RoundNote {
         round: u32,
         /// Its verdict, if it returned a valid one.
         verdict: Option<Verdict>,
-        /// Why there is no verdict.
+        /// Why the verdict is missing.
         why: Option<String>,
         /// Its cost.
         cost: PartCost,
@@ -94,7 +94,7 @@ pub(crate) struct Round {
     pub played: Option<(Option<String>, PartCost)>,
     /// The results of the checks.
     pub checks: Option<Vec<CheckOutcome>>,
-    /// The coach's part: its verdict or why there is none, and its cost.
+    /// The coach's part: its verdict or why it is missing, and its cost.
     pub judged: Option<(Result<Verdict, String>, PartCost)>,
 }
 

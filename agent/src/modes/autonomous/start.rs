@@ -91,7 +91,7 @@ pub(crate) struct ResumableRun {
 }
 
 impl ResumableRun {
-    /// Reads the run of a session, by the session's directory; `None` if there is none.
+    /// Reads the run of a session, by the session's directory; `None` if it has no run.
     pub(crate) fn at(session_dir: &Path) -> Result<Option<ResumableRun>> {
         let path = session_dir.join(JOURNAL);
         let notes: Vec<RoundNote> =

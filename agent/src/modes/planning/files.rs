@@ -54,7 +54,7 @@ pub(crate) struct PlanDir {
 }
 
 impl PlanDir {
-    /// Opens the plan of a code path, and creates it if there is none.
+    /// Opens the plan of a code path, and creates it if it does not exist.
     pub(crate) fn open(code: &Path) -> Result<PlanDir> {
         let dir = code.join("g3-plan");
         if fs::symlink_metadata(&dir).is_ok_and(|meta| meta.is_symlink()) {

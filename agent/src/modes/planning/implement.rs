@@ -92,7 +92,7 @@ impl Run {
         let todo = self.place.read(LIST)?.unwrap_or_default();
         ui::say(&format!("\n{}\n", base::text::printable(todo.trim_end())));
         if self.answers == AnswerSource::Yes && todo.lines().any(|line| line.starts_with("- [ ]")) {
-            // There is no user who could accept open requirements.
+            // `--yes` does not accept open requirements.
             self.ended = RunStatus::NotApproved;
             return Ok(StageAnswer::Quit);
         }

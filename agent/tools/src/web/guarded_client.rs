@@ -213,9 +213,9 @@ mod tests {
 
     #[tokio::test]
     async fn numeric_addresses_in_every_form_are_checked_without_a_lookup() {
-        let nobody = Scripted::new(&[]);
+        let no_hosts = Scripted::new(&[]);
         let gate = Gate::default();
-        let door = GuardedClient::new(&[], &nobody, &gate);
+        let door = GuardedClient::new(&[], &no_hosts, &gate);
         for host in ["127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::ffff:7f00:1]", "[fe80::1]"]
         {
             let why = door.open(&url(&format!("http://{host}/"))).await.unwrap_err();
