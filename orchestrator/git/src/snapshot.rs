@@ -301,7 +301,7 @@ fn store(
     let commit = commit_snapshot(&scratch.repo, content, now).or_fail(cannot)?.to_string();
     let imported_pack = object_quarantine::import_commit(
         repository,
-        &scratch,
+        scratch,
         session_repo,
         &commit,
         &content.head,
