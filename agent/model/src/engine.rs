@@ -226,7 +226,6 @@ impl<'m> Engine<'m> {
             ToolCallMode::Lazy => Some(grammar::after_mark(&chat.tools)),
             ToolCallMode::Free | ToolCallMode::Auto => None,
         };
-        let grammar = grammar.transpose().map_err(|e| rejected(e.to_string()))?;
         let verbatim_calls = self.spoken.get(&key).map_or(&[][..], Vec::as_slice);
         let prompt_text = prompt::write(&self.template, chat, mode, verbatim_calls, &self.controls)
             .map_err(|e| rejected(e.to_string()))?;

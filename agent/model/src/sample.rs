@@ -86,7 +86,9 @@ impl Sampler {
                 return best.id();
             }
         }
-        // A grammar that allows nothing has ended; the likeliest token is as good as any.
+        // A grammar that allows nothing has ended; the likeliest token is as good as any. llama.cpp
+        // aborts the process if a grammar accepts what it does not allow.
+        self.release();
         likeliest(logits)
     }
 
