@@ -6,8 +6,8 @@ use base::failure::Result;
 
 use crate::commands::context::CommonArgs;
 use crate::commands::{
-    accept, answer, check, completions, config, diff, discard, doctor, edit, explain, gc, list,
-    logs, operations, plan, resume, run, send, shell, status, stop, trace, undo, verify,
+    accept, agents, answer, check, completions, config, diff, discard, doctor, edit, explain, gc,
+    list, logs, operations, plan, resume, run, send, shell, status, stop, trace, undo, verify,
 };
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
@@ -128,6 +128,11 @@ enum Verb {
     /// Delete the data of sessions discarded or accepted a week ago
     #[command(after_help = "Examples:\n  studio gc --dry-run\n  studio gc --older 1")]
     Gc(gc::Args),
+    /// List the agents: installed, version, protocol, login, and how to install the others
+    #[command(
+        after_help = "Examples:\n  studio agents\n  studio run --agent claude,codex 'one task' 'another'"
+    )]
+    Agents,
     /// Show the configuration and the origin of each value
     #[command(after_help = "Examples:\n  studio config show --origin")]
     Config(config::Args),
@@ -175,6 +180,7 @@ impl Cli {
             Some(Verb::Shell(args)) => shell::run(common, &args),
             Some(Verb::Doctor(args)) => doctor::run(common, &args),
             Some(Verb::Gc(args)) => gc::run(common, &args),
+            Some(Verb::Agents) => agents::run(common),
             Some(Verb::Config(args)) => config::run(common, &args),
             Some(Verb::Completions(args)) => completions::run(&args, Cli::command()),
         }

@@ -1,6 +1,7 @@
 //! Tests of studio.
 
 mod accept;
+mod agents;
 mod checks;
 mod coach;
 mod control;

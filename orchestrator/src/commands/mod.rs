@@ -1,6 +1,7 @@
 //! The commands, one file per verb.
 
 pub mod accept;
+pub mod agents;
 pub mod answer;
 pub mod changes;
 pub mod check;

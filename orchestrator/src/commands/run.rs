@@ -40,9 +40,9 @@ pub(crate) struct Args {
     /// Maximum number of sessions that run at the same time
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
-    /// Agent: g3, or a name from [studio.agents]
-    #[arg(long, value_name = "NAME")]
-    pub agent: Option<String>,
+    /// Agent (see `studio agents`); several, separated by commas, take the tasks in turn
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
+    pub agent: Vec<String>,
     /// Persona for g3 (see g3 --list-agents)
     #[arg(long, value_name = "NAME")]
     pub persona: Option<String>,
@@ -132,7 +132,9 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         return dry_run(&context, &specs);
     }
     if args.sandbox == "off" {
-        report::say("warning: the agents run without the box: they can read and write all you can");
+        report::say(
+            "warning: the agents run without the sandbox: they can read and write everything that you can",
+        );
     }
     if !context.json {
         omissions(&context, &specs)?.iter().for_each(|text| report::say(text));
@@ -200,7 +202,9 @@ fn session_specs(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpe
             .hint("studio run --tasks FILE")
             .hint("studio run --requirements FILE"));
     }
+    let mut agents = args.agent.iter().cycle();
     for spec in &mut specs {
+        spec.agent = spec.agent.take().or_else(|| agents.next().cloned());
         apply_flags(spec, args);
         requirements.iter().for_each(|requirements| requirements.apply_to(spec));
         refuse_bad_task(&spec.task)?;
@@ -244,7 +248,6 @@ fn stdin_task() -> Result<String> {
 
 /// Applies the flags to a task's unset fields.
 fn apply_flags(spec: &mut SessionSpec, args: &Args) {
-    spec.agent = spec.agent.take().or_else(|| args.agent.clone());
     spec.persona = spec.persona.take().or_else(|| args.persona.clone());
     spec.base = spec.base.take().or_else(|| args.base.clone());
     spec.checks.extend(args.checks.iter().cloned());

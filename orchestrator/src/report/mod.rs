@@ -1,5 +1,6 @@
 //! Output for people and scripts: data to stdout, messages to stderr.
 
+pub mod agents;
 pub mod coach;
 pub mod coach_rounds;
 pub mod journal;

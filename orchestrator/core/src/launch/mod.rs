@@ -1,6 +1,7 @@
 //! Launches agents in worktrees and communicates with them.
 
 pub mod acp;
+pub mod built_in_agents;
 pub mod command;
 pub mod exit_reason;
 pub mod host;

@@ -1,9 +1,11 @@
-//! The agents table: the configured agents, and the built-in entry for g3.
+//! The agents table: the configured agents and the built-in ones.
 
 use base::config::Config;
 use base::config::base_url;
 use base::config::studio::{AgentProtocol, AgentRow};
 use base::failure::{Failure, Result};
+
+use crate::launch::built_in_agents::{self, BUILT_IN_AGENTS, BuiltInAgent};
 
 /// Environment variables with the API keys and URLs of hosted providers.
 const KEY_VARIABLES: &[&str] = &[
@@ -14,52 +16,67 @@ const KEY_VARIABLES: &[&str] = &[
     "DATABRICKS_TOKEN",
 ];
 
-/// Returns the entry of an agent: the configured one, else the built-in one for g3.
+/// Returns the entry of an agent: the configured one, else the built-in one if its program is
+/// installed. A configured entry without a command extends the built-in one.
 pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
-    let table = &config.studio.agents;
-    if let Some(row) = table.get(name) {
-        if row.command.is_empty() {
-            return Err(Failure::usage(format!("agent `{name}` has no command"))
-                .hint(format!("[studio.agents.{name}] command = [\"program\", \"acp\"]")));
-        }
+    let configured = config.studio.agents.get(name);
+    if let Some(row) = configured.filter(|row| !row.command.is_empty()) {
         return Ok(row.clone());
     }
-    if name == "g3" {
-        return Ok(g3());
+    let built_in = match built_in_agents::find(name) {
+        Some(agent) => Some(installed(agent)?),
+        None => (name == "g3").then(g3),
+    };
+    match (built_in, configured) {
+        (Some(built_in), Some(added)) => Ok(extended(built_in, added)),
+        (Some(built_in), None) => Ok(built_in),
+        (None, Some(_)) => Err(Failure::usage(format!("agent `{name}` has no command"))
+            .hint(format!("[studio.agents.{name}] command = [\"program\", \"acp\"]"))),
+        (None, None) => Err(unknown(config, name)),
     }
-    let mut names: Vec<&str> = table.keys().map(String::as_str).collect();
-    names.push("g3");
-    let example = suggested_entry(name).unwrap_or("command = [\"PROGRAM\", \"ARGUMENT\"]");
-    Err(Failure::usage(format!("no such agent: `{name}`"))
-        .because(format!("known agents: {}", names.join(", ")))
-        .hint(format!("add this to ~/.config/g3/config.toml:\n[studio.agents.{name}]\n{example}")))
 }
 
-/// Returns the configuration lines for a well-known agent, as in docs/agents.md.
-fn suggested_entry(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "claude" => {
-            "command = [\"claude-agent-acp\"]\nwrite = [\"~/.claude\", \"~/.claude.json\"]\n\
-             env = [\"ANTHROPIC_API_KEY\", \"ANTHROPIC_BASE_URL\"]"
-        }
-        "codex" => {
-            "command = [\"codex-acp\", \"-c\", \"sandbox_mode=danger-full-access\"]\n\
-             write = [\"~/.codex\"]\nenv = [\"OPENAI_API_KEY\"]"
-        }
-        "gemini" => {
-            "command = [\"gemini\", \"--acp\"]\nwrite = [\"~/.gemini\"]\n\
-             env = [\"GEMINI_API_KEY\", \"GOOGLE_GEMINI_BASE_URL\"]"
-        }
-        "opencode" => {
-            "command = [\"opencode\", \"acp\"]\nwrite = [\"~/.local/share/opencode\", \
-             \"~/.local/state/opencode\", \"~/.config/opencode\"]"
-        }
-        "qwen" | "qwen-code" => {
-            "command = [\"qwen\", \"--acp\"]\nwrite = [\"~/.qwen\"]\n\
-             env = [\"OPENAI_API_KEY\", \"OPENAI_BASE_URL\", \"OPENAI_MODEL\"]"
-        }
-        _ => return None,
+fn installed(agent: &BuiltInAgent) -> Result<AgentRow> {
+    if let Some((program, _)) = agent.installed() {
+        return Ok(agent.row(program));
+    }
+    let programs: Vec<String> =
+        agent.programs.iter().map(|program| format!("`{}`", program.name)).collect();
+    let failure = Failure::usage(format!("agent `{}` is not installed", agent.name))
+        .because(format!("not found in PATH: {}", programs.join(", ")));
+    Err(match agent.programs.first() {
+        Some(program) => failure.hint(program.install).hint("studio agents"),
+        None => failure,
     })
+}
+
+fn extended(built_in: AgentRow, added: &AgentRow) -> AgentRow {
+    AgentRow {
+        read: [built_in.read, added.read.clone()].concat(),
+        write: [built_in.write, added.write.clone()].concat(),
+        env: [built_in.env, added.env.clone()].concat(),
+        events: added.events.or(built_in.events),
+        ..built_in
+    }
+}
+
+fn unknown(config: &Config, name: &str) -> Failure {
+    Failure::usage(format!("no such agent: `{name}`"))
+        .because(format!("known agents: {}", names(config).join(", ")))
+        .hint(format!(
+            "add this to ~/.config/g3/config.toml:\n[studio.agents.{name}]\n\
+             command = [\"PROGRAM\", \"ARGUMENT\"]"
+        ))
+}
+
+/// Returns the names of all agents: g3, the built-in ones, and those of the configuration.
+pub fn names(config: &Config) -> Vec<&str> {
+    let mut names = vec!["g3"];
+    names.extend(BUILT_IN_AGENTS.iter().map(|agent| agent.name));
+    let configured = config.studio.agents.keys().map(String::as_str);
+    let others: Vec<&str> = configured.filter(|name| !names.contains(name)).collect();
+    names.extend(others);
+    names
 }
 
 /// Adds a persona to an agent's command: `--agent NAME` at its end, as g3 expects it. Fails for
@@ -110,5 +127,41 @@ fn g3() -> AgentRow {
             .chain(variables)
             .collect(),
         events: Some(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_without_a_command_extends_the_built_in_one() {
+        let mut config = Config::default();
+        let added = AgentRow {
+            read: vec!["~/.certificates".into()],
+            env: vec!["MY_KEY".into()],
+            ..AgentRow::default()
+        };
+        config.studio.agents.insert("g3".into(), added.clone());
+        let row = row(&config, "g3").unwrap();
+        assert_eq!(row.command[1..], ["acp"]);
+        assert!(row.read.contains(&"~/.g3".into()) && row.read.contains(&"~/.certificates".into()));
+        assert!(row.env.contains(&"MY_KEY".to_owned()));
+
+        config.studio.agents.insert("mine".into(), added);
+        assert_eq!(super::row(&config, "mine").unwrap_err().what, "agent `mine` has no command");
+    }
+
+    #[test]
+    fn every_agent_has_one_name() {
+        let mut config = Config::default();
+        config.studio.agents.insert("codex".into(), AgentRow::default());
+        config.studio.agents.insert("mine".into(), AgentRow::default());
+        let mut names = names(&config);
+        assert_eq!((names[0], *names.last().unwrap()), ("g3", "mine"));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
     }
 }

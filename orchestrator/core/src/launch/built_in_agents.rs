@@ -1,0 +1,193 @@
+//! The agents that need no configuration: how each is started and installed, and what its sandbox
+//! opens, so that the user's login works inside it.
+
+use std::path::{Path, PathBuf};
+
+use base::config::studio::{AgentProtocol, AgentRow, expand_tilde};
+use base::process::find_program;
+
+/// An agent that is used if one of its programs is installed.
+#[derive(Debug)]
+pub struct BuiltInAgent {
+    /// Its name for `--agent`.
+    pub name: &'static str,
+    /// The ways to start it, the preferred one first.
+    pub programs: &'static [AgentProgram],
+    /// Directories and files in the home directory that hold its configuration, login and state.
+    write: &'static [&'static str],
+    /// The variables that configure it.
+    variables: &'static [&'static str],
+    /// The files that contain a login.
+    login_files: &'static [&'static str],
+    /// The variables that contain a key.
+    key_variables: &'static [&'static str],
+}
+
+/// A program that runs an agent.
+#[derive(Debug)]
+pub struct AgentProgram {
+    /// The name of the program.
+    pub name: &'static str,
+    /// Its arguments.
+    arguments: &'static [&'static str],
+    /// What it speaks.
+    pub protocol: AgentProtocol,
+    /// How it is installed: a command, or where to look.
+    pub install: &'static str,
+}
+
+/// A login of the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Login {
+    /// The key is in this variable.
+    Variable(&'static str),
+    /// The login is in this file; `~/` is the home directory.
+    File(&'static str),
+}
+
+const fn acp(
+    name: &'static str,
+    arguments: &'static [&'static str],
+    install: &'static str,
+) -> AgentProgram {
+    AgentProgram { name, arguments, protocol: AgentProtocol::Acp, install }
+}
+
+/// All built-in agents besides g3, by name.
+pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
+    BuiltInAgent {
+        name: "claude",
+        programs: &[acp(
+            "claude-agent-acp",
+            &[],
+            "npm install -g @agentclientprotocol/claude-agent-acp",
+        )],
+        write: &["~/.claude", "~/.claude.json"],
+        variables: &["ANTHROPIC_BASE_URL"],
+        login_files: &["~/.claude/.credentials.json"],
+        key_variables: &["ANTHROPIC_API_KEY"],
+    },
+    BuiltInAgent {
+        name: "codex",
+        programs: &[
+            // Codex's own sandbox does not work inside of studio's.
+            acp(
+                "codex-acp",
+                &["-c", "sandbox_mode=danger-full-access"],
+                "npm install -g @zed-industries/codex-acp",
+            ),
+            AgentProgram {
+                name: "codex",
+                arguments: &["exec", "--dangerously-bypass-approvals-and-sandbox", "{prompt}"],
+                protocol: AgentProtocol::Command,
+                install: "npm install -g @openai/codex",
+            },
+        ],
+        write: &["~/.codex"],
+        variables: &[],
+        login_files: &["~/.codex/auth.json"],
+        key_variables: &["OPENAI_API_KEY"],
+    },
+    BuiltInAgent {
+        name: "copilot",
+        programs: &[acp("copilot", &["--acp"], "npm install -g @github/copilot")],
+        write: &["~/.copilot"],
+        variables: &[],
+        login_files: &["~/.copilot/config.json"],
+        key_variables: &["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"],
+    },
+    BuiltInAgent {
+        name: "cursor-agent",
+        programs: &[acp("cursor-agent", &["acp"], "see the installation page of Cursor's CLI")],
+        write: &["~/.cursor", "~/.config/cursor"],
+        variables: &[],
+        login_files: &["~/.config/cursor/auth.json"],
+        key_variables: &["CURSOR_API_KEY"],
+    },
+    BuiltInAgent {
+        name: "gemini",
+        programs: &[acp("gemini", &["--acp"], "npm install -g @google/gemini-cli")],
+        write: &["~/.gemini"],
+        variables: &["GOOGLE_GEMINI_BASE_URL"],
+        login_files: &["~/.gemini/oauth_creds.json"],
+        key_variables: &["GEMINI_API_KEY"],
+    },
+    BuiltInAgent {
+        name: "goose",
+        programs: &[acp("goose", &["acp"], "see the installation page of goose")],
+        write: &["~/.config/goose", "~/.local/share/goose", "~/.local/state/goose"],
+        variables: &["GOOSE_PROVIDER", "GOOSE_MODEL"],
+        login_files: &["~/.config/goose/config.yaml"],
+        key_variables: &["OPENAI_API_KEY", "ANTHROPIC_API_KEY"],
+    },
+    BuiltInAgent {
+        name: "opencode",
+        programs: &[acp("opencode", &["acp"], "npm install -g opencode-ai")],
+        write: &["~/.local/share/opencode", "~/.local/state/opencode", "~/.config/opencode"],
+        variables: &[],
+        login_files: &["~/.local/share/opencode/auth.json", "~/.config/opencode/opencode.json"],
+        key_variables: &[],
+    },
+    BuiltInAgent {
+        name: "qwen",
+        programs: &[acp("qwen", &["--acp"], "npm install -g @qwen-code/qwen-code")],
+        write: &["~/.qwen"],
+        variables: &["OPENAI_BASE_URL", "OPENAI_MODEL"],
+        login_files: &["~/.qwen/oauth_creds.json"],
+        key_variables: &["OPENAI_API_KEY"],
+    },
+];
+
+/// Returns the built-in agent of this name.
+pub fn find(name: &str) -> Option<&'static BuiltInAgent> {
+    BUILT_IN_AGENTS.iter().find(|agent| agent.name == name)
+}
+
+impl BuiltInAgent {
+    /// Returns the preferred installed program with its path.
+    pub fn installed(&self) -> Option<(&'static AgentProgram, PathBuf)> {
+        self.programs.iter().find_map(|program| Some((program, find_program(program.name)?)))
+    }
+
+    /// Returns the entry of the agent for one of its programs.
+    pub fn row(&self, program: &AgentProgram) -> AgentRow {
+        let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        AgentRow {
+            protocol: program.protocol,
+            command: [&[program.name], program.arguments]
+                .concat()
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
+            read: Vec::new(),
+            write: self.write.iter().map(PathBuf::from).collect(),
+            env: [texts(self.key_variables), texts(self.variables)].concat(),
+            events: None,
+        }
+    }
+
+    /// Returns the user's login: a key in the environment, or a file of the agent. Whether the service
+    /// accepts it is unknown.
+    pub fn login(&self, home: &Path) -> Option<Login> {
+        let is_set = |name: &&&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let variable = self.key_variables.iter().find(is_set);
+        let exists = |path: &&&str| expand_tilde(Path::new(path), home).is_file();
+        variable
+            .map(|name| Login::Variable(name))
+            .or_else(|| self.login_files.iter().find(exists).map(|path| Login::File(path)))
+    }
+
+    /// Returns how the user can log in.
+    pub fn login_hint(&self, program: &AgentProgram) -> String {
+        let start = format!("run `{}` once to log in", self.login_program(program));
+        match self.key_variables.first() {
+            Some(variable) => format!("{start}, or set {variable}"),
+            None => start,
+        }
+    }
+
+    /// The program that people use; the adapters of claude and codex only speak ACP.
+    fn login_program<'a>(&'a self, program: &'a AgentProgram) -> &'a str {
+        if program.name.ends_with("-acp") { self.name } else { program.name }
+    }
+}
