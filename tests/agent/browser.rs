@@ -11,19 +11,19 @@ use crate::tools_support::{Bench, Called};
 use crate::web_support::Site;
 
 /// A bench whose browser stops with the test.
-struct Desk {
+struct BrowserScene {
     _ends: Ends,
     bench: Bench,
     site: Site,
     session: PathBuf,
 }
 
-impl Desk {
-    fn new(profile: &'static str) -> Desk {
+impl BrowserScene {
+    fn new(profile: &'static str) -> BrowserScene {
         let mut bench = Bench::new(profile);
         bench.env.set("G3_BROWSER_IDLE", 100);
         let session = bench.session();
-        Desk { bench, site: shop(), _ends: Ends(session.clone()), session }
+        BrowserScene { bench, site: shop(), _ends: Ends(session.clone()), session }
     }
 
     fn call(&self, name: &str, args: Value) -> Called {
@@ -60,7 +60,7 @@ impl Desk {
 
 #[test]
 fn a_browser_is_controlled_by_selectors_across_calls() {
-    let desk = Desk::new("g3");
+    let desk = BrowserScene::new("g3");
     let call = |name: &str, args: Value| desk.call(name, args);
     let none = json!({});
     call("webdriver_get_url", none.clone()).says("call webdriver_start first").fails("not_found");
@@ -124,7 +124,7 @@ fn a_browser_is_controlled_by_selectors_across_calls() {
 
 #[test]
 fn scripts_return_json_and_pages_are_truncated_with_a_note() {
-    let desk = Desk::new("g3");
+    let desk = BrowserScene::new("g3");
     desk.call("webdriver_start", json!({})).works();
     desk.call("webdriver_navigate", json!({ "url": desk.site.url("/long") })).works();
     let script = |text: &str| desk.call("webdriver_execute_script", json!({ "script": text }));
@@ -163,7 +163,7 @@ fn scripts_return_json_and_pages_are_truncated_with_a_note() {
 
 #[test]
 fn refs_persist_across_calls_and_stale_ones_are_rejected() {
-    let desk = Desk::new("core");
+    let desk = BrowserScene::new("core");
     let failed = |told: &Value, words: &str| {
         assert_eq!(told["status"], "error");
         assert!(told["message"].as_str().unwrap().contains(words), "{told}");
@@ -189,16 +189,16 @@ fn refs_persist_across_calls_and_stale_ones_are_rejected() {
     let few = seen["content"]["nodes"].as_array().unwrap();
     assert!(few.len() < nodes.len() && few.iter().all(|it| it["role"] != "paragraph"));
 
-    let name = Desk::named(&seen, "Name");
+    let name = BrowserScene::named(&seen, "Name");
     desk.act("fill", json!({ "ref": name, "value": "Zoë" }));
-    desk.act("click", json!({ "ref": format!("[{}]", Desk::named(&seen, "Fast")) }));
+    desk.act("click", json!({ "ref": format!("[{}]", BrowserScene::named(&seen, "Fast")) }));
     failed(&desk.act("click", json!({ "ref": "e99" })), "take a new snapshot");
     failed(&desk.act("click", json!({})), "need `ref`");
     failed(&desk.act("fill", json!({ "ref": name })), "needs `value`");
     failed(&desk.act("press", json!({ "key": "Hyper" })), "unknown key `Hyper`");
-    let buy = Desk::named(&seen, "Buy now");
+    let buy = BrowserScene::named(&seen, "Buy now");
     failed(&desk.act("fill", json!({ "ref": buy, "value": "x" })), "takes no text: click it");
-    let away = Desk::named(&seen, "Go away");
+    let away = BrowserScene::named(&seen, "Go away");
     assert_eq!(desk.act("click", json!({ "ref": away }))["status"], "success");
     failed(&desk.act("click", json!({ "ref": away })), "stale");
     desk.act("press", json!({ "ref": name, "key": "Enter" }));
@@ -229,7 +229,7 @@ fn refs_persist_across_calls_and_stale_ones_are_rejected() {
 
 #[test]
 fn dialogs_are_dismissed_new_tabs_are_followed_and_both_are_reported() {
-    let desk = Desk::new("g3");
+    let desk = BrowserScene::new("g3");
     let click = |selector: &str| desk.call("webdriver_click", json!({ "selector": selector }));
     desk.call("webdriver_start", json!({})).works();
     desk.call("webdriver_navigate", json!({ "url": desk.site.url("/") })).works();
@@ -263,7 +263,7 @@ fn dialogs_are_dismissed_new_tabs_are_followed_and_both_are_reported() {
 
 #[test]
 fn only_web_pages_are_opened_and_other_urls_do_not_ask() {
-    let desk = Desk::new("g3");
+    let desk = BrowserScene::new("g3");
     for url in [
         "file:///etc/passwd",
         "javascript:alert(1)",
@@ -323,7 +323,7 @@ fn missing_programs_are_reported_with_a_hint() {
 #[test]
 fn collision_find_element_of_the_browser_has_a_name_of_its_own() {
     need_a_browser();
-    let desk = Desk::new("all");
+    let desk = BrowserScene::new("all");
     desk.call("webdriver_start", json!({})).works();
     desk.call("webdriver_navigate", json!({ "url": desk.site.url("/two") })).works();
     desk.call("webdriver_find_element", json!({ "selector": "p" })).says("The second page").works();

@@ -31,7 +31,7 @@ fn run(env: &TestEnv, replies: Vec<Vec<HostResponse>>) -> (CommandRun, Vec<HostC
 
 /// The requests that the host received.
 #[derive(Default)]
-struct Seen {
+struct ReceivedRequests {
     chats: Vec<HostChat>,
     cancels: usize,
 }
@@ -42,16 +42,16 @@ fn job(
     cwd: &Path,
     args: &[&str],
     replies: Vec<Vec<HostResponse>>,
-) -> (Command, Arc<Mutex<Seen>>) {
+) -> (Command, Arc<Mutex<ReceivedRequests>>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let seen = Arc::new(Mutex::new(Seen::default()));
+    let seen = Arc::new(Mutex::new(ReceivedRequests::default()));
     let theirs_seen = Arc::clone(&seen);
     std::thread::spawn(move || play(ours, replies, &theirs_seen));
     let job = env.command(G3, cwd).arg("--json").args(args);
     (job.env("G3_MODEL_HOST_FD", "5").descriptor(theirs.into(), 5), seen)
 }
 
-fn play(socket: UnixStream, replies: Vec<Vec<HostResponse>>, seen: &Mutex<Seen>) {
+fn play(socket: UnixStream, replies: Vec<Vec<HostResponse>>, seen: &Mutex<ReceivedRequests>) {
     let mut writer = socket.try_clone().unwrap();
     let mut replies = replies.into_iter();
     for line in lines::<HostRequestLine>(socket) {

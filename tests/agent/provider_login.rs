@@ -13,7 +13,7 @@ use testkit::workspace::{TestDir, visit};
 
 use crate::agent_env::G3;
 
-struct Desk {
+struct LoginScene {
     env: TestEnv,
     work: TestDir,
 }
@@ -25,12 +25,12 @@ struct SignIn {
     url: String,
 }
 
-impl Desk {
+impl LoginScene {
     /// Creates a user whose workspace's tokens are valid for this many seconds.
-    fn new(life: u64) -> Desk {
+    fn new(life: u64) -> LoginScene {
         let (env, work) = (TestEnv::new(), TestDir::start(life));
         env.config(&work.config_toml());
-        Desk { env, work }
+        LoginScene { env, work }
     }
 
     fn g3<const N: usize>(&self, args: [&str; N]) -> CommandRun {
@@ -54,7 +54,7 @@ impl Desk {
         SignIn { g3, err, url: line.trim().to_owned() }
     }
 
-    fn signed_in(self) -> Desk {
+    fn signed_in(self) -> LoginScene {
         let sign_in = self.begin();
         let (status, location, _) = visit(&sign_in.url);
         assert_eq!(status, 302);
@@ -85,7 +85,7 @@ impl SignIn {
 
 #[test]
 fn a_browser_login_is_stored_used_and_removed() {
-    let desk = Desk::new(3600);
+    let desk = LoginScene::new(3600);
     let ran = desk.ask();
     ran.exits(2).output_contains("no login for").output_contains("try: g3 login databricks work");
 
@@ -128,7 +128,7 @@ fn walk(dir: &std::path::Path) -> String {
 }
 
 /// Installs a program in place of the desktop's URL opener; it records what it should open.
-fn with_a_screen(desk: &mut Desk) -> PathBuf {
+fn with_a_screen(desk: &mut LoginScene) -> PathBuf {
     let (bin, opened) = (desk.env.home().join("bin"), desk.env.home().join("opened"));
     std::fs::create_dir_all(&bin).unwrap();
     let program = bin.join("xdg-open");
@@ -143,7 +143,7 @@ fn with_a_screen(desk: &mut Desk) -> PathBuf {
 
 #[test]
 fn the_browser_opens_automatically_on_a_terminal() {
-    let mut desk = Desk::new(3600);
+    let mut desk = LoginScene::new(3600);
     let opened = with_a_screen(&mut desk);
     let desk = desk.signed_in();
     assert!(!opened.exists(), "a browser was opened without a terminal");
@@ -162,7 +162,7 @@ fn the_browser_opens_automatically_on_a_terminal() {
 
 #[test]
 fn only_the_redirect_of_this_sign_in_is_accepted() {
-    let desk = Desk::new(3600);
+    let desk = LoginScene::new(3600);
     let sign_in = desk.begin();
     let (_, location, _) = visit(&sign_in.url);
     let location = location.unwrap();
@@ -178,7 +178,7 @@ fn only_the_redirect_of_this_sign_in_is_accepted() {
 
 #[test]
 fn a_refusal_an_invalid_code_and_a_timeout_are_reported() {
-    let mut desk = Desk::new(3600);
+    let mut desk = LoginScene::new(3600);
     let back = |sign_in: &SignIn, answer: &str| {
         let (_, location, _) = visit(&sign_in.url);
         let location = location.unwrap();
@@ -212,7 +212,7 @@ fn a_refusal_an_invalid_code_and_a_timeout_are_reported() {
 
 #[test]
 fn an_expiring_token_is_renewed_before_use() {
-    let desk = Desk::new(30).signed_in();
+    let desk = LoginScene::new(30).signed_in();
     for renewals in 1..=3 {
         assert_eq!(desk.ask().ok(), "hi");
         assert_eq!((desk.work.renewals(), desk.work.questions().len()), (renewals, renewals));
@@ -221,7 +221,7 @@ fn an_expiring_token_is_renewed_before_use() {
 
 #[test]
 fn a_revoked_token_is_renewed_once() {
-    let desk = Desk::new(3600).signed_in();
+    let desk = LoginScene::new(3600).signed_in();
     desk.work.take_back();
     assert_eq!(desk.ask().ok(), "hi");
     assert_eq!((desk.work.renewals(), desk.work.questions().len()), (1, 2));
@@ -238,7 +238,7 @@ fn a_revoked_token_is_renewed_once() {
 
 #[test]
 fn concurrent_renewals_share_one_new_token() {
-    let desk = Desk::new(30).signed_in();
+    let desk = LoginScene::new(30).signed_in();
     desk.work.tokens_live(3600);
     let start = || {
         let job = desk.env.command(G3, desk.env.home()).args(["complete"]).input("Hello?");
@@ -254,7 +254,7 @@ fn concurrent_renewals_share_one_new_token() {
 
 #[test]
 fn a_login_and_a_token_cannot_be_combined() {
-    let desk = Desk::new(3600);
+    let desk = LoginScene::new(3600);
     desk.env.config(&format!("{}token = \"t\"\n", desk.work.config_toml()));
     desk.ask().exits(2).output_contains("has use_oauth and a token");
 }
@@ -262,7 +262,7 @@ fn a_login_and_a_token_cannot_be_combined() {
 #[test]
 fn an_interrupt_during_a_renewal_does_not_lose_the_login() {
     for args in [&["complete"][..], &["hello"]] {
-        let desk = Desk::new(30).signed_in();
+        let desk = LoginScene::new(30).signed_in();
         let gate = ReplyGate::new();
         desk.work.hold_renewals(&gate);
         desk.work.tokens_live(3600);
@@ -292,7 +292,7 @@ mod needs_mount_namespace {
     #[test]
     #[ignore = "needs a mount namespace of its own (unshare -rm)"]
     fn a_login_that_cannot_be_saved_is_not_renewed() {
-        let desk = Desk::new(30).signed_in();
+        let desk = LoginScene::new(30).signed_in();
         let directory = desk.env.home().join(".g3/oauth");
         let job =
             desk.env.command("unshare", desk.env.home()).args(["-rm", "sh", "-c", FULL_DISK, "sh"]);

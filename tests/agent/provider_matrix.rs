@@ -9,13 +9,13 @@ use testkit::model_server::ModelServer;
 use testkit::model_server::gate::ReplyGate;
 use testkit::model_server::reply::ScriptedReply;
 
-use crate::provider_support::{Asked, WIRES, ask, ask_async, provider, runtime, user};
+use crate::provider_support::{RequestResult, WIRES, ask, ask_async, provider, runtime, user};
 
 /// A column: what the server sends, and the expected result.
 struct Case {
     name: &'static str,
     script: fn(&str) -> Vec<ScriptedReply>,
-    check: fn(&str, &ModelServer, &dyn Provider, &Asked),
+    check: fn(&str, &ModelServer, &dyn Provider, &RequestResult),
 }
 
 const CASES: &[Case] = &[
@@ -75,7 +75,7 @@ fn half(wire: &str) -> ScriptedReply {
     ScriptedReply::new().calls_raw("shell", "{\"command\": \"ec").stops(stop)
 }
 
-fn text(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &Asked) {
+fn text(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &RequestResult) {
     let reply = asked.reply();
     assert_eq!(
         (reply.message.words().as_str(), reply.stop),
@@ -89,7 +89,7 @@ fn text(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &Asked) {
     assert_eq!(sent.tool_names(), ["read_file", "shell"]);
 }
 
-fn call(wire: &str, _: &ModelServer, _: &dyn Provider, asked: &Asked) {
+fn call(wire: &str, _: &ModelServer, _: &dyn Provider, asked: &RequestResult) {
     let reply = asked.reply();
     assert_eq!(
         (reply.message.words().as_str(), reply.stop),
@@ -103,7 +103,7 @@ fn call(wire: &str, _: &ModelServer, _: &dyn Provider, asked: &Asked) {
 }
 
 /// Returns the results of all calls of a reply, each with these images.
-fn results(asked: &Asked, images: &[Image]) -> Message {
+fn results(asked: &RequestResult, images: &[Image]) -> Message {
     let calls = asked.reply().message.calls();
     let result = |call: &provider::message::ToolCall| {
         ContentPart::Result(ToolResult {
@@ -118,7 +118,7 @@ fn results(asked: &Asked, images: &[Image]) -> Message {
     Message { role: MessageRole::User, parts: calls.map(result).collect() }
 }
 
-fn parallel(wire: &str, server: &ModelServer, provider: &dyn Provider, asked: &Asked) {
+fn parallel(wire: &str, server: &ModelServer, provider: &dyn Provider, asked: &RequestResult) {
     let calls: Vec<_> = asked.reply().message.calls().collect();
     assert_eq!((calls[0].name.as_str(), calls[1].name.as_str()), ("shell", "read_file"), "{wire}");
     assert_ne!(calls[0].id, calls[1].id);
@@ -129,7 +129,7 @@ fn parallel(wire: &str, server: &ModelServer, provider: &dyn Provider, asked: &A
     assert_eq!(sent, ["result of shell", "result of read_file"], "{wire}");
 }
 
-fn reasoning(wire: &str, server: &ModelServer, provider: &dyn Provider, asked: &Asked) {
+fn reasoning(wire: &str, server: &ModelServer, provider: &dyn Provider, asked: &RequestResult) {
     assert_eq!((asked.reasoning.as_str(), asked.text.as_str()), ("first the date", ""), "{wire}");
     let messages = [user("go"), vec![asked.reply().message.clone(), results(asked, &[])]].concat();
     ask(provider, &messages).reply();
@@ -149,7 +149,7 @@ fn places(wire: &str) -> [&'static str; 2] {
     }
 }
 
-fn image(wire: &str, server: &ModelServer, provider: &dyn Provider, asked: &Asked) {
+fn image(wire: &str, server: &ModelServer, provider: &dyn Provider, asked: &RequestResult) {
     let picture = |data: &str| Image { media_type: "image/png".into(), data: data.into() };
     let shown = Message {
         role: MessageRole::User,
@@ -168,23 +168,23 @@ fn image(wire: &str, server: &ModelServer, provider: &dyn Provider, asked: &Aske
     }
 }
 
-fn refused(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &Asked) {
+fn refused(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &RequestResult) {
     assert!(matches!(asked.result, Err(ProviderError::Rejected(_))), "{wire}: {asked:?}");
     assert_eq!(server.requests().len(), 1, "{wire}");
 }
 
-fn failing(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &Asked) {
+fn failing(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &RequestResult) {
     assert!(matches!(asked.result, Err(ProviderError::Overloaded(_))), "{wire}: {asked:?}");
     assert_eq!((server.requests().len(), asked.retries.len()), (3, 2), "{wire}");
 }
 
-fn survived(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &Asked) {
+fn survived(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &RequestResult) {
     assert_eq!(asked.reply().message.words(), "Hello wörld", "{wire}");
     assert_eq!((server.requests().len(), asked.retries.len()), (2, 1), "{wire}");
     assert_eq!(asked.text, "Hello wörld", "{wire}: words are heard once");
 }
 
-fn out_of_room(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &Asked) {
+fn out_of_room(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &RequestResult) {
     assert_eq!(asked.reply().stop, StopReason::Length, "{wire}");
     assert!(asked.reply().message.calls().all(|call| call.malformed.is_some()), "{wire}");
     assert_eq!(server.requests().len(), 1, "{wire}: asking again would not help");

@@ -15,7 +15,7 @@ pub const WIRES: [&str; 5] = ["anthropic", "openai", "responses", "gemini", "dat
 /// The result of a request.
 #[allow(dead_code)] // shown when a test fails
 #[derive(Debug)]
-pub struct Asked {
+pub struct RequestResult {
     pub result: Result<Reply, ProviderError>,
     pub text: String,
     pub reasoning: String,
@@ -23,7 +23,7 @@ pub struct Asked {
     pub took: Duration,
 }
 
-impl Asked {
+impl RequestResult {
     pub fn reply(&self) -> &Reply {
         self.result.as_ref().expect("the provider replies")
     }
@@ -55,12 +55,12 @@ pub fn tools() -> Vec<ToolDefinition> {
     vec![tool("read_file"), tool("shell")]
 }
 
-pub fn ask(provider: &dyn Provider, messages: &[Message]) -> Asked {
+pub fn ask(provider: &dyn Provider, messages: &[Message]) -> RequestResult {
     let runtime = runtime();
     runtime.block_on(ask_async(provider, messages))
 }
 
-pub async fn ask_async(provider: &dyn Provider, messages: &[Message]) -> Asked {
+pub async fn ask_async(provider: &dyn Provider, messages: &[Message]) -> RequestResult {
     let tools = tools();
     let request = ChatRequest {
         system: "You are terse.",
@@ -78,7 +78,7 @@ pub async fn ask_async(provider: &dyn Provider, messages: &[Message]) -> Asked {
     };
     let begin = Instant::now();
     let result = provider.ask(&request, &mut hear).await;
-    Asked { result, text, reasoning, retries, took: begin.elapsed() }
+    RequestResult { result, text, reasoning, retries, took: begin.elapsed() }
 }
 
 pub fn runtime() -> tokio::runtime::Runtime {
@@ -93,7 +93,7 @@ pub fn user(text: &str) -> Vec<Message> {
 pub fn ask_once(
     wire: &str,
     script: impl Into<testkit::model_server::script::Script>,
-) -> (ModelServer, Asked) {
+) -> (ModelServer, RequestResult) {
     let server = ModelServer::start(script);
     let asked = ask(provider(&server, wire, "").as_ref(), &user("go"));
     (server, asked)

@@ -9,7 +9,7 @@ use testkit::env::TestEnv;
 
 /// A request that the site received.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct SiteRequest {
     pub path: String,
     pub headers: BTreeMap<String, String>,
     pub body: String,
@@ -19,7 +19,7 @@ pub struct Asked {
 pub struct Site {
     pub address: SocketAddr,
     pages: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    asked: Arc<Mutex<Vec<SiteRequest>>>,
 }
 
 /// Returns a response with a status line, headers and a body.
@@ -69,7 +69,7 @@ impl Site {
     }
 
     /// Returns the requests received so far.
-    pub fn asked(&self) -> Vec<Asked> {
+    pub fn asked(&self) -> Vec<SiteRequest> {
         self.asked.lock().unwrap().clone()
     }
 
@@ -79,7 +79,11 @@ impl Site {
     }
 }
 
-fn serve(stream: TcpStream, pages: &Mutex<BTreeMap<String, Vec<u8>>>, asked: &Mutex<Vec<Asked>>) {
+fn serve(
+    stream: TcpStream,
+    pages: &Mutex<BTreeMap<String, Vec<u8>>>,
+    asked: &Mutex<Vec<SiteRequest>>,
+) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();
@@ -97,7 +101,7 @@ fn serve(stream: TcpStream, pages: &Mutex<BTreeMap<String, Vec<u8>>>, asked: &Mu
     let body = String::from_utf8_lossy(&body).into_owned();
     let agent = headers.get("user-agent").map(String::as_str).unwrap_or_default();
     let for_agent = format!("{path} {}", agent.split('/').next().unwrap_or_default());
-    asked.lock().unwrap().push(Asked { path: path.clone(), headers, body });
+    asked.lock().unwrap().push(SiteRequest { path: path.clone(), headers, body });
     let pages = pages.lock().unwrap();
     let page = pages.get(&for_agent).or_else(|| pages.get(&path)).cloned();
     drop(pages);

@@ -12,15 +12,15 @@ use testkit::workspace::TestDir;
 const STUDIO: &str = env!("CARGO_BIN_EXE_studio");
 
 /// A user who is logged in to a workspace, and a repository.
-struct Desk {
+struct LoginScene {
     env: TestEnv,
     repo: Repo,
     work: TestDir,
 }
 
-impl Desk {
+impl LoginScene {
     /// Creates a login whose tokens live for this many seconds; each task is one shell line.
-    fn signed_in<const N: usize>(life: u64, tasks: [(&str, &str); N]) -> Desk {
+    fn signed_in<const N: usize>(life: u64, tasks: [(&str, &str); N]) -> LoginScene {
         let replies = |line: &str| {
             vec![
                 ScriptedReply::call("shell", json!({"command": line})),
@@ -33,7 +33,7 @@ impl Desk {
         env.config(&work.config_toml());
         work.sign_in(&env, &built("g3"));
         let repo = env.repo();
-        Desk { env, repo, work }
+        LoginScene { env, repo, work }
     }
 
     fn studio<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> CommandRun {
@@ -60,7 +60,7 @@ fn a_login_is_renewed_in_the_sandbox_for_all_processes() {
     let reach = "echo work > a; cat ~/.g3/oauth/*; ls -A ~/.g3/oauth; echo x >> ~/.g3/oauth/x; \
                  cat ~/.config/g3/config.toml; cat /proc/$PPID/environ > b && echo own-memory; \
                  sleep 60 & kill $! && echo tidy";
-    let desk = Desk::signed_in(30, [("reach for it", reach)]);
+    let desk = LoginScene::signed_in(30, [("reach for it", reach)]);
 
     desk.studio(["run", "reach for it"]).exits(0);
 
@@ -83,7 +83,7 @@ fn a_login_is_renewed_in_the_sandbox_for_all_processes() {
 #[test]
 fn sessions_that_renew_at_once_share_one_renewal() {
     let tasks = ["one", "two", "three"];
-    let desk = Desk::signed_in(30, tasks.map(|task| (task, "echo work > a")));
+    let desk = LoginScene::signed_in(30, tasks.map(|task| (task, "echo work > a")));
     desk.work.tokens_live(3600);
 
     desk.studio(["run", "-j", "3", "one", "two", "three"]).exits(0);
@@ -96,7 +96,7 @@ fn sessions_that_renew_at_once_share_one_renewal() {
 
 #[test]
 fn a_session_that_is_stopped_during_a_renewal_keeps_the_login() {
-    let desk = Desk::signed_in(30, [("work", "echo work > a")]);
+    let desk = LoginScene::signed_in(30, [("work", "echo work > a")]);
     let gate = ReplyGate::new();
     desk.work.hold_renewals(&gate);
     desk.work.tokens_live(3600);

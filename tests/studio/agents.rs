@@ -1,5 +1,7 @@
 //! `studio agents`, and the agents that need no configuration.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 

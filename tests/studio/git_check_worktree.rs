@@ -11,7 +11,7 @@ use studio_git::{discard, worktree};
 use testkit::env::NOW;
 use testkit::repo::Repo;
 
-use crate::git_setting::{Setting, setting};
+use crate::git_fixtures::{Setting, setting};
 
 /// Prepares a check worktree with the files of a commit.
 fn check_worktree(s: &Setting, kept: &[&str], commit: &str) -> CheckWorktree {

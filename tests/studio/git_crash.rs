@@ -19,7 +19,7 @@ use studio_git::{
 use testkit::env::NOW;
 use testkit::repo::{Repo, tree};
 
-use crate::git_setting::{Session, Setting, now, order, setting};
+use crate::git_fixtures::{Session, Setting, now, order, setting};
 
 /// The variables that tell the child process what to do.
 const ACT: &str = "GIT_CRASH_ACT";

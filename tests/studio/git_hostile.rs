@@ -16,7 +16,7 @@ use studio_git::{discard, land, landing_history, snapshot, undo};
 use testkit::env::NOW;
 use testkit::repo::Repo;
 
-use crate::git_setting::{Session, Setting, now, setting};
+use crate::git_fixtures::{Session, Setting, now, setting};
 
 /// A thread that exchanges two paths until it is dropped.
 struct Racer {

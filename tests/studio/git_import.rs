@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use base::failure::FailureKind;
 use studio_git::{import, session_repo};
 
-use crate::git_setting::setting;
+use crate::git_fixtures::setting;
 
 #[test]
 fn commits_are_imported_and_a_second_import_changes_nothing() {

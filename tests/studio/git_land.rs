@@ -9,7 +9,7 @@ use studio_git::merge::MergeStrategy;
 use studio_git::receipt;
 use testkit::repo::Repo;
 
-use crate::git_setting::{Session, Setting, setting};
+use crate::git_fixtures::{Session, Setting, setting};
 
 /// Creates a session that adds `new`, changes `file`, deletes `gone` and creates a link and a
 /// program.

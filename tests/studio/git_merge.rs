@@ -5,7 +5,7 @@ use studio_git::diff;
 use studio_git::merge::{self, MergeStrategy, PreparedMerge};
 use studio_git::names::BranchName;
 
-use crate::git_setting::{now, setting};
+use crate::git_fixtures::{now, setting};
 
 #[test]
 fn committed_and_uncommitted_work_become_one_commit_on_the_moved_target() {

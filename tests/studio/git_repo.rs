@@ -5,7 +5,7 @@ use studio_git::repo::Repository;
 use testkit::env::TestEnv;
 use testkit::repo::Repo;
 
-use crate::git_setting::{discover, setting};
+use crate::git_fixtures::{discover, setting};
 
 #[test]
 fn a_repository_is_found_from_a_sub_directory_and_from_a_linked_worktree() {

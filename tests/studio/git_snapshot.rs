@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use studio_git::snapshot::{self, OmissionReason, SnapshotLimits};
 use testkit::repo::tree;
 
-use crate::git_setting::{now, setting};
+use crate::git_fixtures::{now, setting};
 
 #[test]
 fn a_clean_worktree_creates_no_snapshot() {

@@ -10,7 +10,7 @@ use studio_git::{discard, land, transaction, undo};
 use testkit::env::NOW;
 use testkit::repo::tree;
 
-use crate::git_setting::{Session, Setting, setting};
+use crate::git_fixtures::{Session, Setting, setting};
 
 /// Returns the complete state of a session: its files including ignored ones, its git directory,
 /// its refs.

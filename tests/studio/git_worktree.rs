@@ -10,7 +10,7 @@ use studio_git::repo::{Base, Repository};
 use studio_git::worktree;
 use testkit::repo::{Repo, tree};
 
-use crate::git_setting::{order, setting};
+use crate::git_fixtures::{order, setting};
 
 #[test]
 fn a_worktree_is_registered_and_has_its_own_git_directory() {

@@ -15,7 +15,7 @@ use studio_git::session_repo;
 use testkit::env::{CommandRun, until};
 use testkit::repo::tree;
 
-use crate::git_setting::{Session, Setting, setting};
+use crate::git_fixtures::{Session, Setting, setting};
 
 /// A session's sandbox with a configurable agent entry.
 struct SandboxedAgent<'a> {

@@ -11,11 +11,11 @@ use crate::report;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    command: ConfigCommand,
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
-enum What {
+enum ConfigCommand {
     /// Print every effective value
     Show {
         /// Say where each value comes from
@@ -26,7 +26,7 @@ enum What {
 
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
-    let What::Show { origin } = args.what;
+    let ConfigCommand::Show { origin } = args.command;
     let loaded = base::config::load(&common.sources()?)?;
     loaded.notices.iter().for_each(|notice| report::say(notice));
     let values = show::values(&loaded);

@@ -28,7 +28,7 @@ pub fn serve(loads: bool) -> ExitCode {
             }
         }
     });
-    let mut talk = Talk { messages, cancelled, session: String::new(), asked: 0 };
+    let mut talk = AcpConnection { messages, cancelled, session: String::new(), asked: 0 };
     while let Ok(message) = talk.messages.recv() {
         talk.answer(&message, loads);
     }
@@ -36,14 +36,14 @@ pub fn serve(loads: bool) -> ExitCode {
 }
 
 /// A connection.
-struct Talk {
+struct AcpConnection {
     messages: mpsc::Receiver<Value>,
     cancelled: Arc<AtomicBool>,
     session: String,
     asked: u64,
 }
 
-impl Talk {
+impl AcpConnection {
     fn answer(&mut self, message: &Value, loads: bool) {
         let id = message["id"].clone();
         match message["method"].as_str() {
@@ -113,7 +113,7 @@ impl Talk {
     }
 }
 
-impl Talk {
+impl AcpConnection {
     /// Requests permission for these calls, all at once; writes the chosen option for each, and the
     /// reason of a denial, to `answers.txt`. Returns the last answer.
     fn request(&mut self, calls: &[Value]) -> bool {
@@ -158,7 +158,7 @@ impl Talk {
     }
 }
 
-impl ScriptStage for Talk {
+impl ScriptStage for AcpConnection {
     fn say(&mut self, text: &str) {
         // In two chunks, as models stream.
         let middle = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at);

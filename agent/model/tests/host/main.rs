@@ -46,7 +46,7 @@ pub struct Host {
 
 /// The reply to a chat.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct ChatReply {
     /// The text.
     pub text: String,
     /// Name, arguments, and whether the limit truncated it.
@@ -89,7 +89,7 @@ impl Host {
     }
 
     /// Sends a chat and reads the reply to its end.
-    pub fn hear(&self, chat: HostChat) -> Heard {
+    pub fn hear(&self, chat: HostChat) -> ChatReply {
         hear(&self.connection, chat)
     }
 
@@ -110,9 +110,9 @@ impl Host {
 }
 
 /// Sends a chat and reads the reply to its end.
-pub fn hear(connection: &Connection, chat: HostChat) -> Heard {
+pub fn hear(connection: &Connection, chat: HostChat) -> ChatReply {
     let mut answers = connection.chat(chat);
-    let mut heard = Heard::default();
+    let mut heard = ChatReply::default();
     loop {
         match answers.wait() {
             HostResponse::Text { text } => heard.text.push_str(&text),
@@ -121,7 +121,7 @@ pub fn hear(connection: &Connection, chat: HostChat) -> Heard {
             }
             HostResponse::Progress { .. } => {}
             HostResponse::Done { stop, usage } => {
-                return Heard { stop: Some(stop), usage, ..heard };
+                return ChatReply { stop: Some(stop), usage, ..heard };
             }
             other => panic!("{other:?}"),
         }
@@ -149,7 +149,7 @@ pub fn chat(conversation: &str, text: &str) -> HostChat {
 }
 
 /// Continues a conversation after a reply.
-pub fn then(mut chat: HostChat, heard: &Heard, text: &str) -> HostChat {
+pub fn then(mut chat: HostChat, heard: &ChatReply, text: &str) -> HostChat {
     let calls = heard
         .calls
         .iter()

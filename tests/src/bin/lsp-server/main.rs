@@ -24,15 +24,15 @@ mod toy;
 
 /// The configured behavior.
 #[derive(Default)]
-struct Manner {
+struct ServerBehavior {
     /// Flags with a value.
-    told: HashMap<String, String>,
+    values: HashMap<String, String>,
     /// Flags without a value.
-    is: Vec<String>,
+    flags: Vec<String>,
 }
 
 struct Server {
-    manner: Manner,
+    behavior: ServerBehavior,
     toys: Project,
     /// Number of requests that are still answered empty, as while reading the project.
     reading: u32,
@@ -40,21 +40,21 @@ struct Server {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
-    let mut manner = Manner::default();
+    let mut behavior = ServerBehavior::default();
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--noise" | "--pull" | "--quiet" | "--ask" => manner.is.push(arg),
+            "--noise" | "--pull" | "--quiet" | "--ask" => behavior.flags.push(arg),
             "--log" | "--encoding" | "--wait" | "--crash" | "--mute" | "--without"
             | "--reading" => {
-                manner.told.insert(arg, args.next().ok_or("the flag wants a value")?);
+                behavior.values.insert(arg, args.next().ok_or("the flag wants a value")?);
             }
             other => return Err(format!("no flag {other}").into()),
         }
     }
-    let reading = manner.told.get("--reading").map_or(Ok(0), |n| n.parse())?;
-    let mut server = Server { manner, toys: Project::default(), reading };
+    let reading = behavior.values.get("--reading").map_or(Ok(0), |n| n.parse())?;
+    let mut server = Server { behavior, toys: Project::default(), reading };
     server.log(&json!({ "started": std::process::id() }))?;
-    if server.manner.has("--noise") {
+    if server.behavior.has("--noise") {
         println!("Loading plugins ...\nContent of the cache: 3 {{items}}\n");
     }
     let mut input = BufReader::new(std::io::stdin());
@@ -75,8 +75,8 @@ fn read(input: &mut impl BufRead) -> Result<Option<Value>, Box<dyn Error>> {
         if line.trim().is_empty() {
             break;
         }
-        if let Some(told) = line.strip_prefix("Content-Length:") {
-            length = told.trim().parse()?;
+        if let Some(value) = line.strip_prefix("Content-Length:") {
+            length = value.trim().parse()?;
         }
     }
     let mut body = vec![0; length];
@@ -91,19 +91,19 @@ fn send(message: &Value) -> std::io::Result<()> {
     out.flush()
 }
 
-impl Manner {
+impl ServerBehavior {
     fn has(&self, flag: &str) -> bool {
-        self.is.iter().any(|it| it == flag)
+        self.flags.iter().any(|it| it == flag)
     }
 
     fn says(&self, flag: &str, value: &str) -> bool {
-        self.told.get(flag).is_some_and(|it| it == value)
+        self.values.get(flag).is_some_and(|it| it == value)
     }
 }
 
 impl Server {
     fn log(&self, message: &Value) -> Result<(), Box<dyn Error>> {
-        let Some(file) = self.manner.told.get("--log") else { return Ok(()) };
+        let Some(file) = self.behavior.values.get("--log") else { return Ok(()) };
         let mut file = fs::File::options().append(true).create(true).open(file)?;
         // One write, because servers of several roots share the file.
         Ok(file.write_all(format!("{message}\n").as_bytes())?)
@@ -111,11 +111,11 @@ impl Server {
 
     fn hear(&mut self, message: &Value) -> Result<(), Box<dyn Error>> {
         let method = message["method"].as_str().unwrap_or_default().to_owned();
-        if self.manner.says("--crash", &method) {
+        if self.behavior.says("--crash", &method) {
             eprintln!("I cannot go on");
             std::process::exit(3);
         }
-        if self.manner.says("--mute", &method) {
+        if self.behavior.says("--mute", &method) {
             return Ok(());
         }
         let params = &message["params"];
@@ -134,7 +134,7 @@ impl Server {
         let document = &params["textDocument"];
         let path = path(&document["uri"]);
         match method {
-            "initialized" if self.manner.has("--ask") => {
+            "initialized" if self.behavior.has("--ask") => {
                 for (id, method) in [
                     "workspace/configuration",
                     "client/registerCapability",
@@ -183,19 +183,19 @@ impl Server {
     }
 
     fn publish(&self, path: &Path) -> Result<(), Box<dyn Error>> {
-        if self.manner.has("--pull") || self.manner.has("--quiet") {
+        if self.behavior.has("--pull") || self.behavior.has("--quiet") {
             return Ok(());
         }
         let version = self.toys.open.get(path).map(|(version, _)| *version);
-        let told = |diagnostics: Value| {
+        let publish = |diagnostics: Value| {
             let uri = uri(path);
             let params = json!({ "uri": uri, "version": version, "diagnostics": diagnostics });
             let method = "textDocument/publishDiagnostics";
             send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }))
         };
         // Two notifications, as from servers that check quickly first and thoroughly afterwards.
-        told(json!([]))?;
-        Ok(told(self.wrong(path))?)
+        publish(json!([]))?;
+        Ok(publish(self.wrong(path))?)
     }
 
     fn wrong(&self, path: &Path) -> Value {
@@ -282,7 +282,7 @@ impl Server {
     }
 
     fn hello(&mut self, params: &Value) -> Value {
-        if let Some(file) = self.manner.told.get("--wait") {
+        if let Some(file) = self.behavior.values.get("--wait") {
             while !Path::new(file).exists() {
                 std::thread::park_timeout(Duration::from_millis(5));
             }
@@ -294,14 +294,14 @@ impl Server {
             "documentSymbolProvider": true, "workspaceSymbolProvider": true,
             "implementationProvider": true, "callHierarchyProvider": true,
         });
-        if self.manner.has("--pull") {
+        if self.behavior.has("--pull") {
             capabilities["diagnosticProvider"] = json!({ "interFileDependencies": false });
         }
-        if let Some(name) = self.manner.told.get("--encoding") {
+        if let Some(name) = self.behavior.values.get("--encoding") {
             capabilities["positionEncoding"] = json!(name);
             self.toys.encoding.clone_from(name);
         }
-        if let Some(name) = self.manner.told.get("--without") {
+        if let Some(name) = self.behavior.values.get("--without") {
             capabilities[name.as_str()] = json!(false);
         }
         json!({ "capabilities": capabilities })

@@ -43,7 +43,7 @@ impl Project {
     }
 
     /// Returns the words of a text.
-    pub fn words(&self, text: &str) -> Vec<Word> {
+    pub fn words(&self, text: &str) -> Vec<Token> {
         let mut found = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let mut before = "";
@@ -52,7 +52,7 @@ impl Project {
                 let start = self.units(&line[..from]);
                 let end = start + self.units(word);
                 let defines = before == "def";
-                found.push(Word { text: word.to_owned(), line: number, start, end, defines });
+                found.push(Token { text: word.to_owned(), line: number, start, end, defines });
                 before = word;
                 from += word.len() + 1;
             }
@@ -63,7 +63,7 @@ impl Project {
     /// Returns the word at a position of an open file; `None` for a file that is not open.
     pub fn named(&self, path: &Path, at: &Value) -> Option<String> {
         let (_, text) = self.open.get(path)?;
-        let here = |word: &Word| {
+        let here = |word: &Token| {
             at["line"] == word.line
                 && at["character"]
                     .as_u64()
@@ -73,17 +73,17 @@ impl Project {
     }
 
     /// Returns the definition of a name.
-    pub fn definition(&self, name: &str) -> Option<(PathBuf, Word)> {
+    pub fn definition(&self, name: &str) -> Option<(PathBuf, Token)> {
         let mut all = self.uses(name, true).into_iter();
         all.find(|(_, word)| word.defines)
     }
 
     /// Returns the uses of a name.
-    pub fn uses(&self, name: &str, with_definition: bool) -> Vec<(PathBuf, Word)> {
+    pub fn uses(&self, name: &str, with_definition: bool) -> Vec<(PathBuf, Token)> {
         let mut all = Vec::new();
         for path in self.files() {
             let words = self.words(&self.text(&path)).into_iter();
-            let fits = |word: &Word| word.text == name && (with_definition || !word.defines);
+            let fits = |word: &Token| word.text == name && (with_definition || !word.defines);
             all.extend(words.filter(fits).map(|word| (path.clone(), word)));
         }
         all
@@ -112,7 +112,7 @@ impl Project {
 }
 
 /// A word and its position.
-pub struct Word {
+pub struct Token {
     /// The text.
     pub text: String,
     /// The line.
@@ -124,7 +124,7 @@ pub struct Word {
     pub defines: bool,
 }
 
-impl Word {
+impl Token {
     /// Returns the range of the word.
     pub fn range(&self) -> Value {
         range(self.line, self.start, self.end)
@@ -138,12 +138,12 @@ pub fn range(line: usize, start: usize, end: usize) -> Value {
 }
 
 /// Returns a location of the protocol.
-pub fn location((path, word): &(PathBuf, Word)) -> Value {
+pub fn location((path, word): &(PathBuf, Token)) -> Value {
     json!({ "uri": uri(path), "range": word.range() })
 }
 
 /// Returns an item of a call hierarchy.
-pub fn item(name: &str, (path, word): &(PathBuf, Word)) -> Value {
+pub fn item(name: &str, (path, word): &(PathBuf, Token)) -> Value {
     let range = word.range();
     json!({ "name": name, "kind": 12, "uri": uri(path), "range": range, "selectionRange": range })
 }

@@ -1,7 +1,7 @@
 //! Tests of the turn loop with a scripted model and a scripted toolbox, in one process.
 
 mod calls;
-mod room;
+mod context;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -141,7 +141,7 @@ fn a_session_keeps_the_trusted_configuration_of_a_linked_worktree() {
     let text = "[studio]\nsetup = \"echo from-here > made.txt\"\n";
     fs::write(linked.join("g3.toml"), text).unwrap();
     let store = scene.env.home().join(".config/g3/trust.json");
-    let clock = base::clock::Clock::fixed(crate::git_setting::now());
+    let clock = base::clock::Clock::fixed(crate::git_fixtures::now());
     let file = linked.join("g3.toml");
     base::config::trust::accept(&store, &file, text.as_bytes(), &clock).expect("it is ours");
 

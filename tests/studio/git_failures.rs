@@ -12,7 +12,7 @@ use studio_git::{discard, import, land, moved_repository, transaction, undo, wor
 use testkit::env::{NOW, TestEnv, until};
 use testkit::repo::{Repo, tree};
 
-use crate::git_setting::{Session, Setting, now, setting};
+use crate::git_fixtures::{Session, Setting, now, setting};
 
 /// A small separate file system. Unmounted on drop.
 struct SmallDisk(PathBuf);

@@ -9,7 +9,7 @@ use testkit::env::until;
 use testkit::repo::tree;
 
 use crate::fixtures::{Scene, studio};
-use crate::git_setting::{Session, setting};
+use crate::git_fixtures::{Session, setting};
 
 const TASK: &str = "write kept 1; commit one; write README.md changed; write staged s; sh git add staged; write new/untracked u";
 
