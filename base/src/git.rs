@@ -203,7 +203,7 @@ impl Git {
     }
 
     /// Returns the command for a git call, to which the caller may add environment or input.
-    pub fn job<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+    pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let index = command_index(&args);
         let command = args.get(index).and_then(|arg| arg.to_str()).unwrap_or_default();
@@ -253,7 +253,7 @@ impl Git {
 
     /// Runs git and returns stdout without its last newline.
     pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<String, GitError> {
-        let output = self.job(args).output(OutputLimits::seconds(600))?;
+        let output = self.command(args).output(OutputLimits::seconds(600))?;
         checked(args, output).map(|output| output.text())
     }
 

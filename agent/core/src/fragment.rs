@@ -65,7 +65,7 @@ impl Fragment {
             tool_call_summary: calls,
             estimated_tokens: tokens,
             preceding_fragment_id: before.map(str::to_owned),
-            first_user_message: messages.first().map(Message::words).unwrap_or_default(),
+            first_user_message: messages.first().map(Message::full_text).unwrap_or_default(),
         }
     }
 
@@ -81,7 +81,7 @@ impl Fragment {
         );
         let replies =
             self.messages.iter().rev().filter(|message| message.role == MessageRole::Assistant);
-        let last = replies.map(Message::words).find(|words| !words.trim().is_empty());
+        let last = replies.map(Message::full_text).find(|words| !words.trim().is_empty());
         let last = last.unwrap_or_else(|| "(nothing was said)".to_owned());
         [Message::text(MessageRole::User, text), Message::text(MessageRole::Assistant, last)]
     }

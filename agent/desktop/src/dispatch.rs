@@ -55,15 +55,16 @@ fn maximize() -> Result<DesktopResponse> {
 
 #[cfg(not(target_os = "linux"))]
 fn controls(_: &ControlQuery) -> Controls {
-    let none =
-        |system: window_system::WindowSystem| system.lacks("asking programs for their controls");
-    let note = window_system::here().map_or_else(|failure| failure, none).in_full();
+    let none = |system: window_system::WindowSystem| {
+        system.unsupported("asking programs for their controls")
+    };
+    let note = window_system::here().map_or_else(|failure| failure, none).full_text();
     Controls { note: Some(note), ..Controls::default() }
 }
 
 #[cfg(not(target_os = "linux"))]
 fn act(_: &ControlAction) -> Result<ControlResult> {
-    Err(window_system::here()?.lacks("acting on controls"))
+    Err(window_system::here()?.unsupported("acting on controls"))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -73,5 +74,5 @@ fn windows() -> Result<DesktopResponse> {
 
 #[cfg(not(target_os = "linux"))]
 fn maximize() -> Result<DesktopResponse> {
-    Err(window_system::here()?.lacks("maximizing a window"))
+    Err(window_system::here()?.unsupported("maximizing a window"))
 }

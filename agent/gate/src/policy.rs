@@ -15,7 +15,7 @@ pub struct PolicyVerdict {
     /// The action.
     pub action: GateAction,
     /// The reason, in a clause.
-    pub why: String,
+    pub reason: String,
     /// Whether a rule of the user decided.
     pub by_rule: bool,
     /// Whether it may run only in the scratch sandbox.
@@ -53,7 +53,13 @@ impl PolicyVerdict {
 
     /// Returns a verdict based on what a call accesses.
     pub fn by_access(action: GateAction, why: String) -> PolicyVerdict {
-        PolicyVerdict { action, why, by_rule: false, sandboxed: false, confine: SandboxUse::Never }
+        PolicyVerdict {
+            action,
+            reason: why,
+            by_rule: false,
+            sandboxed: false,
+            confine: SandboxUse::Never,
+        }
     }
 }
 
@@ -71,12 +77,18 @@ impl Gate {
         match self.rules.iter().find(|rule| rule.matches(request, verdict.action)) {
             Some(rule) if verdict.action != GateAction::Deny => {
                 let why = match verdict.sandboxed {
-                    true => verdict.why,
+                    true => verdict.reason,
                     false => "a rule says so".to_owned(),
                 };
                 // A call allowed by a rule, or by the user when a rule asks, runs unconfined.
                 let confine = SandboxUse::Never;
-                PolicyVerdict { action: rule.action, why, by_rule: true, confine, ..verdict }
+                PolicyVerdict {
+                    action: rule.action,
+                    reason: why,
+                    by_rule: true,
+                    confine,
+                    ..verdict
+                }
             }
             Some(_) | None => verdict,
         }
@@ -151,7 +163,7 @@ impl Gate {
         match route {
             Route::Sandbox if tool == core_exact::COMMAND => PolicyVerdict {
                 action: GateAction::Ask,
-                why: format!("{reason}; it would run in the sandbox"),
+                reason: format!("{reason}; it would run in the sandbox"),
                 by_rule: false,
                 sandboxed: true,
                 confine: SandboxUse::Never,
@@ -162,7 +174,7 @@ impl Gate {
                 PolicyVerdict::by_access(GateAction::Deny, why)
             }
             Route::Host if require_confirmation && verdict.action == GateAction::Allow => {
-                PolicyVerdict { action: GateAction::Ask, why: reason, ..verdict }
+                PolicyVerdict { action: GateAction::Ask, reason, ..verdict }
             }
             Route::Host => verdict,
         }
@@ -215,10 +227,10 @@ fn judge_access(request: &AccessRequest<'_>) -> PolicyVerdict {
             verdict(GateAction::Allow, String::new())
         }
         Access::Screen { allowed: true, .. } => verdict(GateAction::Allow, String::new()),
-        Access::Screen { acts: true, .. } => {
+        Access::Screen { is_control: true, .. } => {
             verdict(GateAction::Ask, "it acts on the screen, outside of g3's control".to_owned())
         }
-        Access::Screen { acts: false, .. } => {
+        Access::Screen { is_control: false, .. } => {
             verdict(GateAction::Ask, "it looks at the whole screen".to_owned())
         }
         Access::Fetch { host, allowed: false } => {

@@ -28,8 +28,8 @@ pub(crate) fn build_question(request: &AccessRequest<'_>, why: String) -> Permis
         Access::Write(file) => (format!("write {}", file.display()), path(file)),
         Access::Run { line, .. } => (format!("run `{line}`"), Some(("command", escape(line)))),
         Access::Act(target) => (format!("act on {target}"), None),
-        Access::Screen { acts: true, .. } => ("act on the screen".to_owned(), None),
-        Access::Screen { acts: false, .. } => ("look at the screen".to_owned(), None),
+        Access::Screen { is_control: true, .. } => ("act on the screen".to_owned(), None),
+        Access::Screen { is_control: false, .. } => ("look at the screen".to_owned(), None),
         Access::Foreign { server, .. } => (format!("run on the MCP server `{server}`"), None),
         Access::Fetch { host, .. } => {
             (format!("ask {host} over the network"), Some(("host", escape(host))))
@@ -60,7 +60,7 @@ pub(crate) fn build_question(request: &AccessRequest<'_>, why: String) -> Permis
         | Access::Screen { .. } => None,
     };
     let details = request.preview.and_then(|preview| (preview.0)());
-    PermissionQuestion { tool, what, why, rule, host, writes, details }
+    PermissionQuestion { tool, what, reason: why, rule, host, writes, details }
 }
 
 /// Escapes a text as a glob that matches exactly that text.

@@ -77,7 +77,7 @@ pub(crate) fn judge(
     }
     if confirm_destructive && let Some(what) = find_destructive(line, commands) {
         let why = format!("destructive_command: `{what}`");
-        return PolicyVerdict { action: GateAction::Ask, why, ..PolicyVerdict::confined() };
+        return PolicyVerdict { action: GateAction::Ask, reason: why, ..PolicyVerdict::confined() };
     }
     PolicyVerdict::confined()
 }

@@ -92,7 +92,7 @@ impl Memory {
                 tokio::task::spawn_blocking(move || remote_embedder::open_configured(&config))
                     .await;
             let chosen_embedder =
-                chosen_embedder.map_err(|why| why.to_string())?.map_err(|why| why.in_full())?;
+                chosen_embedder.map_err(|why| why.to_string())?.map_err(|why| why.full_text())?;
             notes.extend(chosen_embedder.notice);
             Ok(chosen_embedder.embedder)
         };

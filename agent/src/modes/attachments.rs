@@ -193,9 +193,9 @@ mod tests {
         std::fs::write(dir.path().join("blob"), [0, 159, 146, 150, 0]).unwrap();
         let words = "fix @src/a.rs, see @src and @angular/core and @blob";
         let AttachedMessage { message, notes } = message(words.to_owned(), Vec::new(), dir.path());
-        assert_eq!(message.own_words(), words);
-        assert!(message.words().contains("the file src/a.rs (1 line):\nfn a() {}\n"));
-        assert!(message.words().contains("the directory src (1 entry):\na.rs\n"));
+        assert_eq!(message.user_text(), words);
+        assert!(message.full_text().contains("the file src/a.rs (1 line):\nfn a() {}\n"));
+        assert!(message.full_text().contains("the directory src (1 entry):\na.rs\n"));
         assert_eq!(notes[..2], ["attached src/a.rs: 1 line", "attached src: 1 entry"]);
         assert!(notes[2].starts_with("cannot attach blob: it is "), "{notes:?}");
     }
@@ -210,6 +210,6 @@ mod tests {
             notes[0].contains("20000 lines, of which the first 65536 bytes follow"),
             "{notes:?}"
         );
-        assert!(message.words().len() < 70_000);
+        assert!(message.full_text().len() < 70_000);
     }
 }

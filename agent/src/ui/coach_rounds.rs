@@ -45,7 +45,7 @@ fn begun(requirements: usize, checks: usize, rounds: u32) -> String {
 
 fn judged(rounds: u32, round: &RoundReport) -> Vec<String> {
     let why = round.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-    let verdict = round.verdict.words();
+    let verdict = round.verdict.name();
     let mut lines = vec![format!("round {} of {rounds}: {verdict}{why}", round.round)];
     lines.extend(checks(&round.checks));
     lines.extend(statuses(round.requirements.as_deref()));
@@ -92,7 +92,7 @@ fn ended(report: &[RoundReport], cost: &RoundCost) -> Vec<String> {
             0 => "-".to_owned(),
             all => format!("{green} of {all}"),
         };
-        costs([&line.round.to_string(), line.verdict.words(), &met, &checks], &line.cost)
+        costs([&line.round.to_string(), line.verdict.name(), &met, &checks], &line.cost)
     }));
     if report.len() > 1 {
         lines.push(costs(["all", "", "", ""], cost));

@@ -57,7 +57,7 @@ async fn check_permission(call: &mut Invocation<'_>) -> Result<(), ToolOutput> {
         Ok(Some(Err(denied))) => {
             let kind =
                 if denied.timed_out { ToolErrorKind::Timeout } else { ToolErrorKind::Denied };
-            Err(ToolOutput::failed(kind, denied.why))
+            Err(ToolOutput::failed(kind, denied.reason))
         }
         Ok(None) => Err(ToolOutput::failed(ToolErrorKind::Cancelled, "cancelled by the user")),
         Err(panic) => {

@@ -76,7 +76,7 @@ impl MessageWriter {
         };
         let command = Command::new(program, directory).args(args).input(prompt.as_bytes());
         let limits = OutputLimits { time: Some(TIMEOUT), bytes: 256 << 10 };
-        let output = command.output_beside(limits).await.map_err(|e| e.to_string())?;
+        let output = command.output_async(limits).await.map_err(|e| e.to_string())?;
         if output.timed_out {
             return Err(format!("timed out after {} s", TIMEOUT.as_secs()));
         }

@@ -37,7 +37,7 @@ impl SessionView {
     }
 
     /// Explains its state.
-    pub fn why(&self) -> Option<String> {
+    pub fn reason(&self) -> Option<String> {
         why(&self.facts, &self.state)
     }
 
@@ -137,7 +137,7 @@ impl SessionView {
             "id": record.id,
             "task": record.task,
             "state": self.state.name(),
-            "why": self.why(),
+            "why": self.reason(),
             "agent": record.agent,
             "persona": record.persona,
             "branch": record.session_repo.branch,

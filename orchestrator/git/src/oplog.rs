@@ -162,7 +162,7 @@ impl UnreadableOperation {
 
     /// Describes the location and the error in one sentence.
     pub fn sentence(&self) -> String {
-        format!("line {} of studio/operations.jsonl is {}", self.line.number, self.line.why)
+        format!("line {} of studio/operations.jsonl is {}", self.line.number, self.line.reason)
     }
 
     fn contains_name(&self, name: &str) -> bool {

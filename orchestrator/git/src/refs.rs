@@ -89,7 +89,7 @@ fn update_with(
         input.extend_from_slice(line.as_bytes());
     }
     let args = settings.iter().copied().chain(["update-ref", "-m", why, "--stdin", "-z"]);
-    let command = repository.git().job(args).input(input);
+    let command = repository.git().command(args).input(input);
     let output = command.output(OutputLimits::seconds(120)).or_fail(|| "cannot start git")?;
     if output.ok() {
         return Ok(SwapResult::Done);

@@ -117,7 +117,7 @@ fn list_changes(
 /// Returns the paths that a git command prints, and its stderr.
 fn run_list(git: &Git, args: &[&str]) -> Result<(Vec<PathBuf>, String)> {
     let (command, rest) = args.split_first().expect("a command is named");
-    let git_command = git.job([command, "-z"].into_iter().chain(rest.iter().copied()));
+    let git_command = git.command([command, "-z"].into_iter().chain(rest.iter().copied()));
     let limits = base::process::OutputLimits { time: Some(LIST_TIMEOUT), bytes: MAX_LIST_BYTES };
     let output = git_command.output(limits).or_fail(|| "cannot start git")?;
     if output.timed_out {

@@ -286,7 +286,7 @@ pub(crate) fn check_out(session_repo: &SessionRepo, commit: &str) -> Result<()> 
     let args = ["-c", &workers, "-c", "checkout.thresholdForParallelism=0"];
     let args = args.into_iter().chain(["reset", "-q", "--hard", commit]);
     let output =
-        git.job(args).output(OutputLimits::seconds(3600)).or_fail(|| "cannot start git")?;
+        git.command(args).output(OutputLimits::seconds(3600)).or_fail(|| "cannot start git")?;
     if output.ok() {
         return Ok(());
     }

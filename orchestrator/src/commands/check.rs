@@ -149,7 +149,7 @@ fn record_results(
 
 fn print_results(context: &CommandContext, view: &SessionView, results: &[CheckResult]) {
     let id = &view.record.id;
-    let (state, why) = (view.state.name(), view.why().unwrap_or_default());
+    let (state, why) = (view.state.name(), view.reason().unwrap_or_default());
     if context.json {
         report::json_line(&json!({
             "schema": 1, "id": id, "state": state, "why": why, "checks": checks_json(results),

@@ -313,7 +313,7 @@ fn summary(context: &CommandContext, ids: &[Id], outcome: WatchOutcome) -> Resul
         return Ok(130);
     }
     for view in views.iter().filter(|view| view.is_blocked() && !context.json) {
-        let why = view.why().unwrap_or_default();
+        let why = view.reason().unwrap_or_default();
         report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));
     }
     let is_success = |view: &SessionView| {

@@ -273,7 +273,7 @@ impl Watched {
             if self.shown.as_ref() != Some(&current) {
                 // More is known about the current state than its lines contain.
                 let why =
-                    if current == view.state { view.why() } else { why(&self.facts, &current) };
+                    if current == view.state { view.reason() } else { why(&self.facts, &current) };
                 self.print_state(&current, why, Some(&line.time));
             }
             if let (JournalEntry::Event { event }, WatchFrom::Events) = (&line.entry, show) {
@@ -286,7 +286,11 @@ impl Watched {
         if self.shown.as_ref() != Some(&view.state) {
             progress.show_state(view);
             if context.json {
-                self.print_state(&view.state, view.why(), view.facts.summary.updated_at.as_deref());
+                self.print_state(
+                    &view.state,
+                    view.reason(),
+                    view.facts.summary.updated_at.as_deref(),
+                );
             }
             self.shown = Some(view.state.clone());
         }

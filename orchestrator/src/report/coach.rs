@@ -21,7 +21,7 @@ pub(crate) fn rows(summary: &JournalSummary) -> Vec<(String, String)> {
         Some(last) => {
             let why = last.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
             let suffix = if summary.has_current_verdict() { "" } else { ", for an earlier state" };
-            one_line(&format!("{}{why}{suffix}", last.verdict.words()))
+            one_line(&format!("{}{why}{suffix}", last.verdict.name()))
         }
     };
     let usage = usage(&cost.usage);

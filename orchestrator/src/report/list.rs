@@ -220,7 +220,7 @@ fn reason(view: &SessionView) -> Option<String> {
         | SessionState::Accepted
         | SessionState::Discarded => false,
     };
-    view.why().filter(|_| has_reason)
+    view.reason().filter(|_| has_reason)
 }
 
 fn style(state: &SessionState) -> &'static str {

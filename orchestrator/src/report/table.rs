@@ -78,7 +78,7 @@ pub(crate) fn page(view: &SessionView) -> String {
     let record = &view.record;
     let summary = &view.facts.summary;
     let mut lines = vec![format!("{}  {}", record.id, view.state.name())];
-    let why = view.why().filter(|why| !why.trim().is_empty());
+    let why = view.reason().filter(|why| !why.trim().is_empty());
     lines.extend(why.map(|why| row("why", &why)));
     lines.extend([
         row("task", &first_lines(&record.task, 5)),
@@ -158,7 +158,7 @@ pub(crate) fn first_lines(text: &str, max: usize) -> String {
 pub(crate) fn change(view: &SessionView) -> String {
     let id = &view.record.id;
     let name = view.state.name();
-    match (&view.state, view.why()) {
+    match (&view.state, view.reason()) {
         (
             SessionState::Queued
             | SessionState::Starting

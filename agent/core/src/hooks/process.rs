@@ -44,7 +44,7 @@ pub(crate) async fn run(
     let command = containment.into_iter().fold(command, Containment::apply);
     let result = command
         .input(input.to_string())
-        .output_beside(OutputLimits { time: timeout, bytes: MAX_OUTPUT })
+        .output_async(OutputLimits { time: timeout, bytes: MAX_OUTPUT })
         .await;
     let output = match result {
         Ok(output) => output,

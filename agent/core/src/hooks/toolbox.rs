@@ -43,7 +43,7 @@ impl<'a> HookedToolbox<'a> {
             HookDecision::Go | HookDecision::Allow => None,
             HookDecision::Deny(why) => Some(format!("denied by a hook: {why}")),
             HookDecision::Ask(why) => {
-                self.gate.ask(&build_question(call, why)).await.err().map(|denied| denied.why)
+                self.gate.ask(&build_question(call, why)).await.err().map(|denied| denied.reason)
             }
         };
         if let Some(why) = denied {
@@ -68,7 +68,7 @@ fn build_question(call: &ToolCall, why: &str) -> PermissionQuestion {
     PermissionQuestion {
         tool: call.name.clone(),
         what: format!("run with {}", call.args),
-        why: format!("a hook requires confirmation: {why}"),
+        reason: format!("a hook requires confirmation: {why}"),
         // A hook's decision has no rule.
         rule: String::new(),
         host: None,

@@ -105,7 +105,7 @@ impl Escalation {
             Some((escalation, Ok(_))) => {
                 *base::sync::lock(&escalation.request) = Some(reason);
                 // The next step is advice for a small model, not for the stronger one.
-                return ToolOutput { next: None, ..outcome };
+                return ToolOutput { hint: None, ..outcome };
             }
             Some((_, Err(failure))) => failure.sentence(),
             None => "no other model is configured".to_owned(),

@@ -100,7 +100,7 @@ impl AgentSession {
         let notes = match notes_call {
             Some(call) => call.args["notes"].as_str().unwrap_or_default().to_owned(),
             None if reply.message.calls().next().is_some() => return None,
-            None => reply.message.words(),
+            None => reply.message.full_text(),
         };
         // A truncated reply ends within a line.
         let complete = match reply.stop {

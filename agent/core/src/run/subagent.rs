@@ -223,7 +223,7 @@ impl AgentSession {
             .iter()
             .rev()
             .find(|message| message.role == Speaker::Assistant);
-        let text = last_message.map(Message::words).unwrap_or_default();
+        let text = last_message.map(Message::full_text).unwrap_or_default();
         let why = outcome.failure.map(|failure| failure.sentence());
         let outcome = match outcome.status {
             RunStatus::Done => ToolOutput::success(text),

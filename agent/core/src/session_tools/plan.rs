@@ -67,7 +67,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let question = PermissionQuestion {
         tool: call.profile_tool.name.clone(),
         what: format!("carry out this plan:\n\n{plan}\n"),
-        why: "nothing is changed before you approve it".to_owned(),
+        reason: "nothing is changed before you approve it".to_owned(),
         rule: String::new(),
         host: None,
         writes: None,

@@ -15,7 +15,7 @@ use std::time::Duration;
 use base::clock::Clock;
 use base::failure::Failure;
 use base::lock::Lock;
-use base::secret::{DOTS, Secret};
+use base::secret::{MASK, Secret};
 
 use crate::error::{ProviderError, Refusal};
 use service::SignInService;
@@ -117,7 +117,7 @@ impl OauthLogin {
         let tokens = self.inner.tokens();
         let secrets = [Some(&tokens.access), tokens.refresh.as_ref()];
         let secrets = secrets.into_iter().flatten().filter(|secret| secret.reveal().len() >= 4);
-        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), DOTS))
+        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), MASK))
     }
 }
 

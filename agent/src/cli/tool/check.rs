@@ -121,7 +121,7 @@ fn gate_report(call: &Invocation<'_>) -> CheckReport {
 }
 
 fn report(verdict: &PolicyVerdict) -> CheckReport {
-    let (action, why) = (verdict.action, &verdict.why);
+    let (action, why) = (verdict.action, &verdict.reason);
     let route = match action {
         GateAction::Allow | GateAction::Ask if verdict.confine == SandboxUse::Always => "box",
         GateAction::Allow | GateAction::Ask => "host",

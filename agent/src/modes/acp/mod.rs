@@ -190,7 +190,7 @@ fn initialized() -> InitializeResponse {
 /// Converts a failure for the client: the sentence is the message, and exit code and hints are the
 /// data.
 fn wire_error(failure: Failure) -> Error {
-    let message = match &failure.why {
+    let message = match &failure.cause {
         Some(why) => format!("{}: {why}", failure.what),
         None => failure.what.clone(),
     };
@@ -429,7 +429,7 @@ async fn answer(
 ) -> Result<PromptResponse> {
     let message = convert::message(request.prompt);
     let ended = match &open.team {
-        Some(team) => team.prompt(&message.words(), &mut work, &cancel).await,
+        Some(team) => team.prompt(&message.full_text(), &mut work, &cancel).await,
         None => work.turn(message, cancel).await,
     };
     match (ended.status, ended.into_failure()) {

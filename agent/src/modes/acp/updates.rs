@@ -135,7 +135,7 @@ impl Asker for AcpAsker {
             if let Some(bus) = self.bus.get() {
                 bus.emit(ask::event(&id, question));
             }
-            let title = format!("{} ({})", question.what, question.why);
+            let title = format!("{} ({})", question.what, question.reason);
             let mut fields = ToolCallUpdateFields::new().title(title);
             if let Some(file) = &question.writes {
                 let location = ToolCallLocation::new(file.clone());

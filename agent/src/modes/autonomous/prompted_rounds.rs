@@ -3,7 +3,7 @@
 
 use base::event::RunStatus;
 use base::failure::{Failure, Result};
-use base::text::GO_ON;
+use base::text::CONTINUE_PROMPT;
 use planner::document;
 use tokio_util::sync::CancellationToken;
 
@@ -63,7 +63,7 @@ impl PromptedPair {
     /// Builds the contract of the first prompt. A prompt that only says to go on is not a
     /// requirement.
     fn first(&self, text: &str) -> Result<Contract> {
-        if text.trim() == GO_ON {
+        if text.trim() == CONTINUE_PROMPT {
             return Err(Failure::usage("this session has no requirements yet")
                 .because("there is nothing to resume")
                 .hint("state the requirements, one item per line"));
@@ -93,7 +93,7 @@ fn user_message(text: &str, began_with: &str) -> Option<String> {
     let known = document::remove_section(began_with, document::CURRENT);
     let known = Some(known.trim()).filter(|known| again && !known.is_empty());
     let words = known.and_then(|known| words.trim().strip_prefix(known)).unwrap_or(&words).trim();
-    (!words.is_empty() && words != GO_ON).then(|| words.to_owned())
+    (!words.is_empty() && words != CONTINUE_PROMPT).then(|| words.to_owned())
 }
 
 #[cfg(test)]
@@ -104,8 +104,8 @@ mod tests {
     fn text_that_the_run_began_with_is_not_repeated() {
         let mark = document::CURRENT;
         let began = format!("Build it\n\n{mark}\n\n- R1: a\n");
-        assert_eq!(user_message(GO_ON, &began), None);
-        assert_eq!(user_message(&format!("{GO_ON}\n\n{mark}\n\n- R1: a"), &began), None);
+        assert_eq!(user_message(CONTINUE_PROMPT, &began), None);
+        assert_eq!(user_message(&format!("{CONTINUE_PROMPT}\n\n{mark}\n\n- R1: a"), &began), None);
         assert_eq!(
             user_message(&format!("be quick\n\n{mark}\n\n- R1: a"), &began),
             Some("be quick".into())

@@ -262,12 +262,12 @@ pub(crate) fn turns(entries: Vec<ConversationEntry>) -> Vec<PastTurn> {
     for entry in turns::effective(entries).entries {
         match entry {
             ConversationEntry::Request { message } => {
-                all.push(PastTurn { asked: message.own_words(), ..PastTurn::default() });
+                all.push(PastTurn { asked: message.user_text(), ..PastTurn::default() });
             }
             ConversationEntry::Reply { message, .. } => {
                 let Some(turn) = all.last_mut() else { continue };
                 turn.calls.extend(message.calls().map(|call| call_line(&call.name, &call.args)));
-                let words = message.words();
+                let words = message.full_text();
                 if !words.trim().is_empty() {
                     turn.answer = words;
                 }

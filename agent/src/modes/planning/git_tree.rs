@@ -187,7 +187,7 @@ impl UserTree {
         }
         let args: Vec<OsString> =
             ["merge-file", "-p", "-q"].map(OsString::from).into_iter().chain(files).collect();
-        let merged = self.git.job(&args).output(OutputLimits::seconds(PATIENCE));
+        let merged = self.git.command(&args).output(OutputLimits::seconds(PATIENCE));
         let merged = merged.or_fail(|| "cannot merge a file")?;
         if !merged.ok() {
             return Ok(None);
@@ -216,7 +216,7 @@ impl UserTree {
         input: Option<Vec<u8>>,
         index: Option<&Path>,
     ) -> Result<Vec<u8>> {
-        let mut job = self.git.job(args);
+        let mut job = self.git.command(args);
         // Author and committer may be set in the user's environment.
         for part in ["NAME", "EMAIL", "DATE"] {
             let variable = |who: &str| std::env::var_os(format!("GIT_{who}_{part}"));

@@ -252,7 +252,7 @@ mod tests {
         let near =
             LspServerConfig { command: Some("./bin/x".into()), ..LspServerConfig::default() };
         let wrong = languages(&BTreeMap::from([("rust".to_owned(), near)])).unwrap_err();
-        assert!(wrong.in_full().contains("absolute"), "{}", wrong.in_full());
+        assert!(wrong.full_text().contains("absolute"), "{}", wrong.full_text());
     }
 
     /// Returns the root of a file for a server, in a tree with these files.

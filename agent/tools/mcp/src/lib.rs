@@ -158,7 +158,7 @@ impl McpHub {
         let denied = |reason: String| Err(ToolError::new(ToolErrorKind::Denied, reason));
         match context.cancel.run_until_cancelled(context.gate.admit(&access_request)).await {
             None => return Err(cancelled()),
-            Some(Err(refused)) => return denied(refused.why),
+            Some(Err(refused)) => return denied(refused.reason),
             Some(Ok(Permit::StrictSandbox | Permit::ScratchSandbox)) => {
                 return denied(format!(
                     "denied: a rule boxes `{name}`, and no box can hold a server"

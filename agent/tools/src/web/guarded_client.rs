@@ -91,7 +91,7 @@ impl<'a> GuardedClient<'a> {
             return Ok(());
         }
         let answer = self.gate.ask(&build_question(url, address, why)).await;
-        answer.map_err(|denied| ToolError::new(ToolErrorKind::Denied, denied.why))?;
+        answer.map_err(|denied| ToolError::new(ToolErrorKind::Denied, denied.reason))?;
         approved().push(host_and_port);
         Ok(())
     }
@@ -152,7 +152,7 @@ fn build_question(url: &Url, address: IpAddr, why: &str) -> PermissionQuestion {
     PermissionQuestion {
         tool: "webfetch".to_owned(),
         what: format!("fetch {url}"),
-        why: format!("`{host}`{subject} is {why}, and only the public web is fetched unasked"),
+        reason: format!("`{host}`{subject} is {why}, and only the public web is fetched unasked"),
         rule: format!(
             "[tools.webfetch]\nallow_hosts = [{}]",
             toml::Value::from(host_and_port(url))

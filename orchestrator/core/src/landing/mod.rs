@@ -217,7 +217,7 @@ fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
         let message = format!("session `{id}` is {}", view.state.name());
         Err(Failure::refused(message).because(why).hint(hint))
     };
-    let why = view.why().unwrap_or_default();
+    let why = view.reason().unwrap_or_default();
     match &view.state {
         SessionState::Ready => Ok(()),
         SessionState::Stopped | SessionState::Failed { .. } | SessionState::Crashed if force => {

@@ -153,7 +153,7 @@ impl SessionStore {
         let (lines, unreadable) = files::read_lines(&journal).map_err(fail)?;
         if let Some(line) = unreadable.first() {
             // The state depends on all lines: without one of them it would be a guess.
-            let why = format!("line {} is {}", line.number, line.why);
+            let why = format!("line {} is {}", line.number, line.reason);
             return Err(fail(io::Error::other(why)));
         }
         if lines.is_empty() {

@@ -353,7 +353,9 @@ impl Supervisor {
         let starting = tokio::spawn(async move {
             let event = match launcher.launch(params).await {
                 Ok(agent) => InternalEvent::Launched(agent),
-                Err(failure) => InternalEvent::Input(Input::CannotStart { why: failure.in_full() }),
+                Err(failure) => {
+                    InternalEvent::Input(Input::CannotStart { why: failure.full_text() })
+                }
             };
             let _ = tx.send(event);
         });

@@ -2,7 +2,7 @@
 //! [`SupervisorAction`]s.
 
 use base::event::Usage;
-use base::text::{GO_ON, count};
+use base::text::{CONTINUE_PROMPT, count};
 use serde_json::Value;
 
 use crate::launch::Decision;
@@ -184,8 +184,12 @@ impl RunState {
         match (is_first, loaded, message) {
             (true, _, None) => (task.clone(), false),
             (true, _, Some(message)) => (format!("{task}\n\n{message}"), false),
-            (false, true, message) => (message.unwrap_or_else(|| GO_ON.to_owned()), false),
-            (false, false, message) => (self.recap(message.as_deref().unwrap_or(GO_ON)), true),
+            (false, true, message) => {
+                (message.unwrap_or_else(|| CONTINUE_PROMPT.to_owned()), false)
+            }
+            (false, false, message) => {
+                (self.recap(message.as_deref().unwrap_or(CONTINUE_PROMPT)), true)
+            }
         }
     }
 

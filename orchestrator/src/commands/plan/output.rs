@@ -122,7 +122,7 @@ pub(crate) fn end(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask
             ));
             continue;
         }
-        let why = placed.view.as_ref().and_then(|view| view.why());
+        let why = placed.view.as_ref().and_then(|view| view.reason());
         let why = why.unwrap_or_else(|| match task.after.is_empty() {
             true => "not started".to_owned(),
             false => format!("waiting for {}", task.after.join(", ")),
@@ -136,7 +136,7 @@ fn task_json(task: &Task, placed: &PlacedTask) -> Value {
     json!({
         "id": task.id, "requirements": task.requirements, "after": task.after,
         "state": state(placed), "session": view.map(|view| &view.record.id),
-        "commit": commit(placed), "why": view.and_then(|view| view.why()),
+        "commit": commit(placed), "why": view.and_then(|view| view.reason()),
     })
 }
 

@@ -113,7 +113,7 @@ impl TurnGuide {
         } else {
             "That failed. Find out why and do it differently.".to_owned()
         };
-        outcome.next = Some(next);
+        outcome.hint = Some(next);
         outcome
     }
 

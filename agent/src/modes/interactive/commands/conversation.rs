@@ -99,7 +99,7 @@ pub(crate) fn copy(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
     let messages = chat.at_work()?.conversation.messages().iter().rev();
     let mut answers = messages.filter(|message| message.role == MessageRole::Assistant);
     let words = answers.find_map(|message| {
-        Some(message.words().trim().to_owned()).filter(|words| !words.is_empty())
+        Some(message.full_text().trim().to_owned()).filter(|words| !words.is_empty())
     });
     let words = words.ok_or_else(|| Failure::failed("no answer yet"))?;
     let how = clipboard::copy(&words, &cwd)

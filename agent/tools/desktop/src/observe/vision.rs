@@ -55,7 +55,7 @@ pub(crate) async fn ask(
         .map_err(|error| ToolError::failed(error.failure().sentence()))?;
     let model = provider.facts().model.clone();
     let usage = SideUsage { model: Some(model), calls: 1, usage: reply.usage };
-    let text = reply.message.words();
+    let text = reply.message.full_text();
     if text.trim().is_empty() {
         return Err(ToolError::failed("the model said nothing"));
     }

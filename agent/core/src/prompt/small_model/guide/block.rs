@@ -51,7 +51,7 @@ impl TurnGuide {
             Remedy::GoOn if state.failed.is_none() => self.next_step(&state),
             Remedy::GoOn | Remedy::Correct => self.advice(&why),
         };
-        Some(ToolOutput { next: Some(next), ..ToolOutput::not_run(ToolErrorKind::Failed, why) })
+        Some(ToolOutput { hint: Some(next), ..ToolOutput::not_run(ToolErrorKind::Failed, why) })
     }
 
     /// Returns why a command is blocked: its output is known, and nothing has changed since.
