@@ -71,8 +71,8 @@ impl Failure {
 
     /// Sets the cause: an error, which is kept, or a sentence.
     #[must_use]
-    pub fn because(mut self, why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.cause = Some(why.into());
+    pub fn because(mut self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.cause = Some(cause.into());
         self
     }
 
@@ -86,7 +86,7 @@ impl Failure {
     /// Returns the text of the cause; `None` if it is empty. Its sources are not appended: an error
     /// includes its source in its own text or leaves that to [`Error::source`].
     pub fn reason(&self) -> Option<String> {
-        self.cause.as_ref().map(ToString::to_string).filter(|why| !why.trim().is_empty())
+        self.cause.as_ref().map(ToString::to_string).filter(|reason| !reason.trim().is_empty())
     }
 
     /// Returns the cause, or the failure's own sentence if it has none: for a caller that adds the
@@ -98,7 +98,7 @@ impl Failure {
     /// Returns the failure and its cause in one line, for journals and tables.
     pub fn sentence(&self) -> String {
         match self.reason() {
-            Some(why) => format!("{}: {}", self.what, why.trim()),
+            Some(reason) => format!("{}: {}", self.what, reason.trim()),
             None => self.what.clone(),
         }
     }
@@ -134,8 +134,8 @@ impl Failure {
             Some(_) | None => FailureKind::Failed,
         };
         let mut failure = Failure::new(kind, json["what"].as_str()?);
-        if let Some(why) = json["why"].as_str().filter(|why| !why.trim().is_empty()) {
-            failure = failure.because(why);
+        if let Some(reason) = json["why"].as_str().filter(|reason| !reason.trim().is_empty()) {
+            failure = failure.because(reason);
         }
         let hints = json["try"].as_array().into_iter().flatten().filter_map(|it| it.as_str());
         Some(hints.fold(failure, Failure::hint))
@@ -150,8 +150,8 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.what)?;
-        if let Some(why) = self.reason() {
-            write!(f, "\n  why: {}", why.replace('\n', "\n       "))?;
+        if let Some(reason) = self.reason() {
+            write!(f, "\n  why: {}", reason.replace('\n', "\n       "))?;
         }
         for hint in &self.hints {
             write!(f, "\n  try: {}", hint.replace('\n', "\n       "))?;
@@ -162,7 +162,7 @@ impl fmt::Display for Failure {
 
 impl Error for Failure {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.cause.as_deref().map(|why| why as &(dyn Error + 'static))
+        self.cause.as_deref().map(|cause| cause as &(dyn Error + 'static))
     }
 }
 
@@ -174,7 +174,7 @@ pub trait OrFail<T> {
 
 impl<T, E: Into<Box<dyn Error + Send + Sync>>> OrFail<T> for std::result::Result<T, E> {
     fn or_fail<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T> {
-        self.map_err(|why| Failure::failed(what()).because(why))
+        self.map_err(|error| Failure::failed(what()).because(error))
     }
 }
 

@@ -334,8 +334,13 @@ impl HostFault {
 
 impl From<Failure> for HostFault {
     fn from(failure: Failure) -> HostFault {
-        let Failure { what, cause: why, hints: next, .. } = failure;
-        HostFault { kind: HostFaultKind::Rejected, what, why: why.map(|why| why.to_string()), next }
+        let Failure { what, cause, hints: next, .. } = failure;
+        HostFault {
+            kind: HostFaultKind::Rejected,
+            what,
+            why: cause.map(|cause| cause.to_string()),
+            next,
+        }
     }
 }
 
