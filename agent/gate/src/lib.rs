@@ -154,8 +154,8 @@ pub struct AccessDenied {
 }
 
 impl AccessDenied {
-    fn new(why: impl Into<String>) -> AccessDenied {
-        AccessDenied { reason: why.into(), timed_out: false }
+    fn new(reason: impl Into<String>) -> AccessDenied {
+        AccessDenied { reason: reason.into(), timed_out: false }
     }
 }
 
@@ -288,8 +288,8 @@ impl Gate {
         trace_events::trace_answer(&question.tool, answer.as_ref());
         let Some(answer) = answer else {
             if question.rule.is_empty() {
-                let why = format!("denied: {} (no terminal to ask on)", question.reason);
-                return Err(AccessDenied::new(why));
+                let reason = format!("denied: {} (no terminal to ask on)", question.reason);
+                return Err(AccessDenied::new(reason));
             }
             return Err(AccessDenied::new(format!(
                 "denied: {} (no terminal to ask on). To allow it, add this rule to the \
@@ -307,8 +307,8 @@ impl Gate {
             PermissionAnswer::No => {
                 Err(AccessDenied::new(format!("denied by the user: {}", question.what)))
             }
-            PermissionAnswer::Unasked(why) => {
-                Err(AccessDenied::new(format!("denied: {}: {why}", question.what)))
+            PermissionAnswer::Unasked(reason) => {
+                Err(AccessDenied::new(format!("denied: {}: {reason}", question.what)))
             }
         }
     }
@@ -339,8 +339,8 @@ impl Gate {
 }
 
 fn timeout_denied(time: Duration) -> AccessDenied {
-    let why = format!("no answer within {} s; nothing was run", time.as_secs());
-    AccessDenied { reason: why, timed_out: true }
+    let reason = format!("no answer within {} s; nothing was run", time.as_secs());
+    AccessDenied { reason, timed_out: true }
 }
 
 #[cfg(test)]

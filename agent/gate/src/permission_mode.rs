@@ -73,8 +73,8 @@ impl PermissionMode {
             }
             PermissionMode::Ask => match verdict.action {
                 GateAction::Allow | GateAction::Box if !verdict.by_rule => {
-                    let why = "every write and command is asked about".to_owned();
-                    Ok(PolicyVerdict { action: GateAction::Ask, reason: why, ..verdict })
+                    let reason = "every write and command is asked about".to_owned();
+                    Ok(PolicyVerdict { action: GateAction::Ask, reason, ..verdict })
                 }
                 GateAction::Allow | GateAction::Box | GateAction::Ask | GateAction::Deny => {
                     Ok(verdict)
