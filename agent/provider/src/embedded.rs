@@ -257,7 +257,7 @@ impl Host {
         let Some(query) = self.query.clone().filter(|_| connection.is_closed()) else {
             return Ok(connection);
         };
-        let broken = |why: String| ProviderError::Broken(why);
+        let broken = |reason: String| ProviderError::Broken(reason);
         let opened = tokio::task::spawn_blocking(move || find::open(&query)).await;
         let opened = opened.map_err(|e| broken(e.to_string()))?;
         let new_connection = Arc::new(opened.map_err(|failure| rejected(failure.into()))?.0);

@@ -194,8 +194,8 @@ impl Message {
             | ContentPart::Result(_)
             | ContentPart::Image(_) => None,
         });
-        let own: String = texts.collect();
-        if own.is_empty() { self.full_text() } else { own }
+        let text: String = texts.collect();
+        if text.is_empty() { self.full_text() } else { text }
     }
 
     /// Returns the text of this message, including notes, joined.
