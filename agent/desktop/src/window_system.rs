@@ -43,7 +43,7 @@ impl WindowSystem {
 }
 
 /// Returns the window system of this process.
-pub(crate) fn here() -> Result<WindowSystem> {
+pub(crate) fn current() -> Result<WindowSystem> {
     if cfg!(target_os = "macos") {
         return Ok(WindowSystem::Mac);
     }
@@ -67,7 +67,7 @@ fn of(variable: impl Fn(&str) -> String) -> Result<WindowSystem> {
 
 /// Returns the size of the desktop and the pointer position.
 pub(crate) fn screen() -> Result<ScreenInfo> {
-    let system = here()?;
+    let system = current()?;
     let (area, pointer) = match system {
         #[cfg(target_os = "linux")]
         WindowSystem::X11 => {

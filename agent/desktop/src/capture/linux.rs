@@ -44,8 +44,8 @@ fn of_x11(wanted: &CaptureTarget) -> Result<Picture> {
 
 /// Takes a screenshot through the portal.
 fn of_wayland(wanted: &CaptureTarget) -> Result<Picture> {
-    for (given, what) in [(&wanted.window, "a window"), (&wanted.display, "an output")] {
-        if given.is_some() {
+    for (target, what) in [(&wanted.window, "a window"), (&wanted.display, "an output")] {
+        if target.is_some() {
             return Err(
                 WindowSystem::Wayland.unsupported(&format!("taking a picture of {what} alone"))
             );
