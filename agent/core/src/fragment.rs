@@ -150,8 +150,8 @@ impl Fragment {
     pub fn read(session_dir: &Path, id: &str) -> io::Result<Fragment> {
         let is_valid = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !is_valid {
-            let why = format!("invalid fragment id `{id}`");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+            let reason = format!("invalid fragment id `{id}`");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         let bytes = std::fs::read(fragments_dir(session_dir).join(file_name(id)))?;
         serde_json::from_slice(&bytes).map_err(io::Error::other)

@@ -39,7 +39,7 @@ pub(crate) async fn run(
     let command = apply(Command::new(program, cwd).args(args), Environment::Full);
     let containment = match hook.sandbox.then(|| sandbox.containment_if_supported()).transpose() {
         Ok(containment) => containment.flatten(),
-        Err(why) => return HookOutput::Nothing(format!("was not run: {why}")),
+        Err(error) => return HookOutput::Nothing(format!("was not run: {error}")),
     };
     let command = containment.into_iter().fold(command, Containment::apply);
     let result = command
@@ -48,7 +48,7 @@ pub(crate) async fn run(
         .await;
     let output = match result {
         Ok(output) => output,
-        Err(why) => return HookOutput::Nothing(format!("was not run: {why}")),
+        Err(error) => return HookOutput::Nothing(format!("was not run: {error}")),
     };
     if output.timed_out {
         return HookOutput::Nothing(format!("timed out after {} s", hook.timeout_seconds));

@@ -428,10 +428,10 @@ impl AgentSession {
         let RunOutcome { status, failure, resume } = outcome;
         let failure = failure.or(result.err());
         if let Some(failure) = failure.as_ref().filter(|_| status == RunStatus::Failed)
-            && let Err(why) =
+            && let Err(error) =
                 self.error_record().with_failure(failure, &resume).store(&self.context.cwd)
         {
-            self.warn(format!("the error could not be written down: {why}"));
+            self.warn(format!("the error could not be written down: {error}"));
         }
         RunOutcome { status, failure, resume }
     }

@@ -72,8 +72,8 @@ impl AgentSession {
         };
         let reply = match reply {
             Ok(Ok(reply)) => reply,
-            Ok(Err(why)) => {
-                return self.warn(format!("no notes were taken: {}", why.failure().what));
+            Ok(Err(error)) => {
+                return self.warn(format!("no notes were taken: {}", error.failure().what));
             }
             Err(_) => return self.warn("no notes were taken: it took too long".to_owned()),
         };

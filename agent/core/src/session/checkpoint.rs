@@ -67,9 +67,9 @@ impl Checkpoints {
         fs::create_dir_all(&template).or_fail(failed)?;
         fs::create_dir_all(dir).or_fail(failed)?;
         let init = ["init", "--quiet", "--bare", &format!("--template={}", template.display())];
-        let made = Git::at(dir).run(&init).or_fail(failed);
+        let result = Git::at(dir).run(&init).or_fail(failed);
         let _ = fs::remove_dir_all(&template);
-        made?;
+        result?;
         let bare = ["config", "core.bare", "false"];
         Git::at(dir).run(&bare).or_fail(failed)?;
         fs::create_dir_all(dir.join("info")).or_fail(failed)?;
@@ -257,11 +257,11 @@ fn remove(root: &Path, path: &[u8]) -> std::io::Result<()> {
     match parent.canonicalize() {
         Ok(real) if real == parent => {}
         Ok(_) => return Err(std::io::Error::other("a symbolic link is in its path")),
-        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(why) => return Err(why),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
     }
     match fs::remove_file(&file) {
-        Err(why) if why.kind() != std::io::ErrorKind::NotFound => return Err(why),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
     for dir in parent.ancestors().take_while(|dir| *dir != root) {

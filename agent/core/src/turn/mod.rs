@@ -277,8 +277,8 @@ fn on_delta(agent: &Agent<'_>, streamed: &Mutex<String>, delta: Delta<'_>) {
 /// outside the conversation (for summaries and notes) report these too.
 pub fn side_event(delta: Delta<'_>) -> Option<EventKind> {
     match delta {
-        Delta::Retry { reason: why, after, attempt } => {
-            Some(EventKind::Retry { why, after_ms: after.as_millis() as u64, attempt })
+        Delta::Retry { reason, after, attempt } => {
+            Some(EventKind::Retry { why: reason, after_ms: after.as_millis() as u64, attempt })
         }
         Delta::Notice(text) => {
             Some(EventKind::Notice { level: NoticeLevel::Warning, text: text.to_owned() })
