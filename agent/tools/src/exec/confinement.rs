@@ -191,7 +191,7 @@ pub(crate) fn studio_rules() -> io::Result<Option<SandboxRules>> {
     let Some(file) = std::env::var_os(sandbox::COMMAND_RULES_VAR).map(PathBuf::from) else {
         return Ok(None);
     };
-    let failed = |why| io::Error::other(format!("cannot read {}: {why}", file.display()));
+    let failed = |error| io::Error::other(format!("cannot read {}: {error}", file.display()));
     read_rules(&file).map_err(failed).map(Some)
 }
 
@@ -261,7 +261,7 @@ impl Containment {
 fn require_complete(what: &str, confinement: io::Result<Confinement>) -> io::Result<Confinement> {
     let missing = match &confinement {
         Ok(confinement) => confinement.missing().first().cloned(),
-        Err(why) => Some(why.to_string()),
+        Err(error) => Some(error.to_string()),
     };
     match missing {
         Some(missing) => Err(io::Error::other(format!("no {what} to run it in: {missing}"))),

@@ -60,7 +60,9 @@ pub(crate) async fn ask(
         return Err(ToolError::failed("the model said nothing"));
     }
     let report = match (mode, elements(&text, picture)) {
-        (ObserveMode::Grounding, Some(found)) if !found.is_empty() => ScreenReport::Elements(found),
+        (ObserveMode::Grounding, Some(elements)) if !elements.is_empty() => {
+            ScreenReport::Elements(elements)
+        }
         (ObserveMode::Grounding | ObserveMode::Understanding, _) => ScreenReport::Words(text),
     };
     Ok(Some((report, "vision", Some(usage))))
