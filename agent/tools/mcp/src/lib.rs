@@ -61,12 +61,12 @@ impl McpHub {
     /// are no servers.
     pub fn start(
         configured: &BTreeMap<String, McpServerConfig>,
-        (cwd, around): (&Path, CommandSandbox),
+        (cwd, sandbox): (&Path, CommandSandbox),
         session_dir: &Path,
         on_notice: &OnServerNotice,
     ) -> Option<Arc<McpHub>> {
         let logs = Some(session_dir.join("mcp"));
-        let servers = servers(configured, &ServerPaths { cwd: cwd.to_owned(), logs, around });
+        let servers = servers(configured, &ServerPaths { cwd: cwd.to_owned(), logs, sandbox });
         if servers.is_empty() {
             return None;
         }
