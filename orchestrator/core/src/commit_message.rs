@@ -59,13 +59,13 @@ impl MessageWriter {
                 let message = with_trailers(subject.record, without_trailers(&text));
                 WrittenMessage { message, author: "model", note: None }
             }
-            Err(why) => WrittenMessage {
+            Err(error) => WrittenMessage {
                 message: with_trailers(
                     subject.record,
                     commit::from_task(&printable(&subject.record.task)),
                 ),
                 author: "plain",
-                note: Some(format!("used a plain commit message: {why}")),
+                note: Some(format!("used a plain commit message: {error}")),
             },
         }
     }

@@ -7,7 +7,7 @@ use crate::coach_json;
 use crate::session::collect::BranchStanding;
 use crate::session::journal::{CheckResult, WorkSummary};
 use crate::session::record::SessionRecord;
-use crate::session::state::{SessionState, state, why};
+use crate::session::state::{SessionState, reason, state};
 use crate::session::summary::SessionFacts;
 
 /// A session with everything that is displayed about it.
@@ -38,7 +38,7 @@ impl SessionView {
 
     /// Explains its state.
     pub fn reason(&self) -> Option<String> {
-        why(&self.facts, &self.state)
+        reason(&self.facts, &self.state)
     }
 
     /// Returns whether it waits for dependencies that have not landed.

@@ -46,7 +46,7 @@ impl Args {
 /// Runs the supervisor.
 pub fn run(args: &Args) -> Result<u8> {
     let id = Id::parse(&args.id).map_err(|e| Failure::usage(e.to_string()))?;
-    let store = SessionStore::at(&args.common_dir);
+    let store = SessionStore::new(&args.common_dir);
     let lock = inherited_lock(&store, &id)?;
     let repository = Repository::discover(&args.common_dir)?;
     let record = store.load(&id)?.relocated(&repository)?.with_checks(&store.summary(&id)?);

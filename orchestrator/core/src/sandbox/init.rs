@@ -152,11 +152,11 @@ fn with_confinement(spec: &SandboxSpec, command: Command) -> io::Result<Command>
     if !spec.confined {
         return Ok(command);
     }
-    let lacking = sandbox::missing_features();
-    if !lacking.is_empty() && !spec.best_effort {
+    let missing = sandbox::missing_features();
+    if !missing.is_empty() && !spec.best_effort {
         return Err(io::Error::other(format!(
             "{}; `[sandbox] best_effort = true` continues without it",
-            lacking.join(", ")
+            missing.join(", ")
         )));
     }
     let mut rules = spec.rules.clone();
