@@ -79,13 +79,13 @@ fn main() {
 fn version(peers: &[Peer], place: &Path) -> Row {
     let mut row = Row::new("`--version`", peers.iter().map(|peer| peer.name));
     for _ in 0..7 {
-        for (at, peer) in peers.iter().enumerate() {
-            row.add(at, measure(vec![peer.version(place)]));
+        for (index, peer) in peers.iter().enumerate() {
+            row.add(index, measure(vec![peer.version(place)]));
         }
     }
     for _ in 0..10 {
-        for (at, peer) in peers.iter().enumerate() {
-            row.add_memory(at, memory(vec![peer.version(place)]));
+        for (index, peer) in peers.iter().enumerate() {
+            row.add_memory(index, memory(vec![peer.version(place)]));
         }
     }
     row
@@ -95,14 +95,14 @@ fn turns(name: &str, turns: usize, runs: usize, peers: &[Peer], place: &Path) ->
     let server = ModelServer::start(script(turns));
     let mut row = Row::new(name, peers.iter().map(|peer| peer.name));
     for _ in 0..runs {
-        for (at, peer) in peers.iter().enumerate() {
+        for (index, peer) in peers.iter().enumerate() {
             if let Some(sample) = checked(&server, peer, 1, turns, place) {
-                row.add(at, sample);
+                row.add(index, sample);
             }
         }
     }
-    for (at, peer) in peers.iter().enumerate() {
-        row.add_memory(at, memory(vec![peer.task(&server, &fresh(place))]));
+    for (index, peer) in peers.iter().enumerate() {
+        row.add_memory(index, memory(vec![peer.task(&server, &fresh(place))]));
     }
     row
 }
@@ -110,12 +110,12 @@ fn turns(name: &str, turns: usize, runs: usize, peers: &[Peer], place: &Path) ->
 fn at_once(name: &str, many: usize, peers: &[Peer], place: &Path) -> Row {
     let server = ModelServer::start(script(5));
     let mut row = Row::new(name, peers.iter().map(|peer| peer.name));
-    for (at, peer) in peers.iter().enumerate() {
+    for (index, peer) in peers.iter().enumerate() {
         if let Some(sample) = checked(&server, peer, many, 5, place) {
-            row.add(at, sample);
+            row.add(index, sample);
         }
         let jobs = (0..many).map(|_| peer.task(&server, &fresh(place))).collect();
-        row.add_memory(at, memory(jobs));
+        row.add_memory(index, memory(jobs));
     }
     row
 }
@@ -161,12 +161,12 @@ fn checked(
     let before = server.requests().len();
     let jobs = (0..many).map(|_| peer.task(server, &fresh(place))).collect();
     let sample = measure(jobs);
-    let made = server.requests().len() - before;
+    let request_count = server.requests().len() - before;
     let due = many * turns;
-    if made < due {
-        eprintln!("{}: {made} of {due} requests were made; not counted", peer.name);
+    if request_count < due {
+        eprintln!("{}: {request_count} of {due} requests were made; not counted", peer.name);
     }
-    (made >= due).then_some(sample)
+    (request_count >= due).then_some(sample)
 }
 
 /// Creates an empty working directory.

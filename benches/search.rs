@@ -45,8 +45,8 @@ fn main() {
     bench.text("grep, a rare word", "needle_\\d+", "needle");
     bench.text("grep, a word of many files", "fn step_\\d+1\\(", "step_");
     bench.files();
-    let given = ["run", "-p", "needle($$$)", "-l", "rust"];
-    bench.syntax("code_search, calls of one function", "(#eq? @f \"needle\")", &given);
+    let args = ["run", "-p", "needle($$$)", "-l", "rust"];
+    bench.syntax("code_search, calls of one function", "(#eq? @f \"needle\")", &args);
     // The query contains no text that a file could lack, so every file is parsed and searched.
     let any = ["scan", "--inline-rules", ANY_CALL];
     bench.syntax("code_search, calls of any function", "", &any);
@@ -74,8 +74,8 @@ impl Bench {
         }
         fs::write(repo.join(".gitignore"), "target/\n").expect("writable");
         let bench = Bench { place, repo };
-        let made = bench.job("git").args(["init", "-q"]).output(OutputLimits::seconds(60));
-        assert_eq!(made.expect("git is there").code(), 0);
+        let output = bench.job("git").args(["init", "-q"]).output(OutputLimits::seconds(60));
+        assert_eq!(output.expect("git is there").code(), 0);
         bench
     }
 

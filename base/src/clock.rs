@@ -18,8 +18,8 @@ impl Clock {
     }
 
     /// Creates a clock that always returns the same time.
-    pub fn fixed(at: Timestamp) -> Self {
-        Self { fixed: Some(at) }
+    pub fn fixed(time: Timestamp) -> Self {
+        Self { fixed: Some(time) }
     }
 
     /// Returns the current time.

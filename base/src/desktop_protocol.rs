@@ -359,7 +359,7 @@ impl DesktopFault {
     /// Converts a failure for the protocol.
     pub fn of(failure: Failure) -> Self {
         Self {
-            why: failure.why.map(|why| why.to_string()),
+            why: failure.cause.map(|cause| cause.to_string()),
             what: failure.what,
             next: failure.hints,
         }
@@ -367,7 +367,7 @@ impl DesktopFault {
 
     /// Converts it back to a failure.
     pub fn failure(self) -> Failure {
-        let why = self.why.map(Into::into);
-        Failure { kind: FailureKind::Failed, what: self.what, why, hints: self.next }
+        let cause = self.why.map(Into::into);
+        Failure { kind: FailureKind::Failed, what: self.what, cause, hints: self.next }
     }
 }

@@ -30,7 +30,7 @@ pub struct Failure {
     /// One sentence without a full stop.
     pub what: String,
     /// The cause, if known: an error with its own sources, or a sentence.
-    pub why: Option<Box<dyn Error + Send + Sync>>,
+    pub cause: Option<Box<dyn Error + Send + Sync>>,
     /// Hints: one command or sentence each.
     pub hints: Vec<String>,
 }
@@ -41,7 +41,7 @@ pub type Result<T> = std::result::Result<T, Failure>;
 impl Failure {
     /// Creates a failure of the given kind.
     pub fn new(kind: FailureKind, what: impl Into<String>) -> Self {
-        Self { kind, what: what.into(), why: None, hints: Vec::new() }
+        Self { kind, what: what.into(), cause: None, hints: Vec::new() }
     }
 
     /// Creates a failure of the work (exit code 1).
@@ -71,8 +71,8 @@ impl Failure {
 
     /// Sets the cause: an error, which is kept, or a sentence.
     #[must_use]
-    pub fn because(mut self, why: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.why = Some(why.into());
+    pub fn because(mut self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.cause = Some(cause.into());
         self
     }
 
@@ -86,26 +86,26 @@ impl Failure {
     /// Returns the text of the cause; `None` if it is empty. Its sources are not appended: an error
     /// includes its source in its own text or leaves that to [`Error::source`].
     pub fn reason(&self) -> Option<String> {
-        self.why.as_ref().map(ToString::to_string).filter(|why| !why.trim().is_empty())
+        self.cause.as_ref().map(ToString::to_string).filter(|reason| !reason.trim().is_empty())
     }
 
     /// Returns the cause, or the failure's own sentence if it has none: for a caller that adds the
     /// rest itself.
     pub fn into_cause(self) -> Box<dyn Error + Send + Sync> {
-        self.why.unwrap_or_else(|| self.what.into())
+        self.cause.unwrap_or_else(|| self.what.into())
     }
 
     /// Returns the failure and its cause in one line, for journals and tables.
     pub fn sentence(&self) -> String {
         match self.reason() {
-            Some(why) => format!("{}: {}", self.what, why.trim()),
+            Some(reason) => format!("{}: {}", self.what, reason.trim()),
             None => self.what.clone(),
         }
     }
 
     /// Like [`Failure::sentence`], with the hints: for journals that are read when nothing else is
     /// left.
-    pub fn in_full(&self) -> String {
+    pub fn full_text(&self) -> String {
         match self.hints.is_empty() {
             true => self.sentence(),
             false => {
@@ -118,7 +118,7 @@ impl Failure {
     /// Serializes the failure for another program: `{"what", "why", "try", "exit"}`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
-            "what": self.what, "why": self.why.as_ref().map(ToString::to_string), "try": self.hints, "exit": self.exit_code(),
+            "what": self.what, "why": self.cause.as_ref().map(ToString::to_string), "try": self.hints, "exit": self.exit_code(),
         })
     }
 
@@ -134,8 +134,8 @@ impl Failure {
             Some(_) | None => FailureKind::Failed,
         };
         let mut failure = Failure::new(kind, json["what"].as_str()?);
-        if let Some(why) = json["why"].as_str().filter(|why| !why.trim().is_empty()) {
-            failure = failure.because(why);
+        if let Some(reason) = json["why"].as_str().filter(|reason| !reason.trim().is_empty()) {
+            failure = failure.because(reason);
         }
         let hints = json["try"].as_array().into_iter().flatten().filter_map(|it| it.as_str());
         Some(hints.fold(failure, Failure::hint))
@@ -150,8 +150,8 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "error: {}", self.what)?;
-        if let Some(why) = self.reason() {
-            write!(f, "\n  why: {}", why.replace('\n', "\n       "))?;
+        if let Some(reason) = self.reason() {
+            write!(f, "\n  why: {}", reason.replace('\n', "\n       "))?;
         }
         for hint in &self.hints {
             write!(f, "\n  try: {}", hint.replace('\n', "\n       "))?;
@@ -162,7 +162,7 @@ impl fmt::Display for Failure {
 
 impl Error for Failure {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.why.as_deref().map(|why| why as &(dyn Error + 'static))
+        self.cause.as_deref().map(|cause| cause as &(dyn Error + 'static))
     }
 }
 
@@ -174,7 +174,7 @@ pub trait OrFail<T> {
 
 impl<T, E: Into<Box<dyn Error + Send + Sync>>> OrFail<T> for std::result::Result<T, E> {
     fn or_fail<S: Into<String>>(self, what: impl FnOnce() -> S) -> Result<T> {
-        self.map_err(|why| Failure::failed(what()).because(why))
+        self.map_err(|error| Failure::failed(what()).because(error))
     }
 }
 
@@ -187,7 +187,7 @@ mod tests {
         let failure = Failure::usage("no key").because("unset").hint("set KEY").hint("or log in");
         let parsed = Failure::from_json(&failure.to_json()).unwrap();
         assert_eq!((parsed.to_string(), parsed.exit_code()), (failure.to_string(), 2));
-        assert_eq!(parsed.in_full(), "no key: unset; try: set KEY, or: log in");
+        assert_eq!(parsed.full_text(), "no key: unset; try: set KEY, or: log in");
         assert!(Failure::from_json(&serde_json::json!({"why": "x"})).is_none());
     }
 
@@ -196,7 +196,7 @@ mod tests {
         let missing = std::fs::read("/nonexistent/file");
         let text = missing.as_ref().unwrap_err().to_string();
         let inner = missing.or_fail(|| "cannot read the file").unwrap_err();
-        let source = inner.why.as_deref().and_then(|why| why.downcast_ref::<std::io::Error>());
+        let source = inner.cause.as_deref().and_then(|why| why.downcast_ref::<std::io::Error>());
         assert_eq!(source.unwrap().kind(), std::io::ErrorKind::NotFound);
         assert_eq!(inner.to_string().matches(&text).count(), 1);
 

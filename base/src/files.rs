@@ -60,19 +60,19 @@ pub fn sync_dir(path: &Path) -> io::Result<()> {
 /// Disk space that is allocated beside a file before the content is known: for content that must
 /// not be lost once it arrives. If it is dropped unfilled, the file is unchanged.
 #[derive(Debug)]
-pub struct Reserved {
+pub struct DiskReservation {
     temp: tempfile::NamedTempFile,
     path: PathBuf,
 }
 
-impl Reserved {
+impl DiskReservation {
     /// Allocates this many bytes beside a file; fails if they cannot be written.
-    pub fn beside(path: &Path, bytes: usize) -> io::Result<Reserved> {
+    pub fn create(path: &Path, bytes: usize) -> io::Result<DiskReservation> {
         let mut temp = tempfile::Builder::new().prefix(".tmp-").tempfile_in(parent_of(path))?;
         temp.write_all(&vec![b' '; bytes])?;
         temp.as_file().set_permissions(fs::Permissions::from_mode(0o600))?;
         temp.as_file().sync_data()?;
-        Ok(Reserved { temp, path: path.to_owned() })
+        Ok(DiskReservation { temp, path: path.to_owned() })
     }
 
     /// Replaces the file by this content atomically.
@@ -196,7 +196,7 @@ pub struct UnreadableLine {
     /// The content; bytes that are not UTF-8 are replaced.
     pub text: String,
     /// The reason, for display.
-    pub why: String,
+    pub reason: String,
     /// The number of readable lines before it.
     pub after: usize,
 }
@@ -225,7 +225,7 @@ pub fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<(Vec<T>, Vec<U
             Err(error) => unreadable.push(UnreadableLine {
                 number: index + 1,
                 text: String::from_utf8_lossy(line).into_owned(),
-                why: why_unreadable(line, &error),
+                reason: why_unreadable(line, &error),
                 after: values.len(),
             }),
         }
@@ -298,8 +298,8 @@ mod tests {
         assert_eq!(read, [1, 2, 3]);
         let positions: Vec<_> = unreadable.iter().map(|line| (line.number, line.after)).collect();
         assert_eq!(positions, [(2, 1), (4, 2)]);
-        assert!(unreadable[0].why.starts_with("written by a newer version"));
-        assert!(unreadable[1].why.starts_with("damaged"));
+        assert!(unreadable[0].reason.starts_with("written by a newer version"));
+        assert!(unreadable[1].reason.starts_with("damaged"));
     }
 
     #[test]

@@ -101,9 +101,9 @@ pub fn version() -> Outcome<GitVersion> {
         let output = Command::new("git", "/").arg("version").output(OutputLimits::seconds(30));
         output.map(|output| output.text()).map_err(|error| error.to_string())
     };
-    let text = DETECTED.get_or_init(run_git).as_ref().map_err(|why| {
+    let text = DETECTED.get_or_init(run_git).as_ref().map_err(|error| {
         Failure::usage("git was not found")
-            .because(why.as_str())
+            .because(error.as_str())
             .hint("install git 2.38 or later, e.g. `apt install git`")
     })?;
     match GitVersion::parse(text) {
@@ -203,64 +203,64 @@ impl Git {
     }
 
     /// Returns the command for a git call, to which the caller may add environment or input.
-    pub fn job<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
+    pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let index = command_index(&args);
-        let command = args.get(index).and_then(|arg| arg.to_str()).unwrap_or_default();
-        let drivers = match COMMANDS_WITHOUT_DRIVERS.contains(&command) {
+        let subcommand = args.get(index).and_then(|arg| arg.to_str()).unwrap_or_default();
+        let drivers = match COMMANDS_WITHOUT_DRIVERS.contains(&subcommand) {
             true => &[],
             false => self.drivers.get_or_init(|| self.driver_overrides()).as_slice(),
         };
-        let mut job = self.bare_job(drivers);
+        let mut command = self.bare_command(drivers);
         let attr_source = self.attributes == Attributes::None
             && version().is_ok_and(|version| version >= ATTR_SOURCE_VERSION);
         if attr_source {
-            job = job.arg(format!("--attr-source={EMPTY_TREE}"));
+            command = command.arg(format!("--attr-source={EMPTY_TREE}"));
         }
-        job = job.args(&args[..args.len().min(index + 1)]);
-        if DIFF_COMMANDS.contains(&command) {
-            job = job.args(["--no-ext-diff", "--no-textconv"]);
+        command = command.args(&args[..args.len().min(index + 1)]);
+        if DIFF_COMMANDS.contains(&subcommand) {
+            command = command.args(["--no-ext-diff", "--no-textconv"]);
         }
-        if SUBMODULE_COMMANDS.contains(&command) {
-            job = job.arg("--ignore-submodules=dirty");
+        if SUBMODULE_COMMANDS.contains(&subcommand) {
+            command = command.arg("--ignore-submodules=dirty");
         }
-        job.args(args.iter().skip(index + 1))
+        command.args(args.iter().skip(index + 1))
     }
 
     /// Returns a git command with directories, environment and settings, without arguments.
-    fn bare_job(&self, drivers: &[Setting]) -> Command {
+    fn bare_command(&self, drivers: &[Setting]) -> Command {
         let directory = self.work_tree.as_deref().unwrap_or(&self.git_dir);
         let fixed =
             FIXED_SETTINGS.iter().map(|(key, value)| (OsString::from(key), OsString::from(value)));
         let settings: Vec<Setting> = fixed.chain(drivers.iter().cloned()).collect();
-        let mut job = clean_git(directory).arg("--git-dir").arg(&self.git_dir);
+        let mut command = clean_git(directory).arg("--git-dir").arg(&self.git_dir);
         if let Some(work_tree) = &self.work_tree {
-            job = job.arg("--work-tree").arg(work_tree);
+            command = command.arg("--work-tree").arg(work_tree);
         }
         if let Some(objects) = &self.objects {
-            job = job.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects);
+            command = command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects);
         }
         if !self.user_config {
-            job = job.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+            command = command.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
         }
-        job = job.env("GIT_CONFIG_COUNT", settings.len().to_string());
+        command = command.env("GIT_CONFIG_COUNT", settings.len().to_string());
         for (index, (key, value)) in settings.into_iter().enumerate() {
-            job = job.env(format!("GIT_CONFIG_KEY_{index}"), key);
-            job = job.env(format!("GIT_CONFIG_VALUE_{index}"), value);
+            command = command.env(format!("GIT_CONFIG_KEY_{index}"), key);
+            command = command.env(format!("GIT_CONFIG_VALUE_{index}"), value);
         }
-        job
+        command
     }
 
     /// Runs git and returns stdout without its last newline.
     pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<String, GitError> {
-        let output = self.job(args).output(OutputLimits::seconds(600))?;
+        let output = self.command(args).output(OutputLimits::seconds(600))?;
         checked(args, output).map(|output| output.text())
     }
 
     /// Returns settings that empty every configured driver, by name. Listing the configuration runs
     /// no program.
     fn driver_overrides(&self) -> Vec<Setting> {
-        let list = self.bare_job(&[]).args(["config", "--list", "-z", "--name-only"]);
+        let list = self.bare_command(&[]).args(["config", "--list", "-z", "--name-only"]);
         let Ok(list) = list.output(OutputLimits::seconds(30)) else { return Vec::new() };
         let keys: BTreeSet<&[u8]> = list.stdout.split(|byte| *byte == 0).collect();
         let drivers: BTreeSet<Setting> = keys.into_iter().flat_map(empty_drivers).collect();
@@ -270,33 +270,33 @@ impl Git {
 
 /// Returns a git command in a directory, without inherited `GIT_…` variables.
 fn clean_git(directory: &Path) -> Command {
-    let mut job = Command::new("git", directory);
+    let mut command = Command::new("git", directory);
     for (key, _) in std::env::vars_os() {
         if key.as_bytes().starts_with(b"GIT_") && !KEPT_VARIABLES.iter().any(|name| key == *name) {
-            job = job.env_remove(key);
+            command = command.env_remove(key);
         }
     }
-    VARIABLES.iter().fold(job, |job, (key, value)| job.env(key, value))
+    VARIABLES.iter().fold(command, |command, (key, value)| command.env(key, value))
 }
 
 /// Returns a setting of the user's configuration (system and global files), never of a repository.
 pub fn user_setting(key: &str) -> Option<String> {
-    let job = clean_git(Path::new("/")).env("GIT_DIR", "/dev/null");
-    let output = job.args(["config", "--get", key]).output(OutputLimits::seconds(30)).ok()?;
+    let command = clean_git(Path::new("/")).env("GIT_DIR", "/dev/null");
+    let output = command.args(["config", "--get", key]).output(OutputLimits::seconds(30)).ok()?;
     output.ok().then(|| output.text())
 }
 
 /// Returns a git command with the user's own configuration, in a directory outside all
 /// repositories.
 pub fn outside_repositories(directory: &Path) -> Command {
-    let mut job = Command::new("git", directory);
+    let mut command = Command::new("git", directory);
     for (key, _) in std::env::vars_os() {
         let is_user_setting = KEPT_VARIABLES.iter().chain(&["GIT_PAGER"]).any(|name| key == *name);
         if key.as_bytes().starts_with(b"GIT_") && !is_user_setting {
-            job = job.env_remove(key);
+            command = command.env_remove(key);
         }
     }
-    job.env("GIT_CEILING_DIRECTORIES", directory.parent().unwrap_or(directory))
+    command.env("GIT_CEILING_DIRECTORIES", directory.parent().unwrap_or(directory))
 }
 
 /// Variables that are kept: they locate the user's own configuration.
@@ -353,8 +353,8 @@ pub fn checked<S: AsRef<OsStr>>(args: &[S], output: Output) -> Result<Output, Gi
 /// Returns the git directories of a path: `(common, git_dir)`.
 pub fn discover(from: &Path) -> Result<(PathBuf, PathBuf), GitError> {
     let args = ["rev-parse", "--path-format=absolute", "--git-common-dir", "--absolute-git-dir"];
-    let job = clean_git(from).env("GIT_CONFIG_COUNT", "0");
-    let output = job.args(args).output(OutputLimits::seconds(30))?;
+    let command = clean_git(from).env("GIT_CONFIG_COUNT", "0");
+    let output = command.args(args).output(OutputLimits::seconds(30))?;
     let output = checked(&args, output)?;
     let text = output.text();
     let mut lines = text.lines().map(PathBuf::from);

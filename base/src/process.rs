@@ -192,8 +192,8 @@ impl Command {
     /// Keeps the child in the parent's process group, so that it gets signals from the terminal's
     /// keys.
     #[must_use]
-    pub fn in_our_group(mut self) -> Command {
-        self.placement.group = Group::Ours;
+    pub fn in_parent_group(mut self) -> Command {
+        self.placement.group = Group::Parent;
         self
     }
 
@@ -286,7 +286,7 @@ impl Command {
 
     /// Replaces the running program by this one. Returns only on failure.
     pub fn exec(self) -> io::Error {
-        match self.in_our_group().prepare() {
+        match self.in_parent_group().prepare() {
             Ok((mut command, program, _descriptors)) => with_program(command.exec(), &program),
             Err(error) => error,
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize, Serializer};
 
 /// The text that is displayed instead of a secret.
-pub const DOTS: &str = "•••";
+pub const MASK: &str = "•••";
 
 /// An API key or token. `Debug` and `Serialize` produce dots; only [`Secret::reveal`] returns the
 /// text.
@@ -27,12 +27,12 @@ impl Secret {
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(DOTS)
+        f.write_str(MASK)
     }
 }
 
 impl Serialize for Secret {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(DOTS)
+        serializer.serialize_str(MASK)
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The prompt for an agent that continues without other input.
-pub const GO_ON: &str = "Go on with the task where you left off.";
+pub const CONTINUE_PROMPT: &str = "Go on with the task where you left off.";
 
 /// Returns the longest prefix of at most `max` bytes that ends at a character boundary.
 pub fn head(text: &str, max: usize) -> &str {

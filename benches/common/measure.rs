@@ -44,8 +44,8 @@ pub fn memory(jobs: Vec<Command>) -> u64 {
         let trees = children.get(&std::process::id()).into_iter().flatten();
         peak = peak.max(trees.map(|id| tree_pss(*id, &children)).sum());
         running.retain_mut(|process| {
-            let until = Instant::now() + Duration::from_millis(1);
-            process.wait_until(Some(until)).expect("a child can be waited for").is_none()
+            let deadline = Instant::now() + Duration::from_millis(1);
+            process.wait_until(Some(deadline)).expect("a child can be waited for").is_none()
         });
     }
     reap_orphans();
@@ -86,10 +86,10 @@ fn children() -> BTreeMap<u32, Vec<u32>> {
 }
 
 fn tree_pss(id: u32, children: &BTreeMap<u32, Vec<u32>>) -> u64 {
-    let own = Memory::of(id);
+    let memory = Memory::of(id);
     let below =
-        children.get(&id).into_iter().flatten().filter(|child| !own.is(&Memory::of(**child)));
-    below.map(|child| tree_pss(*child, children)).sum::<u64>() + own.pss
+        children.get(&id).into_iter().flatten().filter(|child| !memory.is(&Memory::of(**child)));
+    below.map(|child| tree_pss(*child, children)).sum::<u64>() + memory.pss
 }
 
 /// The memory of a process, from `smaps_rollup`.

@@ -140,10 +140,10 @@ pub struct Disagreement {
 
 /// Returns the contradictions between a verdict and the checks; empty if there are none.
 pub fn disagreements(verdict: &Verdict, checks: &CheckOutcomes) -> Vec<Disagreement> {
-    let mut found = Vec::new();
+    let mut disagreements = Vec::new();
     for entry in &verdict.requirements {
         let id = &entry.id;
-        let mut report = |text| found.push(Disagreement { id: Some(id.clone()), text });
+        let mut report = |text| disagreements.push(Disagreement { id: Some(id.clone()), text });
         match entry.status {
             VerdictStatus::Met => {
                 for line in checks.failed.iter().filter(|line| names(&entry.evidence, line)) {
@@ -162,9 +162,9 @@ pub fn disagreements(verdict: &Verdict, checks: &CheckOutcomes) -> Vec<Disagreem
     if !verdict.approved && checks.all_passed() && unmet(verdict).next().is_none() {
         let text =
             "not approved, although every requirement is met and every check passed".to_owned();
-        found.push(Disagreement { id: None, text });
+        disagreements.push(Disagreement { id: None, text });
     }
-    found
+    disagreements
 }
 
 /// Returns whether a text names a command line: in full, or without its flags if at least two words

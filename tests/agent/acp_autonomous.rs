@@ -1,6 +1,6 @@
 //! Tests of player and coach over the Agent Client Protocol: prompts that start and continue a run.
 
-use base::text::GO_ON;
+use base::text::CONTINUE_PROMPT;
 use serde_json::{Value, json};
 use testkit::model_server::gate::ReplyGate;
 use testkit::model_server::reply::ScriptedReply;
@@ -91,11 +91,11 @@ fn a_run_without_approval_says_so_and_the_next_prompt_adds_rounds() {
     assert!(again.last().contains("Round 2 of 2"), "{}", again.last());
     assert!(again.last().contains("The user says:\n\ntwo.txt is short"), "{}", again.last());
     // Sending the requirements again, as studio does, adds nothing new.
-    let go_on = TWO.replace("Make two files.", GO_ON);
+    let go_on = TWO.replace("Make two files.", CONTINUE_PROMPT);
     assert_eq!(stop(&mut editor, &session, &go_on), "end_turn");
     let last = players(&stage).remove(4);
     assert!(last.last().contains("Round 3 of 3") && !last.last().contains("The user says"));
-    assert!(!last.last().contains(GO_ON), "{}", last.last());
+    assert!(!last.last().contains(CONTINUE_PROMPT), "{}", last.last());
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_cancelled_player_continues_in_the_same_round() {
         "params": {"sessionId": session}}));
     assert_eq!(editor.answer(id)["result"]["stopReason"], "cancelled");
     gate.open_all();
-    assert_eq!(stop(&mut editor, &session, GO_ON), "end_turn");
+    assert_eq!(stop(&mut editor, &session, CONTINUE_PROMPT), "end_turn");
     assert!(stage.asked()[1].last().contains("Round 1 was interrupted"));
     assert_eq!(told(&editor, "plan")[0]["report"].as_array().unwrap().len(), 1);
 }
@@ -166,7 +166,7 @@ fn limits_apply_to_each_prompt() {
     let why = told(&editor, "error").remove(0)["text"].to_string();
     assert!(why.contains("limit of 1 tokens"), "{why}");
     let before = stage.asked().len();
-    assert_eq!(stop(&mut editor, &session, GO_ON), "max_turn_requests");
+    assert_eq!(stop(&mut editor, &session, CONTINUE_PROMPT), "max_turn_requests");
     assert!(stage.asked().len() > before, "the next prompt may spend again");
 }
 
@@ -208,7 +208,7 @@ fn a_prompt_completes_a_run_killed_at_any_step() {
             // And killed again at the moment in which it is resumed.
             stage.env.set("G3_TEST_KILL_AT", "g3.rounds.resumed");
             let mut editor = load(&stage, &session, &checks);
-            let go_on = TWO.replace("Make two files.", GO_ON);
+            let go_on = TWO.replace("Make two files.", CONTINUE_PROMPT);
             editor.prompt(&session, &go_on);
             if name != "begun" {
                 editor.wait_for_end();
@@ -233,7 +233,9 @@ fn runs_that_cannot_start_or_continue_are_errors_with_hints() {
     let stage = Stage::new(sides(writes("one.txt"), [verdict(false, &["met", "unmet"])]));
     let checks = ["--max-turns", "1", "--check", "true"];
     let (mut editor, session) = open(&stage, &checks);
-    for (text, why) in [(" \n", "empty"), (GO_ON, "no requirements yet"), ("R1: a\nR1: b", "R1")] {
+    for (text, why) in
+        [(" \n", "empty"), (CONTINUE_PROMPT, "no requirements yet"), ("R1: a\nR1: b", "R1")]
+    {
         let id = editor.prompt(&session, text);
         let error = editor.answer(id)["error"].clone();
         assert!(error["message"].as_str().unwrap().contains(why), "{error}");

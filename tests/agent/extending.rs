@@ -18,7 +18,7 @@ impl Provider for Echo {
         on_delta: &'a mut OnDelta<'_>,
     ) -> BoxFuture<'a, Result<Reply, ProviderError>> {
         Box::pin(async move {
-            let asked = request.messages.last().map(Message::words).unwrap_or_default();
+            let asked = request.messages.last().map(Message::full_text).unwrap_or_default();
             on_delta(Delta::Text(&asked));
             let message = Message::text(MessageRole::Assistant, asked);
             Ok(Reply { message, usage: Usage::default(), stop: StopReason::Done })
@@ -50,7 +50,7 @@ async fn the_example_provider_answers() {
         }
     };
     let reply = Echo { facts }.ask(&request, &mut on_delta).await.unwrap();
-    assert_eq!((reply.message.words().as_str(), heard.as_str()), ("hello", "hello"));
+    assert_eq!((reply.message.full_text().as_str(), heard.as_str()), ("hello", "hello"));
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn reasoning_fields_have_many_names_and_an_empty_one_hides_no_other() {
         json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}),
     ] {
         let reply = chat(&[json!({"delta": thought}), stop.clone()]);
-        assert_eq!((thoughts(&reply), reply.message.words().as_str()), (vec!["hm"], "hi"));
+        assert_eq!((thoughts(&reply), reply.message.full_text().as_str()), (vec!["hm"], "hi"));
     }
     let piece = |text: &str| json!({"delta": {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]}});
     let reply = chat(&[piece("h"), piece("m"), stop]);
@@ -164,7 +164,7 @@ fn an_object_in_several_data_lines_is_joined() {
     let pretty = serde_json::to_string_pretty(&chunk).unwrap();
     let lines: String = pretty.lines().map(|line| format!("data: {line}\r\n")).collect();
     let body = format!("\u{feff}: hello\r\nid: 7\r\n{lines}\r\n: bye\r\n");
-    assert_eq!(read("openai", &body).message.words(), "hi");
+    assert_eq!(read("openai", &body).message.full_text(), "hi");
 }
 
 fn block(index: u64, block: Value) -> Value {
@@ -193,7 +193,7 @@ fn stop_reasons_of_the_messages_api_are_mapped() {
     ] {
         let text = block(0, json!({"type": "text", "text": "hi"}));
         let (_, reply) = heard("anthropic", &[text, stops(reason)]);
-        assert_eq!((reply.message.words().as_str(), reply.stop), ("hi", stop), "{reason}");
+        assert_eq!((reply.message.full_text().as_str(), reply.stop), ("hi", stop), "{reason}");
     }
     let call = block(0, json!({"type": "tool_use", "id": "a", "name": "x", "input": {"n": 1}}));
     for reason in ["tool_use", "end_turn", "pause_turn"] {
@@ -236,7 +236,7 @@ fn text_without_a_block_start_is_accepted() {
         ],
     );
     assert_eq!(heard, ["thought hm", "text h", "text i"]);
-    assert_eq!((thoughts(&reply), reply.message.words().as_str()), (vec!["hm"], "hi"));
+    assert_eq!((thoughts(&reply), reply.message.full_text().as_str()), (vec!["hm"], "hi"));
     let ContentPart::Reasoning { sealed: Some(sealed), .. } = &reply.message.parts[0] else {
         panic!()
     };
@@ -368,7 +368,7 @@ fn responses_items_may_arrive_complete_in_deltas_or_at_the_end() {
     // The type may be only in the event name.
     let body = "event: response.output_text.delta\ndata: {\"delta\": \"hi\"}\n\n\
                 event: response.completed\ndata: {\"response\": {}}\n\n";
-    assert_eq!(read("responses", body).message.words(), "hi");
+    assert_eq!(read("responses", body).message.full_text(), "hi");
 }
 
 #[test]
@@ -397,7 +397,7 @@ fn all_final_events_of_the_responses_api_are_handled() {
     let refusal =
         json!({"type": "message", "content": [{"type": "refusal", "refusal": "I will not"}]});
     let (_, reply) = heard("responses", &[response("completed", json!({"output": [refusal]}))]);
-    assert_eq!(reply.message.words(), "I will not");
+    assert_eq!(reply.message.full_text(), "I will not");
 }
 
 #[test]
@@ -415,7 +415,7 @@ fn only_the_first_of_several_choices_is_the_reply() {
             json!({ "choices": [end(0)] }),
         ],
     );
-    assert_eq!(reply.message.words(), "yes it is.");
+    assert_eq!(reply.message.full_text(), "yes it is.");
     let candidate = |index: u32, text: &str| json!({ "index": index, "content": { "parts": [{ "text": text }] } });
     let mut last = candidate(0, "yes");
     last["finishReason"] = json!("STOP");
@@ -423,5 +423,5 @@ fn only_the_first_of_several_choices_is_the_reply() {
         "gemini",
         &[json!({ "candidates": [candidate(1, "no")] }), json!({ "candidates": [last] })],
     );
-    assert_eq!(reply.message.words(), "yes");
+    assert_eq!(reply.message.full_text(), "yes");
 }

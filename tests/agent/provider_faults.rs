@@ -14,7 +14,7 @@ use crate::provider_support::{WIRES, ask, ask_once, provider, user};
 fn survived(fault: impl Fn() -> ScriptedReply) {
     for wire in WIRES {
         let (server, asked) = ask_once(wire, [fault(), ScriptedReply::says("done")]);
-        assert_eq!(asked.reply().message.words(), "done", "{wire}: {asked:?}");
+        assert_eq!(asked.reply().message.full_text(), "done", "{wire}: {asked:?}");
         assert_eq!(server.requests().len(), 2, "{wire}: {asked:?}");
         assert_eq!(asked.retries.len(), 1, "{wire}: {asked:?}");
     }
@@ -50,7 +50,7 @@ fn retry_after_is_respected_in_seconds_and_as_a_date() {
             wire,
             [ScriptedReply::status(429).retry_after(10), ScriptedReply::says("done")],
         );
-        assert_eq!(asked.reply().message.words(), "done");
+        assert_eq!(asked.reply().message.full_text(), "done");
         assert!(asked.retries[0].1 >= Duration::from_millis(200), "{asked:?}");
         assert!(asked.took >= Duration::from_millis(200), "{asked:?}");
 
@@ -61,7 +61,7 @@ fn retry_after_is_respected_in_seconds_and_as_a_date() {
                 ScriptedReply::says("done"),
             ],
         );
-        assert_eq!(asked.reply().message.words(), "done");
+        assert_eq!(asked.reply().message.full_text(), "done");
         assert_eq!(asked.retries[0].1, Duration::ZERO);
     }
 }
@@ -164,7 +164,7 @@ fn silence_is_a_broken_stream() {
         let server = ModelServer::start(script);
         let provider = provider(&server, wire, "\n[agent]\ntimeout_seconds = 1\n");
         let asked = ask(provider.as_ref(), &user("go"));
-        assert_eq!(asked.reply().message.words(), "a b", "{asked:?}");
+        assert_eq!(asked.reply().message.full_text(), "a b", "{asked:?}");
         assert_eq!(asked.text, "a b");
         assert_eq!(asked.retries.len(), 2);
         assert!(asked.retries[0].0.contains("nothing came for 1 s"), "{asked:?}");
@@ -194,7 +194,7 @@ fn pings_reset_the_idle_timeout() {
     });
     let asked = ask(provider.as_ref(), &user("go"));
     opener.join().unwrap();
-    assert_eq!(asked.reply().message.words(), "slow");
+    assert_eq!(asked.reply().message.full_text(), "slow");
     assert!(asked.retries.is_empty() && asked.took > Duration::from_secs(1), "{asked:?}");
 }
 
@@ -205,7 +205,7 @@ fn text_streamed_before_a_retry_is_not_repeated() {
             ScriptedReply::says("Hello ").then_says("wor").error_event("overloaded_error", "x");
         let (_server, asked) = ask_once(wire, [half, ScriptedReply::says("Hello world")]);
         assert_eq!(asked.text, "Hello world");
-        assert_eq!(asked.reply().message.words(), asked.text);
+        assert_eq!(asked.reply().message.full_text(), asked.text);
 
         let half = ScriptedReply::says("Hello wor").error_event("overloaded_error", "x");
         let (_server, asked) = ask_once(wire, [half, ScriptedReply::says("Good day")]);
@@ -218,11 +218,11 @@ fn invalid_utf8_and_a_line_of_eight_megabytes_are_read() {
     for wire in WIRES {
         let (server, asked) =
             ask_once(wire, ScriptedReply::says("a").invalid_utf8().then_says("b"));
-        assert_eq!(asked.reply().message.words(), "a\u{fffd}b");
+        assert_eq!(asked.reply().message.full_text(), "a\u{fffd}b");
         assert_eq!(server.requests().len(), 1);
 
         let (_server, asked) = ask_once(wire, ScriptedReply::new().long_line(8 << 20));
-        assert_eq!(asked.reply().message.words().len(), 8 << 20);
+        assert_eq!(asked.reply().message.full_text().len(), 8 << 20);
         assert_eq!(asked.text.len(), 8 << 20);
     }
 }

@@ -78,7 +78,7 @@ fn half(wire: &str) -> ScriptedReply {
 fn text(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &RequestResult) {
     let reply = asked.reply();
     assert_eq!(
-        (reply.message.words().as_str(), reply.stop),
+        (reply.message.full_text().as_str(), reply.stop),
         ("Hello wörld", StopReason::Done),
         "{wire}"
     );
@@ -92,7 +92,7 @@ fn text(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &RequestResul
 fn call(wire: &str, _: &ModelServer, _: &dyn Provider, asked: &RequestResult) {
     let reply = asked.reply();
     assert_eq!(
-        (reply.message.words().as_str(), reply.stop),
+        (reply.message.full_text().as_str(), reply.stop),
         ("I look.", StopReason::Calls),
         "{wire}"
     );
@@ -179,7 +179,7 @@ fn failing(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &RequestRe
 }
 
 fn survived(wire: &str, server: &ModelServer, _: &dyn Provider, asked: &RequestResult) {
-    assert_eq!(asked.reply().message.words(), "Hello wörld", "{wire}");
+    assert_eq!(asked.reply().message.full_text(), "Hello wörld", "{wire}");
     assert_eq!((server.requests().len(), asked.retries.len()), (2, 1), "{wire}");
     assert_eq!(asked.text, "Hello wörld", "{wire}: words are heard once");
 }
@@ -212,6 +212,9 @@ fn a_cancelled_request_closes_its_connection_and_the_next_one_succeeds() {
         });
         gate.open_all();
         until("the server sees that nobody listens", || (server.hangups() == 1).then_some(()));
-        assert_eq!(ask(provider.as_ref(), &user("again")).reply().message.words(), "Hello wörld");
+        assert_eq!(
+            ask(provider.as_ref(), &user("again")).reply().message.full_text(),
+            "Hello wörld"
+        );
     }
 }

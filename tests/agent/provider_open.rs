@@ -76,7 +76,7 @@ fn a_missing_key_or_model_is_reported_before_any_request() {
 
 fn ask_with(server: &ModelServer, text: &str, reference: &str) {
     let provider = opened(text, reference).unwrap();
-    assert_eq!(ask(provider.as_ref(), &user("go")).reply().message.words(), "hi");
+    assert_eq!(ask(provider.as_ref(), &user("go")).reply().message.full_text(), "hi");
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -153,7 +153,7 @@ fn without_streaming_the_reply_is_the_same() {
         let (streamed_reply, whole_reply) = (streamed.reply(), whole.reply());
         assert_eq!(whole_reply.stop, streamed_reply.stop, "{wire}");
         assert_eq!(whole_reply.usage, streamed_reply.usage, "{wire}");
-        assert_eq!(whole_reply.message.words(), "I look", "{wire}");
+        assert_eq!(whole_reply.message.full_text(), "I look", "{wire}");
         let call = |reply: &provider::message::Reply| {
             let call = reply.message.calls().next().expect("a call").clone();
             (call.name, call.args, reply.message.parts.len())
@@ -202,7 +202,7 @@ fn a_call_and_its_result_make_a_round_trip_in_both_wire_formats() {
         });
         let results = Message { role: MessageRole::User, parts: results.collect() };
         messages.extend([reply.message.clone(), results]);
-        assert_eq!(ask(provider.as_ref(), &messages).reply().message.words(), "done");
+        assert_eq!(ask(provider.as_ref(), &messages).reply().message.full_text(), "done");
         let sent = &server.requests()[1];
         let ids: Vec<&str> = reply.message.calls().map(|call| call.id.as_str()).collect();
         let results = sent.tool_results();
@@ -227,7 +227,7 @@ fn a_model_without_native_calls_gets_its_tools_as_text() {
     let asked = ask(provider.as_ref(), &messages);
     assert_eq!((asked.text.as_str(), asked.reply().stop), ("I look.", StopReason::Calls));
     let message = asked.reply().message.clone();
-    assert_eq!(message.words(), "I look.");
+    assert_eq!(message.full_text(), "I look.");
     let made = message.calls().next().unwrap().clone();
     assert_eq!((made.name.as_str(), &made.args), ("shell", &json!({"command": "ls"})));
 
@@ -242,7 +242,7 @@ fn a_model_without_native_calls_gets_its_tools_as_text() {
     let results = Message { role: MessageRole::User, parts: vec![ContentPart::Result(result)] };
     messages.extend([message, results]);
     let asked = ask(provider.as_ref(), &messages);
-    assert_eq!(asked.reply().message.words(), "done");
+    assert_eq!(asked.reply().message.full_text(), "done");
     assert_eq!(asked.reply().message.calls().count(), 0);
     let sent = &server.requests()[1];
     assert!(sent.tool_names().is_empty() && sent.system().contains("# Tools"), "{}", sent.system());
@@ -293,7 +293,7 @@ fn a_fenced_call_that_quotes_a_file_is_not_run() {
         let asked = ask(provider.as_ref(), messages);
         let calls = asked.reply().message.calls().map(|call| call.args["command"].clone());
         assert_eq!(calls.collect::<Vec<_>>(), made, "{reply}");
-        let shown = asked.reply().message.words().contains("rm x");
+        let shown = asked.reply().message.full_text().contains("rm x");
         assert_eq!(shown, made != ["rm x"] && reply.contains("rm x"), "{reply}");
     }
 }
@@ -322,7 +322,7 @@ fn a_serving_endpoint_uses_its_own_url_and_signed_thinking_is_sent_back() {
     let asked = ask(provider.as_ref(), &messages);
     assert_eq!((asked.reasoning.as_str(), asked.text.as_str()), ("first the date", "I look"));
     messages.push(asked.reply().message.clone());
-    assert_eq!(ask(provider.as_ref(), &messages).reply().message.words(), "done");
+    assert_eq!(ask(provider.as_ref(), &messages).reply().message.full_text(), "done");
     let requests = server.requests();
     assert_eq!(requests[0].path, "/serving-endpoints/claude/invocations");
     assert_eq!(requests[0].header("authorization"), Some("Bearer t"));

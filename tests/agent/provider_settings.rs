@@ -93,7 +93,7 @@ fn a_reply_longer_than_the_idle_timeout_is_read_to_its_end() {
             }
         });
         let asked = ask(provider.as_ref(), &user("go"));
-        assert_eq!(asked.reply().message.words(), "0 1 2 3 4 5 ", "{wire}");
+        assert_eq!(asked.reply().message.full_text(), "0 1 2 3 4 5 ", "{wire}");
         assert!(asked.took.as_millis() > 1000 && asked.retries.is_empty(), "{asked:?}");
         opener.join().unwrap();
     }

@@ -29,7 +29,7 @@ impl RequestResult {
     }
 
     pub fn error(&self) -> String {
-        self.result.as_ref().expect_err("the provider refuses").failure().in_full()
+        self.result.as_ref().expect_err("the provider refuses").failure().full_text()
     }
 }
 
@@ -73,7 +73,7 @@ pub async fn ask_async(provider: &dyn Provider, messages: &[Message]) -> Request
     let mut hear = |delta: Delta<'_>| match delta {
         Delta::Text(more) => text.push_str(more),
         Delta::Reasoning(more) => reasoning.push_str(more),
-        Delta::Retry { why, after, .. } => retries.push((why, after)),
+        Delta::Retry { reason: why, after, .. } => retries.push((why, after)),
         Delta::Notice(_) | Delta::Ping => {}
     };
     let begin = Instant::now();

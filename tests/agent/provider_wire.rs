@@ -123,7 +123,7 @@ fn streamed_text_equals_the_reply() {
     for (name, wire, body) in fixtures() {
         let (heard, reply) = decode(wire, &events(&[body.as_bytes()]));
         let text: String = heard.iter().filter_map(|piece| piece.strip_prefix("text ")).collect();
-        assert_eq!(text, reply.message.words(), "{name}");
+        assert_eq!(text, reply.message.full_text(), "{name}");
         assert!(reply.usage.output > 0, "{name}: {:?}", reply.usage);
         let calls = reply.message.calls().count();
         match reply.stop {
@@ -308,19 +308,19 @@ fn text_and_reasoning_are_decoded_in_every_form() {
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]},
         {"type": "text", "text": "hi"}]}});
     let reply = chat(&[list, stop.clone()]);
-    assert_eq!(reply.message.words(), "hi");
+    assert_eq!(reply.message.full_text(), "hi");
     assert!(matches!(&reply.message.parts[0], ContentPart::Reasoning { text, .. } if text == "hm"));
 
     // A second stop that repeats the whole text.
     let hi = json!({"delta": {"content": "hi"}});
     let again = json!({"delta": {"content": "hi"}, "finish_reason": "stop"});
-    assert_eq!(chat(&[hi.clone(), stop.clone(), again]).message.words(), "hi");
+    assert_eq!(chat(&[hi.clone(), stop.clone(), again]).message.full_text(), "hi");
 
     // `[DONE]` without a reason; a reason without `[DONE]`.
     assert_eq!(chat(std::slice::from_ref(&hi)).stop, StopReason::Done);
     let body =
         format!("data: {}\n\ndata: {}", json!({"choices": [hi]}), json!({"choices": [stop]}));
-    assert_eq!(read("openai", &body).message.words(), "hi");
+    assert_eq!(read("openai", &body).message.full_text(), "hi");
     let filtered = json!({"delta": {}, "finish_reason": "content_filter"});
     assert_eq!(chat(&[filtered]).stop, StopReason::Refused);
 }
@@ -349,6 +349,6 @@ fn spliced_and_unknown_messages_events_are_tolerated() {
         end,
     ];
     let reply = read("anthropic", &body.concat());
-    assert_eq!(reply.message.words(), "one two");
+    assert_eq!(reply.message.full_text(), "one two");
     assert_eq!((reply.usage.input, reply.usage.output, reply.stop), (9, 4, StopReason::Done));
 }

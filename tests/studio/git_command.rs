@@ -228,7 +228,7 @@ fn no_planted_command_runs_with_any_git() {
             let planted = Planted::new(attributes);
             let git_dir = planted.repo.path().join(".git");
             let door = Git::at(git_dir).with_work_tree(planted.repo.path());
-            planted.session(|args| with_git(door.job(args), &directory));
+            planted.session(|args| with_git(door.command(args), &directory));
             let none = BTreeSet::new();
             assert_eq!(planted.found(), none, "{attributes:?} with {}", directory.display());
             // The calls succeeded nevertheless.
@@ -243,7 +243,7 @@ fn no_planted_command_runs_without_attributes() {
     let planted = Planted::new(Attributes::Committed);
     let git_dir = planted.repo.path().join(".git");
     let door = Git::at(git_dir).with_work_tree(planted.repo.path()).without_attributes();
-    planted.session(|args| door.job(args));
+    planted.session(|args| door.command(args));
     assert_eq!(planted.found(), BTreeSet::new());
     let attributes = door.run(&["check-attr", "filter", "a.txt"]).unwrap();
     if version().unwrap() >= GitVersion(2, 41) {
@@ -261,7 +261,7 @@ fn a_diff_runs_no_command_of_a_nested_repository() {
         }
     };
     let door = Git::at(planted.repo.path().join(".git")).with_work_tree(planted.repo.path());
-    show(&|args| door.job(args));
+    show(&|args| door.command(args));
     assert_eq!(planted.found(), BTreeSet::new());
     planted.repo.git(["config", "--unset", "filter.proc.process"]);
     show(&|args| planted.repo.job().args(args));

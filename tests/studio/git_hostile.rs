@@ -146,7 +146,7 @@ fn an_expensive_attributes_pattern_is_reported() {
     let home = s.home(&session);
     let limits = SnapshotLimits::default();
     let failure = snapshot::take(&s.repository, &session.place, &home, &limits, now()).unwrap_err();
-    assert!(failure.in_full().contains(".gitattributes:2:"), "{}", failure.in_full());
+    assert!(failure.full_text().contains(".gitattributes:2:"), "{}", failure.full_text());
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_landing_deletes_no_file_behind_a_symlink_of_the_user() {
     let before = s.repo.everything();
     let failure = land::accept(&s.repository, &order).unwrap_err();
     assert_eq!(failure.kind, FailureKind::Refused);
-    assert!(failure.in_full().contains("dir: not a directory"), "{}", failure.in_full());
+    assert!(failure.full_text().contains("dir: not a directory"), "{}", failure.full_text());
     assert_eq!(fs::read_to_string(outside.join("file")).unwrap(), "content\n");
     assert_eq!(s.repo.everything(), before);
 
@@ -268,7 +268,11 @@ fn work_that_cannot_be_checked_out_is_refused_with_the_reason() {
     commit_tree(&long, &format!("100644 blob {blob}\t{}\n", "d".repeat(4000)));
     let refused = prepare(&long, MergeStrategy::Squash).unwrap_err();
     assert_eq!(refused.kind, FailureKind::Refused);
-    assert!(refused.in_full().contains("has 4000 bytes; the most is 255"), "{}", refused.in_full());
+    assert!(
+        refused.full_text().contains("has 4000 bytes; the most is 255"),
+        "{}",
+        refused.full_text()
+    );
 
     for (levels, fits) in [(2, true), (9, false)] {
         let session = s.session(if fits { "small-abcd" } else { "bomb-abcd" });
@@ -284,7 +288,7 @@ fn work_that_cannot_be_checked_out_is_refused_with_the_reason() {
         match fits {
             true => assert!(prepared.is_ok(), "a hundred files are no bomb"),
             false => {
-                let refused = prepared.unwrap_err().in_full();
+                let refused = prepared.unwrap_err().full_text();
                 assert!(refused.contains("expands to 1000000000 files"), "{refused}");
             }
         }
@@ -299,5 +303,5 @@ fn an_expensive_pattern_does_not_land() {
     let order = s.ready(&session, MergeStrategy::Squash);
     let refused = land::preflight(&s.repository, &order.candidate).unwrap_err();
     assert_eq!(refused.kind, FailureKind::Refused);
-    assert!(refused.in_full().contains("dir/.gitignore:2"), "{}", refused.in_full());
+    assert!(refused.full_text().contains("dir/.gitignore:2"), "{}", refused.full_text());
 }

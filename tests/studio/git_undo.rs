@@ -268,9 +268,9 @@ fn an_operation_with_a_damaged_line_is_unchanged_and_its_id_is_not_reused() {
     assert!(transaction::recover(&s.repository).unwrap().is_empty(), "it is not finished again");
     let refused = undo::undo(&s.repository, Some("op2"), NOW).unwrap_err();
     assert_eq!(refused.kind, FailureKind::Refused);
-    assert!(refused.in_full().contains("line 4 of studio/operations.jsonl is damaged"));
+    assert!(refused.full_text().contains("line 4 of studio/operations.jsonl is damaged"));
     let refused = undo::undo(&s.repository, None, NOW).unwrap_err();
-    assert!(refused.in_full().contains("line 4"), "{}", refused.in_full());
+    assert!(refused.full_text().contains("line 4"), "{}", refused.full_text());
     let three = s.session("three-abcd");
     assert_eq!(discard(&s, &three), "op3");
     undo::undo(&s.repository, Some("op1"), NOW).unwrap_or_else(|failure| panic!("{failure}"));
@@ -284,7 +284,7 @@ fn an_operation_of_a_newer_version_is_refused_by_name() {
     discard(&s, &session);
     damage(&s, 0, |line| line.replace("\"discard\"", "\"archive\""));
     let refused = undo::undo(&s.repository, Some("op1"), NOW).unwrap_err();
-    assert!(refused.in_full().contains("written by a newer"), "{}", refused.in_full());
+    assert!(refused.full_text().contains("written by a newer"), "{}", refused.full_text());
     assert_eq!(discard(&s, &s.session("two-abcd")), "op2");
 }
 

@@ -65,7 +65,7 @@ impl Fragment {
             tool_call_summary: calls,
             estimated_tokens: tokens,
             preceding_fragment_id: before.map(str::to_owned),
-            first_user_message: messages.first().map(Message::words).unwrap_or_default(),
+            first_user_message: messages.first().map(Message::full_text).unwrap_or_default(),
         }
     }
 
@@ -81,7 +81,7 @@ impl Fragment {
         );
         let replies =
             self.messages.iter().rev().filter(|message| message.role == MessageRole::Assistant);
-        let last = replies.map(Message::words).find(|words| !words.trim().is_empty());
+        let last = replies.map(Message::full_text).find(|words| !words.trim().is_empty());
         let last = last.unwrap_or_else(|| "(nothing was said)".to_owned());
         [Message::text(MessageRole::User, text), Message::text(MessageRole::Assistant, last)]
     }
@@ -150,8 +150,8 @@ impl Fragment {
     pub fn read(session_dir: &Path, id: &str) -> io::Result<Fragment> {
         let is_valid = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !is_valid {
-            let why = format!("invalid fragment id `{id}`");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+            let reason = format!("invalid fragment id `{id}`");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
         let bytes = std::fs::read(fragments_dir(session_dir).join(file_name(id)))?;
         serde_json::from_slice(&bytes).map_err(io::Error::other)

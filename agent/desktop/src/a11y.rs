@@ -20,7 +20,7 @@ pub(crate) fn controls(query: &ControlQuery) -> Controls {
         Ok(tree_and_bus) => tree_and_bus,
         Err(failure) => {
             let active = active.unwrap_or_default();
-            return Controls { active, note: Some(failure.in_full()), ..Controls::default() };
+            return Controls { active, note: Some(failure.full_text()), ..Controls::default() };
         }
     };
     let limit = if query.limit == 0 { USUAL_LIMIT } else { query.limit as usize };

@@ -16,7 +16,7 @@ pub(crate) fn capture(wanted: &CaptureTarget) -> Result<Picture> {
     if xcap::is_wanted() {
         return xcap::capture(wanted);
     }
-    linux::capture(crate::window_system::here()?, wanted)
+    linux::capture(crate::window_system::current()?, wanted)
 }
 
 /// Takes a screenshot.

@@ -39,7 +39,7 @@ fn windows() -> Result<DesktopResponse> {
     if capture::xcap::is_wanted() {
         return Ok(DesktopResponse::Windows { windows: capture::xcap::windows()? });
     }
-    window_system::here()?.only(window_system::WindowSystem::X11, "listing windows")?;
+    window_system::current()?.only(window_system::WindowSystem::X11, "listing windows")?;
     let display = crate::x11::X11Display::open(None)?;
     Ok(DesktopResponse::Windows {
         windows: display.windows()?.into_iter().map(|open| open.info).collect(),
@@ -48,22 +48,23 @@ fn windows() -> Result<DesktopResponse> {
 
 #[cfg(target_os = "linux")]
 fn maximize() -> Result<DesktopResponse> {
-    window_system::here()?.only(window_system::WindowSystem::X11, "maximizing a window")?;
+    window_system::current()?.only(window_system::WindowSystem::X11, "maximizing a window")?;
     let (title, is_maximized) = crate::x11::X11Display::open(None)?.maximize()?;
     Ok(DesktopResponse::Maximized { title, already: is_maximized })
 }
 
 #[cfg(not(target_os = "linux"))]
 fn controls(_: &ControlQuery) -> Controls {
-    let none =
-        |system: window_system::WindowSystem| system.lacks("asking programs for their controls");
-    let note = window_system::here().map_or_else(|failure| failure, none).in_full();
+    let none = |system: window_system::WindowSystem| {
+        system.unsupported("asking programs for their controls")
+    };
+    let note = window_system::current().map_or_else(|failure| failure, none).full_text();
     Controls { note: Some(note), ..Controls::default() }
 }
 
 #[cfg(not(target_os = "linux"))]
 fn act(_: &ControlAction) -> Result<ControlResult> {
-    Err(window_system::here()?.lacks("acting on controls"))
+    Err(window_system::current()?.unsupported("acting on controls"))
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -73,5 +74,5 @@ fn windows() -> Result<DesktopResponse> {
 
 #[cfg(not(target_os = "linux"))]
 fn maximize() -> Result<DesktopResponse> {
-    Err(window_system::here()?.lacks("maximizing a window"))
+    Err(window_system::current()?.unsupported("maximizing a window"))
 }

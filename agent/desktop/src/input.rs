@@ -27,7 +27,7 @@ const CORNER_SIZE: i64 = 2;
 /// Executes the steps in order. No key or button is held afterwards, even after an error.
 pub(crate) fn run(steps: &[InputStep], fail_safe: bool) -> Result<()> {
     #[cfg(target_os = "linux")]
-    if window_system::here()? == window_system::WindowSystem::Wayland {
+    if window_system::current()? == window_system::WindowSystem::Wayland {
         let area = crate::portal::remote::with(|remote| Ok(remote.area))?;
         check_all(steps, area)?;
         // The pointer position is unknown there; to stop an agent, the user ends the session, which
@@ -40,7 +40,8 @@ pub(crate) fn run(steps: &[InputStep], fail_safe: bool) -> Result<()> {
 }
 
 fn check_all(steps: &[InputStep], screen: Area) -> Result<()> {
-    let checked = |(at, step)| check(step, screen).map_err(|failure| of_step(failure, at, steps));
+    let checked =
+        |(index, step)| check(step, screen).map_err(|failure| of_step(failure, index, steps));
     steps.iter().enumerate().try_for_each(checked)
 }
 

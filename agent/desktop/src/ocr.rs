@@ -41,7 +41,7 @@ pub(crate) fn words(picture: &str) -> Result<Vec<OcrWord>> {
         if scale > 1 { scaled.resize_exact(width, height, FilterType::CatmullRom) } else { scaled };
     let mut png = Cursor::new(Vec::new());
     scaled.write_to(&mut png, ImageFormat::Png).or_fail(what)?;
-    Ok(found(&table(png.into_inner(), scale)?, scale))
+    Ok(parse_tsv(&table(png.into_inner(), scale)?, scale))
 }
 
 fn times(side: u32) -> u32 {
@@ -72,7 +72,7 @@ fn table(png: Vec<u8>, scale: u32) -> Result<String> {
 }
 
 /// Returns the words of the table, line by line from the top, with positions in the original image.
-fn found(table: &str, scale: u32) -> Vec<OcrWord> {
+fn parse_tsv(table: &str, scale: u32) -> Vec<OcrWord> {
     let mut lines: BTreeMap<[u32; 3], Vec<OcrWord>> = BTreeMap::new();
     for row in table.lines() {
         if let Some((line, word)) = word(row, scale.max(1)) {
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn words_are_in_reading_order_with_positions_in_the_image() {
-        let found = found(TABLE, 3);
+        let found = parse_tsv(TABLE, 3);
         let texts: Vec<&str> = found.iter().map(|word| word.text.as_str()).collect();
         assert_eq!(texts, ["up\tper", "right", "lower"]);
         assert_eq!(found[1].area, Area { x: 110, y: 6, width: 30, height: 10 });

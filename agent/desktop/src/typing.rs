@@ -86,8 +86,8 @@ impl Keyboard {
         // The keysyms of ASCII and Latin-1 are the code points.
         let symbol = u32::from(character);
         let latin = matches!(symbol, 0x20..=0x7e | 0xa0..=0xff);
-        let found = latin.then(|| self.find(symbol)).flatten();
-        let Some((code, level)) = found else { return Stroke::Lent(character) };
+        let position = latin.then(|| self.find(symbol)).flatten();
+        let Some((code, level)) = position else { return Stroke::Lent(character) };
         let shift = (level == 1) != (self.caps && character.is_alphabetic());
         Stroke::Key { code, shift }
     }
@@ -97,8 +97,8 @@ impl Keyboard {
         let keys = || (self.first..=u8::MAX).zip(self.symbols.chunks(self.width));
         (0..2).find_map(|level| {
             let mut keys = keys();
-            let found = keys.find(|(_, symbols)| symbols.get(level) == Some(&symbol));
-            found.map(|(code, _)| (code, level))
+            let key = keys.find(|(_, symbols)| symbols.get(level) == Some(&symbol));
+            key.map(|(code, _)| (code, level))
         })
     }
 

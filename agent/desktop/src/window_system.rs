@@ -27,11 +27,11 @@ impl WindowSystem {
     /// Fails on every other system.
     #[cfg(target_os = "linux")]
     pub(crate) fn only(self, wanted: WindowSystem, action: &str) -> Result<()> {
-        if self == wanted { Ok(()) } else { Err(self.lacks(action)) }
+        if self == wanted { Ok(()) } else { Err(self.unsupported(action)) }
     }
 
     /// Returns the error for an unsupported operation.
-    pub(crate) fn lacks(self, action: &str) -> Failure {
+    pub(crate) fn unsupported(self, action: &str) -> Failure {
         match self {
             WindowSystem::X11 => Failure::failed(format!("{action} does not work under X11")),
             WindowSystem::Wayland => Failure::failed(format!("{action} does not work under Wayland"))
@@ -43,7 +43,7 @@ impl WindowSystem {
 }
 
 /// Returns the window system of this process.
-pub(crate) fn here() -> Result<WindowSystem> {
+pub(crate) fn current() -> Result<WindowSystem> {
     if cfg!(target_os = "macos") {
         return Ok(WindowSystem::Mac);
     }
@@ -67,7 +67,7 @@ fn of(variable: impl Fn(&str) -> String) -> Result<WindowSystem> {
 
 /// Returns the size of the desktop and the pointer position.
 pub(crate) fn screen() -> Result<ScreenInfo> {
-    let system = here()?;
+    let system = current()?;
     let (area, pointer) = match system {
         #[cfg(target_os = "linux")]
         WindowSystem::X11 => {
@@ -87,7 +87,7 @@ pub(crate) fn screen() -> Result<ScreenInfo> {
             let backend = crate::enigo::EnigoBackend::open()?;
             (backend.area()?, backend.pointer_position()?.unwrap_or_default())
         }
-        other => return Err(other.lacks("asking for the size of the screen")),
+        other => return Err(other.unsupported("asking for the size of the screen")),
     };
     Ok(ScreenInfo { area, pointer, system: system.name().to_owned() })
 }

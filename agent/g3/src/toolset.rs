@@ -54,7 +54,7 @@ impl Toolset for EveryTool {
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let order = serde_json::from_str(order).or_fail(|| "this is no order for a browser")?;
-            let say = |said: &daemon::DaemonReport| say(&daemon::line(said));
+            let say = |report: &daemon::DaemonReport| say(&daemon::line(report));
             daemon::run(order, say).await.or_fail(|| "the browser cannot be kept")
         })
     }

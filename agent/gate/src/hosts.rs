@@ -41,8 +41,8 @@ pub(crate) fn allow_always(host: &str) {
 fn load() -> io::Result<BTreeSet<String>> {
     let text = match std::fs::read_to_string(file()?) {
         Ok(text) => text,
-        Err(why) if why.kind() == io::ErrorKind::NotFound => String::new(),
-        Err(why) => return Err(why),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error),
     };
     Ok(text.lines().map(str::to_owned).filter(|host| !host.is_empty()).collect())
 }
@@ -54,7 +54,7 @@ fn file() -> io::Result<PathBuf> {
 /// Returns the URLs that a command line fetches, as far as its words show. This allows an early and
 /// precise question; it does not restrict what a command can access.
 pub fn fetched_urls(line: &str) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut hosts = Vec::new();
     for command in shell_parse::parse(line) {
         let program =
             command.words.first().map_or("", |word| word.rsplit('/').next().unwrap_or(""));
@@ -65,9 +65,9 @@ pub fn fetched_urls(line: &str) -> Vec<String> {
             let start = word.find("http://").or_else(|| word.find("https://"))?;
             (!word.contains('$')).then(|| word[start..].to_owned())
         });
-        found.extend(urls);
+        hosts.extend(urls);
     }
-    found
+    hosts
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ pub enum Access {
     /// Reads or controls the screen.
     Screen {
         /// Whether it controls the screen.
-        acts: bool,
+        is_control: bool,
         /// Whether the user's configuration allows it.
         allowed: bool,
     },
@@ -100,7 +100,7 @@ pub struct PermissionQuestion {
     /// The requested access, in a sentence.
     pub what: String,
     /// Why permission is needed, in a clause.
-    pub why: String,
+    pub reason: String,
     /// The rule that would answer the question permanently; empty if there is none.
     pub rule: String,
     /// The host for which "always" is stored permanently; if absent, "always" applies to this
@@ -148,14 +148,14 @@ pub enum Permit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessDenied {
     /// The reason, for the model.
-    pub why: String,
+    pub reason: String,
     /// Whether it was denied only because no answer arrived in time.
     pub timed_out: bool,
 }
 
 impl AccessDenied {
-    fn new(why: impl Into<String>) -> AccessDenied {
-        AccessDenied { why: why.into(), timed_out: false }
+    fn new(reason: impl Into<String>) -> AccessDenied {
+        AccessDenied { reason: reason.into(), timed_out: false }
     }
 }
 
@@ -244,7 +244,9 @@ impl Gate {
             verdict.confine == SandboxUse::Alone && !answered_by_hook && self.asker.is_none();
         let is_confined = is_unattended || verdict.confine == SandboxUse::Always;
         let permit = match verdict.action {
-            GateAction::Deny => return Err(AccessDenied::new(format!("denied: {}", verdict.why))),
+            GateAction::Deny => {
+                return Err(AccessDenied::new(format!("denied: {}", verdict.reason)));
+            }
             GateAction::Allow | GateAction::Box | GateAction::Ask if verdict.sandboxed => {
                 Permit::ScratchSandbox
             }
@@ -253,7 +255,7 @@ impl Gate {
             GateAction::Allow | GateAction::Ask => Permit::Unconfined,
         };
         if verdict.action == GateAction::Ask && !answered_by_hook && !is_unattended {
-            let question = build_question(request, verdict.why);
+            let question = build_question(request, verdict.reason);
             let answer = self.ask(&question);
             match self.answer_timeout(request) {
                 None => answer.await,
@@ -286,13 +288,13 @@ impl Gate {
         trace_events::trace_answer(&question.tool, answer.as_ref());
         let Some(answer) = answer else {
             if question.rule.is_empty() {
-                let why = format!("denied: {} (no terminal to ask on)", question.why);
-                return Err(AccessDenied::new(why));
+                let reason = format!("denied: {} (no terminal to ask on)", question.reason);
+                return Err(AccessDenied::new(reason));
             }
             return Err(AccessDenied::new(format!(
                 "denied: {} (no terminal to ask on). To allow it, add this rule to the \
                  configuration:\n{}",
-                question.why, question.rule
+                question.reason, question.rule
             )));
         };
         match answer {
@@ -305,8 +307,8 @@ impl Gate {
             PermissionAnswer::No => {
                 Err(AccessDenied::new(format!("denied by the user: {}", question.what)))
             }
-            PermissionAnswer::Unasked(why) => {
-                Err(AccessDenied::new(format!("denied: {}: {why}", question.what)))
+            PermissionAnswer::Unasked(reason) => {
+                Err(AccessDenied::new(format!("denied: {}: {reason}", question.what)))
             }
         }
     }
@@ -337,8 +339,8 @@ impl Gate {
 }
 
 fn timeout_denied(time: Duration) -> AccessDenied {
-    let why = format!("no answer within {} s; nothing was run", time.as_secs());
-    AccessDenied { why, timed_out: true }
+    let reason = format!("no answer within {} s; nothing was run", time.as_secs());
+    AccessDenied { reason, timed_out: true }
 }
 
 #[cfg(test)]

@@ -35,8 +35,8 @@ pub fn follow(path: &Path) -> io::Result<PathBuf> {
         };
         links += 1;
         if links > MAX_LINKS {
-            let why = format!("{}: too many symbolic links", path.display());
-            return Err(io::Error::other(why));
+            let reason = format!("{}: too many symbolic links", path.display());
+            return Err(io::Error::other(reason));
         }
         if target.is_absolute() {
             resolved = PathBuf::from("/");

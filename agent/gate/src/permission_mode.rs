@@ -53,12 +53,14 @@ impl PermissionMode {
         access: &Access,
     ) -> Result<PolicyVerdict, String> {
         let is_read_only = match access {
-            Access::Read(_) | Access::Fetch { .. } | Access::Screen { acts: false, .. } => true,
+            Access::Read(_) | Access::Fetch { .. } | Access::Screen { is_control: false, .. } => {
+                true
+            }
             Access::Write(_)
             | Access::Run { .. }
             | Access::Foreign { .. }
             | Access::Act(_)
-            | Access::Screen { acts: true, .. } => false,
+            | Access::Screen { is_control: true, .. } => false,
         };
         match self {
             PermissionMode::Auto => Ok(verdict),
@@ -71,8 +73,8 @@ impl PermissionMode {
             }
             PermissionMode::Ask => match verdict.action {
                 GateAction::Allow | GateAction::Box if !verdict.by_rule => {
-                    let why = "every write and command is asked about".to_owned();
-                    Ok(PolicyVerdict { action: GateAction::Ask, why, ..verdict })
+                    let reason = "every write and command is asked about".to_owned();
+                    Ok(PolicyVerdict { action: GateAction::Ask, reason, ..verdict })
                 }
                 GateAction::Allow | GateAction::Box | GateAction::Ask | GateAction::Deny => {
                     Ok(verdict)

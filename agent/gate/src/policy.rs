@@ -15,7 +15,7 @@ pub struct PolicyVerdict {
     /// The action.
     pub action: GateAction,
     /// The reason, in a clause.
-    pub why: String,
+    pub reason: String,
     /// Whether a rule of the user decided.
     pub by_rule: bool,
     /// Whether it may run only in the scratch sandbox.
@@ -44,16 +44,22 @@ impl PolicyVerdict {
     }
 
     /// Returns the verdict for a command whose effects are uncertain.
-    pub(super) fn unsure(why: String) -> PolicyVerdict {
+    pub(super) fn unsure(reason: String) -> PolicyVerdict {
         PolicyVerdict {
             confine: SandboxUse::Alone,
-            ..PolicyVerdict::by_access(GateAction::Ask, why)
+            ..PolicyVerdict::by_access(GateAction::Ask, reason)
         }
     }
 
     /// Returns a verdict based on what a call accesses.
-    pub fn by_access(action: GateAction, why: String) -> PolicyVerdict {
-        PolicyVerdict { action, why, by_rule: false, sandboxed: false, confine: SandboxUse::Never }
+    pub fn by_access(action: GateAction, reason: String) -> PolicyVerdict {
+        PolicyVerdict {
+            action,
+            reason,
+            by_rule: false,
+            sandboxed: false,
+            confine: SandboxUse::Never,
+        }
     }
 }
 
@@ -62,21 +68,22 @@ impl Gate {
     /// destroys the machine is always denied. Never asks.
     pub fn judge(&self, request: &AccessRequest<'_>) -> PolicyVerdict {
         let scope = self.write_scope.as_ref();
-        if let Some(why) = scope.and_then(|scope| scope.access_denial(request.access, request.root))
+        if let Some(reason) =
+            scope.and_then(|scope| scope.access_denial(request.access, request.root))
         {
-            return PolicyVerdict::by_access(GateAction::Deny, why);
+            return PolicyVerdict::by_access(GateAction::Deny, reason);
         }
         let verdict =
             self.apply_evaluator(request, self.apply_confinement(request, judge_access(request)));
         match self.rules.iter().find(|rule| rule.matches(request, verdict.action)) {
             Some(rule) if verdict.action != GateAction::Deny => {
-                let why = match verdict.sandboxed {
-                    true => verdict.why,
+                let reason = match verdict.sandboxed {
+                    true => verdict.reason,
                     false => "a rule says so".to_owned(),
                 };
                 // A call allowed by a rule, or by the user when a rule asks, runs unconfined.
                 let confine = SandboxUse::Never;
-                PolicyVerdict { action: rule.action, why, by_rule: true, confine, ..verdict }
+                PolicyVerdict { action: rule.action, reason, by_rule: true, confine, ..verdict }
             }
             Some(_) | None => verdict,
         }
@@ -112,11 +119,11 @@ impl Gate {
                 _ => verdict,
             },
             CommandConfinement::Off => PolicyVerdict { confine: SandboxUse::Never, ..verdict },
-            CommandConfinement::Unable(why)
+            CommandConfinement::Unable(reason)
                 if is_command && verdict.action == GateAction::Allow =>
             {
-                let why = format!("nothing can hold the command on this system ({why})");
-                PolicyVerdict::by_access(GateAction::Ask, why)
+                let reason = format!("nothing can hold the command on this system ({reason})");
+                PolicyVerdict::by_access(GateAction::Ask, reason)
             }
             CommandConfinement::Unable(_) => {
                 PolicyVerdict { confine: SandboxUse::Never, ..verdict }
@@ -151,18 +158,18 @@ impl Gate {
         match route {
             Route::Sandbox if tool == core_exact::COMMAND => PolicyVerdict {
                 action: GateAction::Ask,
-                why: format!("{reason}; it would run in the sandbox"),
+                reason: format!("{reason}; it would run in the sandbox"),
                 by_rule: false,
                 sandboxed: true,
                 confine: SandboxUse::Never,
             },
             Route::Sandbox => {
-                let why =
+                let denial =
                     format!("{reason}; look at it with a command, which the sandbox can hold");
-                PolicyVerdict::by_access(GateAction::Deny, why)
+                PolicyVerdict::by_access(GateAction::Deny, denial)
             }
             Route::Host if require_confirmation && verdict.action == GateAction::Allow => {
-                PolicyVerdict { action: GateAction::Ask, why: reason, ..verdict }
+                PolicyVerdict { action: GateAction::Ask, reason, ..verdict }
             }
             Route::Host => verdict,
         }
@@ -176,12 +183,12 @@ fn deny_outside_studio(path: &Path, verdict: PolicyVerdict, root: &Path) -> Poli
         return verdict;
     }
     let directory = path.parent().unwrap_or(path).display();
-    let why = format!(
+    let reason = format!(
         "{} is outside of this session's box. To open the directory for later sessions, add this \
          to the configuration:\n[sandbox]\nwrite = [\"{directory}\"]",
         path.display()
     );
-    PolicyVerdict::by_access(GateAction::Deny, why)
+    PolicyVerdict::by_access(GateAction::Deny, reason)
 }
 
 fn judge_access(request: &AccessRequest<'_>) -> PolicyVerdict {
@@ -215,16 +222,16 @@ fn judge_access(request: &AccessRequest<'_>) -> PolicyVerdict {
             verdict(GateAction::Allow, String::new())
         }
         Access::Screen { allowed: true, .. } => verdict(GateAction::Allow, String::new()),
-        Access::Screen { acts: true, .. } => {
+        Access::Screen { is_control: true, .. } => {
             verdict(GateAction::Ask, "it acts on the screen, outside of g3's control".to_owned())
         }
-        Access::Screen { acts: false, .. } => {
+        Access::Screen { is_control: false, .. } => {
             verdict(GateAction::Ask, "it looks at the whole screen".to_owned())
         }
         Access::Fetch { host, allowed: false } => {
-            let why =
+            let reason =
                 format!("`{host}` is asked over the network; \"always\" is kept for this host");
-            verdict(GateAction::Ask, why)
+            verdict(GateAction::Ask, reason)
         }
     }
 }

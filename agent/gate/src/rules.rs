@@ -19,7 +19,7 @@ pub(crate) struct CompiledRule {
 }
 
 /// Creates the question about a call, with the rule that would answer it.
-pub(crate) fn build_question(request: &AccessRequest<'_>, why: String) -> PermissionQuestion {
+pub(crate) fn build_question(request: &AccessRequest<'_>, reason: String) -> PermissionQuestion {
     let tool = request.tool.to_owned();
     let quoted = |text: &str| toml::Value::from(text).to_string();
     let path = |path: &Path| Some(("path", escape(&path.to_string_lossy())));
@@ -28,8 +28,8 @@ pub(crate) fn build_question(request: &AccessRequest<'_>, why: String) -> Permis
         Access::Write(file) => (format!("write {}", file.display()), path(file)),
         Access::Run { line, .. } => (format!("run `{line}`"), Some(("command", escape(line)))),
         Access::Act(target) => (format!("act on {target}"), None),
-        Access::Screen { acts: true, .. } => ("act on the screen".to_owned(), None),
-        Access::Screen { acts: false, .. } => ("look at the screen".to_owned(), None),
+        Access::Screen { is_control: true, .. } => ("act on the screen".to_owned(), None),
+        Access::Screen { is_control: false, .. } => ("look at the screen".to_owned(), None),
         Access::Foreign { server, .. } => (format!("run on the MCP server `{server}`"), None),
         Access::Fetch { host, .. } => {
             (format!("ask {host} over the network"), Some(("host", escape(host))))
@@ -60,7 +60,7 @@ pub(crate) fn build_question(request: &AccessRequest<'_>, why: String) -> Permis
         | Access::Screen { .. } => None,
     };
     let details = request.preview.and_then(|preview| (preview.0)());
-    PermissionQuestion { tool, what, why, rule, host, writes, details }
+    PermissionQuestion { tool, what, reason, rule, host, writes, details }
 }
 
 /// Escapes a text as a glob that matches exactly that text.
@@ -156,9 +156,9 @@ fn matches_all_commands(glob: &GlobMatcher, line: &str, cwd: &Path, root: &Path)
 
 fn glob(pattern: Option<&str>) -> base::failure::Result<Option<GlobMatcher>> {
     let Some(pattern) = pattern else { return Ok(None) };
-    let glob = GlobBuilder::new(pattern).literal_separator(false).build().map_err(|why| {
+    let glob = GlobBuilder::new(pattern).literal_separator(false).build().map_err(|error| {
         base::failure::Failure::usage(format!("`{pattern}` in [[gate.rules]] is not a glob"))
-            .because(why)
+            .because(error)
     })?;
     Ok(Some(glob.compile_matcher()))
 }

@@ -49,12 +49,12 @@ pub(crate) fn judge(
     root: &Path,
     confirm_destructive: bool,
 ) -> PolicyVerdict {
-    let ask = |why: String| PolicyVerdict::by_access(GateAction::Ask, why);
+    let ask = |reason: String| PolicyVerdict::by_access(GateAction::Ask, reason);
     let parsed = shell_parse::parse_line(line);
     let commands = &parsed.commands;
     if let Some(what) = commands.iter().find_map(|command| always_denied_reason(command, cwd)) {
-        let why = format!("forbidden_command: {what} would destroy the machine");
-        return PolicyVerdict::by_access(GateAction::Deny, why);
+        let reason = format!("forbidden_command: {what} would destroy the machine");
+        return PolicyVerdict::by_access(GateAction::Deny, reason);
     }
     if !paths::is_inside(cwd, root) {
         return ask(format!("{} is outside the working directory", cwd.display()));
@@ -63,8 +63,8 @@ pub(crate) fn judge(
     if let Some(path) = commands.iter().find_map(|command| resolver.written_outside(command)) {
         return ask(format!("the command writes {path}, which is outside the working directory"));
     }
-    if let Some(why) = resolver.leaves_root_reason(commands) {
-        return ask(why);
+    if let Some(reason) = resolver.leaves_root_reason(commands) {
+        return ask(reason);
     }
     if let Some(command) = commands.iter().find(|command| OWN_PROGRAMS.contains(&command.name())) {
         let verb = command.name();
@@ -72,12 +72,12 @@ pub(crate) fn judge(
             "`{verb}` reads g3's configuration and keys, which the sandbox protects"
         ));
     }
-    if let Some(why) = uncertainty(&parsed, &resolver) {
-        return PolicyVerdict::unsure(why);
+    if let Some(reason) = uncertainty(&parsed, &resolver) {
+        return PolicyVerdict::unsure(reason);
     }
     if confirm_destructive && let Some(what) = find_destructive(line, commands) {
-        let why = format!("destructive_command: `{what}`");
-        return PolicyVerdict { action: GateAction::Ask, why, ..PolicyVerdict::confined() };
+        let reason = format!("destructive_command: `{what}`");
+        return PolicyVerdict { action: GateAction::Ask, reason, ..PolicyVerdict::confined() };
     }
     PolicyVerdict::confined()
 }

@@ -34,7 +34,7 @@ async fn access_inside_does_not_ask_and_outside_names_the_rule_to_add() {
     let inside = Access::Write("/w/a.txt".into());
     assert_eq!(gate.admit(&visit(&inside)).await, Ok(Permit::Unconfined));
     let outside = Access::Write("/etc/a[1].txt".into());
-    let denied = gate.admit(&visit(&outside)).await.unwrap_err().why;
+    let denied = gate.admit(&visit(&outside)).await.unwrap_err().reason;
     assert!(denied.contains("[[gate.rules]]\ntool = \"write_file\""), "{denied}");
     let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();
     let path = rule["gate"]["rules"][0]["path"].as_str().unwrap();
@@ -53,7 +53,7 @@ async fn the_first_rule_that_matches_decides() {
     ];
     let gate = ruled(&rules, None).unwrap();
     let admit = async |path: &str| gate.admit(&visit(&Access::Write(path.into()))).await;
-    assert!(admit("/w/secret/key").await.unwrap_err().why.starts_with("denied"));
+    assert!(admit("/w/secret/key").await.unwrap_err().reason.starts_with("denied"));
     assert_eq!(admit("/out/a/b").await, Ok(Permit::Unconfined));
     assert!(admit("/outer/a").await.is_err());
 }
@@ -122,14 +122,14 @@ async fn server_tools_ask_unless_configured_otherwise() {
         gate.admit(&AccessRequest { tool, ..visit(&access) }).await
     };
     assert_eq!(admit("mcp__a__read_it", false).await, Ok(Permit::Unconfined));
-    let denied = admit("mcp__a__write", false).await.unwrap_err().why;
+    let denied = admit("mcp__a__write", false).await.unwrap_err().reason;
     assert!(denied.ends_with("tool = \"mcp__a__write\"\naction = \"allow\""), "{denied}");
     assert_eq!(admit("mcp__a__write", true).await, Ok(Permit::Unconfined));
     assert!(admit("mcp__b__x", true).await.is_err(), "a rule comes first");
     assert_eq!(preapproved(admit("mcp__a__write", false)).await, Ok(Permit::Unconfined));
     assert!(preapproved(admit("mcp__b__x", false)).await.is_err(), "what is denied stays so");
     gate.set_permission_mode(PermissionMode::Plan);
-    assert!(admit("mcp__a__read_it", true).await.unwrap_err().why.contains("plan mode"));
+    assert!(admit("mcp__a__read_it", true).await.unwrap_err().reason.contains("plan mode"));
 }
 
 #[tokio::test]
@@ -138,9 +138,11 @@ async fn page_actions_do_not_ask_but_wait_for_a_plan() {
     let gate = Gate::default();
     assert_eq!(gate.admit(&visit(&access)).await, Ok(Permit::Unconfined));
     gate.set_permission_mode(PermissionMode::Plan);
-    assert!(gate.admit(&visit(&access)).await.unwrap_err().why.contains("plan mode"));
+    assert!(gate.admit(&visit(&access)).await.unwrap_err().reason.contains("plan mode"));
     gate.set_permission_mode(PermissionMode::Ask);
-    assert!(gate.admit(&visit(&access)).await.unwrap_err().why.contains("no terminal to ask on"));
+    assert!(
+        gate.admit(&visit(&access)).await.unwrap_err().reason.contains("no terminal to ask on")
+    );
 }
 
 #[tokio::test]
@@ -158,7 +160,7 @@ async fn a_question_answered_with_always_is_not_asked_again() {
     let gate = ruled(&[], Some(asker)).unwrap();
     let access = Access::Read("/etc/hosts".into());
     assert_eq!(
-        gate.admit(&visit(&access)).await.unwrap_err().why,
+        gate.admit(&visit(&access)).await.unwrap_err().reason,
         "denied by the user: read /etc/hosts"
     );
 }
@@ -221,7 +223,7 @@ async fn calls_routed_to_the_sandbox_never_run_elsewhere() {
     assert_eq!(by_rule.admit(&visit(&access)).await, Ok(Permit::ScratchSandbox));
     let unattended = exact(Config::default());
     assert_eq!(preapproved(unattended.admit(&visit(&access))).await, Ok(Permit::ScratchSandbox));
-    let denied = unattended.admit(&visit(&access)).await.unwrap_err().why;
+    let denied = unattended.admit(&visit(&access)).await.unwrap_err().reason;
     assert!(denied.contains("forbidden_command: dd if=; it would run in the sandbox"), "{denied}");
     let rule: toml::Table = denied.split_once('\n').unwrap().1.parse().unwrap();
     assert_eq!(rule["gate"]["rules"][0]["command"].as_str(), Some("dd if=/dev/zero of=x"));
@@ -242,5 +244,5 @@ async fn an_unanswered_question_is_denied_as_late() {
     assert_eq!(gate.answer_timeout.0, Duration::from_secs(300));
     let gate = Gate { answer_timeout: AnswerTimeout(Duration::from_millis(20)), ..gate };
     let refused = gate.admit(&visit(&runs("rm x"))).await.unwrap_err();
-    assert!(refused.timed_out && refused.why.contains("no answer within"), "{refused:?}");
+    assert!(refused.timed_out && refused.reason.contains("no answer within"), "{refused:?}");
 }

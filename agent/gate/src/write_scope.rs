@@ -79,15 +79,16 @@ fn join_globs(globs: &[String]) -> String {
 }
 
 fn compile(persona: &str, globs: &[String]) -> Result<GlobSet> {
-    let invalid = |glob: &str, why: String| {
-        Failure::usage(format!("`{glob}` in `may_write` of {persona} is not a glob")).because(why)
+    let invalid = |glob: &str, reason: String| {
+        Failure::usage(format!("`{glob}` in `may_write` of {persona} is not a glob"))
+            .because(reason)
     };
     let mut set = GlobSetBuilder::new();
     for glob in globs {
         let compiled = GlobBuilder::new(glob).literal_separator(true).build();
-        set.add(compiled.map_err(|why| invalid(glob, why.to_string()))?);
+        set.add(compiled.map_err(|error| invalid(glob, error.to_string()))?);
     }
-    set.build().map_err(|why| invalid(&join_globs(globs), why.to_string()))
+    set.build().map_err(|error| invalid(&join_globs(globs), error.to_string()))
 }
 
 #[cfg(test)]

@@ -91,8 +91,9 @@ impl Memory {
             let chosen_embedder =
                 tokio::task::spawn_blocking(move || remote_embedder::open_configured(&config))
                     .await;
-            let chosen_embedder =
-                chosen_embedder.map_err(|why| why.to_string())?.map_err(|why| why.in_full())?;
+            let chosen_embedder = chosen_embedder
+                .map_err(|failure| failure.to_string())?
+                .map_err(|failure| failure.full_text())?;
             notes.extend(chosen_embedder.notice);
             Ok(chosen_embedder.embedder)
         };
@@ -135,16 +136,16 @@ impl Memory {
                 });
                 match result {
                     Ok(value) => return Ok((value, notice)),
-                    Err(why) if store::is_corrupt(&why) => {
+                    Err(error) if store::is_corrupt(&error) => {
                         *slot = None;
                         notice = store::rename_corrupt(&dir, &Clock::from_env())?;
                     }
-                    Err(why) => return Err(store::describe_error(&dir, &why)),
+                    Err(error) => return Err(store::describe_error(&dir, &error)),
                 }
             }
             Err("Memory system not initialized: the database is damaged".to_owned())
         });
-        result.await.unwrap_or_else(|why| Err(why.to_string()))
+        result.await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
     /// Stores an image next to the memories and returns its path.

@@ -117,8 +117,8 @@ impl Host {
             Host::Wanted(query) => query.clone(),
         };
         let result = tokio::task::spawn_blocking(move || find::open(&query)).await;
-        let result = result.map_err(|why| why.to_string())?;
-        result.map(|(connection, _)| Arc::new(connection)).map_err(|why| why.sentence())
+        let result = result.map_err(|error| error.to_string())?;
+        result.map(|(connection, _)| Arc::new(connection)).map_err(|failure| failure.sentence())
     }
 }
 

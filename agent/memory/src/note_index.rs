@@ -111,15 +111,15 @@ impl Memory {
                 let result = embedder.embed(&texts).await;
                 result.map(|vectors| vectors.into_iter().map(with_name).collect::<Vec<_>>())
             }
-            Err(why) => Err(why),
+            Err(error) => Err(error),
         };
         match result {
             Ok(vectors) => {
                 let keys = changed_entries.iter().map(|(key, _)| key.clone());
                 (keys.zip(vectors).collect(), notes)
             }
-            Err(why) => {
-                notes.push(format!("found by its words only: {why}"));
+            Err(error) => {
+                notes.push(format!("found by its words only: {error}"));
                 (BTreeMap::new(), notes)
             }
         }
@@ -139,7 +139,7 @@ fn remove_old(
         let is_ours = |value: &str| {
             parts::entries(value)
                 .iter()
-                .all(|entry| own_entries.iter().any(|own| own.is_same(entry)))
+                .all(|entry| own_entries.iter().any(|own_entry| own_entry.is_same(entry)))
         };
         let removed = stored.iter().filter(|(_, value)| is_ours(value)).map(|(key, _)| key.clone());
         (Vec::new(), removed.collect())

@@ -147,7 +147,7 @@ impl EmbeddingServer {
             body["dimensions"] = dimensions.into();
         }
         let response = self.endpoint.post(body.to_string().into_bytes(), None).await;
-        let response = response.map_err(|why| why.failure().sentence())?;
+        let response = response.map_err(|error| error.failure().sentence())?;
         let (status, host) = (response.status(), self.endpoint.host());
         let bytes = response.head(MAX_BYTES).await;
         if status != 200 {
@@ -156,8 +156,8 @@ impl EmbeddingServer {
             return Err(format!("{host} answers {status}: {}", base::text::head(message, 200)));
         }
         let response: Answer = serde_json::from_slice(&bytes)
-            .map_err(|why| format!("{host} answers with something else than vectors: {why}"))?;
-        sort_vectors(response.data, texts.len()).map_err(|why| format!("{host} {why}"))
+            .map_err(|error| format!("{host} answers with something else than vectors: {error}"))?;
+        sort_vectors(response.data, texts.len()).map_err(|error| format!("{host} {error}"))
     }
 }
 

@@ -63,9 +63,9 @@ impl Memory {
                     query_vector =
                         Some((embedder.name().to_owned(), vector, embedder.min_similarity()))
                 }
-                Err(why) => notes.push(format!("searched by words only: {why}")),
+                Err(error) => notes.push(format!("searched by words only: {error}")),
             },
-            Err(why) => notes.push(format!("searched by words only: {why}")),
+            Err(error) => notes.push(format!("searched by words only: {error}")),
         }
         let words = words(query);
         let max_hits = limit.saturating_mul(2);
@@ -109,7 +109,7 @@ impl Memory {
             let texts: Vec<String> = stale.iter().map(|(key, value)| text_of(key, value)).collect();
             let vectors = match embedder.embed(&texts).await {
                 Ok(vectors) => vectors,
-                Err(why) => return Ok(Err(why)),
+                Err(error) => return Ok(Err(error)),
             };
             let name = embedder.name().to_owned();
             let store = move |store: &mut MemoryStore| {

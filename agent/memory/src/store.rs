@@ -91,9 +91,9 @@ impl MemoryStore {
     /// Opens or creates the file in this directory, readable only by its owner.
     pub(crate) fn open(dir: &Path) -> rusqlite::Result<MemoryStore> {
         let path = dir.join(FILE_NAME);
-        let failed = |why: io::Error| {
+        let failed = |error: io::Error| {
             let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
-            rusqlite::Error::SqliteFailure(code, Some(why.to_string()))
+            rusqlite::Error::SqliteFailure(code, Some(error.to_string()))
         };
         create_private(dir, &path).map_err(failed)?;
         let db = Connection::open(&path)?;
@@ -254,7 +254,7 @@ fn from_blob(bytes: &[u8]) -> Vec<f32> {
 /// Fails if the file cannot be opened for writing or created. Has no side effects.
 pub(crate) fn probe(dir: &Path) -> io::Result<()> {
     match OpenOptions::new().append(true).open(dir.join(FILE_NAME)) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let existing_dir = dir.ancestors().find(|dir| dir.is_dir()).unwrap_or(dir);
             tempfile::tempfile_in(existing_dir).map(drop)
         }
@@ -297,7 +297,7 @@ pub(crate) fn describe_error(dir: &Path, error: &rusqlite::Error) -> String {
 /// another g3 process did so in the meantime.
 pub(crate) fn rename_corrupt(dir: &Path, clock: &Clock) -> Result<Option<String>, String> {
     let path = dir.join(FILE_NAME);
-    let failed = |why: io::Error| format!("cannot set {} aside: {why}", path.display());
+    let failed = |error: io::Error| format!("cannot set {} aside: {error}", path.display());
     let _lock = Lock::take(&dir.join("memory.lock")).map_err(failed)?;
     if !path.exists() || is_intact(&path) {
         return Ok(None);
@@ -309,7 +309,7 @@ pub(crate) fn rename_corrupt(dir: &Path, clock: &Clock) -> Result<Option<String>
     for suffix in ["-wal", "-shm", ""] {
         let (from, to) = (path_for(FILE_NAME, suffix), path_for(&new_name, suffix));
         match fs::rename(from, to) {
-            Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(failed(why)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             Ok(()) | Err(_) => {}
         }
     }

@@ -112,7 +112,7 @@ struct Round {
     raw: Rate,
     free: Rate,
     call: Rate,
-    held: Rate,
+    constrained: Rate,
     four: Rate,
     filtered: u64,
     first_ms: f64,
@@ -136,10 +136,10 @@ impl<'m> Raw<'m> {
     fn read(&mut self) -> Result<Rate> {
         self.context.clear_kv_cache();
         let mut batch = LlamaBatch::new(PROMPT, 1);
-        for at in 0..PROMPT {
-            let token = LlamaToken(i32::try_from(at * 7 % 1000).unwrap_or(0));
-            let position = i32::try_from(at).unwrap_or(0);
-            batch.add(token, position, &[0], at + 1 == PROMPT).or_fail(|| BENCH_ERROR)?;
+        for index in 0..PROMPT {
+            let token = LlamaToken(i32::try_from(index * 7 % 1000).unwrap_or(0));
+            let position = i32::try_from(index).unwrap_or(0);
+            batch.add(token, position, &[0], index + 1 == PROMPT).or_fail(|| BENCH_ERROR)?;
         }
         let start_time = Instant::now();
         self.context.decode(&mut batch).or_fail(|| BENCH_ERROR)?;
@@ -203,7 +203,7 @@ fn round(raw: &mut Raw<'_>, engine: &Sender<EngineCommand>, n: usize) -> Result<
         raw: both(raw_first, raw_second),
         free: both(free_first, free_second),
         call: both(whole_rate(call_first), whole_rate(call_second)),
-        held: both(whole_rate(constrained[0]), whole_rate(constrained[1])),
+        constrained: both(whole_rate(constrained[0]), whole_rate(constrained[1])),
         four,
         filtered: constrained.iter().map(|usage| usage.filtered).sum(),
         first_ms: first.prefill_ms as f64,
@@ -274,14 +274,15 @@ fn chat(conversation: &str, mode: ToolCallMode) -> HostChat {
 
 /// Returns a chat that results in a call, constrained by the tools' schemas or not. Both prompts
 /// are equal except for the opening code fence, which the unconstrained one generates itself.
-fn call(conversation: &str, held: bool) -> HostChat {
+fn call(conversation: &str, constrained: bool) -> HostChat {
     let tools = small_tools();
-    let base = chat(conversation, if held { ToolCallMode::Envelope } else { ToolCallMode::Free });
-    let instructions = if held { String::new() } else { prompt::envelope_tools(&tools) };
+    let base =
+        chat(conversation, if constrained { ToolCallMode::Envelope } else { ToolCallMode::Free });
+    let instructions = if constrained { String::new() } else { prompt::envelope_tools(&tools) };
     HostChat {
         system: base.system + &instructions,
         messages: vec![HostMessage::User { text: TASK.into() }],
-        tools: if held { tools } else { Vec::new() },
+        tools: if constrained { tools } else { Vec::new() },
         max_tokens: CALL,
         ..base
     }
@@ -350,8 +351,8 @@ fn table(model: &str, threads: u32, rounds: &[Round]) -> String {
         median_of(|round| round.free),
         median_of(|round| round.free / round.raw),
         median_of(|round| round.call),
-        median_of(|round| round.held),
-        median_of(|round| round.held / round.call),
+        median_of(|round| round.constrained),
+        median_of(|round| round.constrained / round.call),
         median_of(|round| round.four),
         median_of(|round| round.four / round.free),
         median_of(|round| round.first_ms),

@@ -61,7 +61,7 @@ struct EmbedTask {
 /// A text being read, and the sum of its states so far.
 struct Reading {
     tokens: Vec<LlamaToken>,
-    at: usize,
+    offset: usize,
     sum: Vec<f64>,
 }
 
@@ -74,7 +74,7 @@ impl<'m> EmbedQueue<'m> {
         let file = known_as.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         let mean_file = directory.join(format!("usual-{file}.json"));
         EmbedQueue {
-            mean_state: MeanState::kept(&mean_file, dimension),
+            mean_state: MeanState::load(&mean_file, dimension),
             mean_file,
             embedder,
             context: None,
@@ -165,7 +165,7 @@ impl<'m> EmbedQueue<'m> {
             }
         };
         reading.read(context)?;
-        if reading.at < reading.tokens.len() {
+        if reading.offset < reading.tokens.len() {
             self.reading = Some(reading);
             return Ok(());
         }
@@ -218,24 +218,24 @@ impl Reading {
         let text = base::text::head(text, TEXT_LIMIT);
         let mut tokens = vocab.tokenize(text.as_bytes(), vocab.should_add_bos(), false);
         tokens.truncate(MAX_TOKENS);
-        Reading { tokens, at: 0, sum: Vec::new() }
+        Reading { tokens, offset: 0, sum: Vec::new() }
     }
 
     /// Reads the next tokens.
     fn read(&mut self, context: &mut LlamaContext) -> Result<()> {
         let error_text = || "llama.cpp cannot read a text";
-        let end = (self.at + TOKENS_PER_TURN).min(self.tokens.len());
-        let part = &self.tokens[self.at..end];
+        let end = (self.offset + TOKENS_PER_TURN).min(self.tokens.len());
+        let part = &self.tokens[self.offset..end];
         if part.is_empty() {
             return Ok(());
         }
         let mut batch = LlamaBatch::new(part.len(), 1);
-        for (position, token) in (self.at..).zip(part) {
+        for (position, token) in (self.offset..).zip(part) {
             let position = i32::try_from(position).unwrap_or(i32::MAX);
             batch.add(*token, position, &[0], true).or_fail(error_text)?;
         }
         context.decode(&mut batch).or_fail(error_text)?;
-        for (index, position) in (self.at..end).enumerate() {
+        for (index, position) in (self.offset..end).enumerate() {
             let index = i32::try_from(index).unwrap_or(i32::MAX);
             let state = context.embeddings_ith(index).or_fail(error_text)?;
             self.sum.resize(state.len(), 0.0);
@@ -243,7 +243,7 @@ impl Reading {
             let weight = (position + 1) as f64;
             self.sum.iter_mut().zip(state).for_each(|(sum, x)| *sum += weight * f64::from(*x));
         }
-        self.at = end;
+        self.offset = end;
         Ok(())
     }
 

@@ -276,9 +276,9 @@ impl<'m> Engine<'m> {
             let job = ReplyJob::new(plan, slot, sampler, reply_tx);
             match constraint {
                 Ok(()) => self.active.push(job),
-                Err(why) => {
+                Err(error) => {
                     self.cache.rest(slot.seq);
-                    job.fail(HostFault::new(HostFaultKind::Rejected, why));
+                    job.fail(HostFault::new(HostFaultKind::Rejected, error));
                 }
             }
         }
@@ -297,14 +297,14 @@ impl<'m> Engine<'m> {
         let mut batch = LlamaBatch::new(shares.iter().sum::<usize>().max(1), 1);
         let mut parts = Vec::new();
         for (job, token_share) in self.active.iter().zip(&shares) {
-            let at = cached_tokens(&self.cache, job);
-            let tokens = job.next(at, *token_share);
-            let complete = at + tokens.len() >= job.plan.prompt.len();
+            let start = cached_tokens(&self.cache, job);
+            let tokens = job.next(start, *token_share);
+            let complete = start + tokens.len() >= job.plan.prompt.len();
             let logits = (complete && !tokens.is_empty())
                 .then(|| batch.n_tokens() + i32::try_from(tokens.len()).unwrap_or(0) - 1);
             for (offset, token) in tokens.iter().enumerate() {
                 let last = complete && offset + 1 == tokens.len();
-                let position = i32::try_from(at + offset).unwrap_or(i32::MAX);
+                let position = i32::try_from(start + offset).unwrap_or(i32::MAX);
                 let sequence = i32::try_from(job.slot.seq).unwrap_or(0);
                 batch
                     .add(*token, position, &[sequence], last)

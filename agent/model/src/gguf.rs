@@ -66,7 +66,7 @@ const COUNT_LIMIT: u64 = 1 << 20;
 
 /// Reads the header of a model file.
 pub(crate) fn read(path: &Path) -> Result<GgufHeader, BadFile> {
-    let mut reader = Reader { inner: BufReader::new(File::open(path)?), at: 0 };
+    let mut reader = Reader { inner: BufReader::new(File::open(path)?), offset: 0 };
     let mut magic = [0; 4];
     if reader.fill(&mut magic).is_err() || &magic != b"GGUF" {
         return Err(BadFile::Magic);
@@ -91,7 +91,7 @@ pub(crate) fn read(path: &Path) -> Result<GgufHeader, BadFile> {
         data = data.max(tensor.offset.saturating_add(tensor.bytes));
     }
     let alignment = number(&values, "general.alignment").unwrap_or(32).max(1);
-    let start = reader.at.div_ceil(alignment).saturating_mul(alignment);
+    let start = reader.offset.div_ceil(alignment).saturating_mul(alignment);
     Ok(head(&values, parameters, start.saturating_add(data)))
 }
 
@@ -137,19 +137,19 @@ struct Tensor {
 
 struct Reader {
     inner: BufReader<File>,
-    at: u64,
+    offset: u64,
 }
 
 impl Reader {
     fn fill(&mut self, bytes: &mut [u8]) -> io::Result<()> {
         self.inner.read_exact(bytes)?;
-        self.at += bytes.len() as u64;
+        self.offset += bytes.len() as u64;
         Ok(())
     }
 
     fn skip(&mut self, bytes: u64) -> io::Result<()> {
         let skipped = io::copy(&mut self.inner.by_ref().take(bytes), &mut io::sink())?;
-        self.at += skipped;
+        self.offset += skipped;
         if skipped == bytes { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 

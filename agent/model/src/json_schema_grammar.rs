@@ -355,12 +355,14 @@ fn merge(schema: &mut Map<String, Value>, key: &str, value: Value) {
         (None, value) => {
             schema.insert(key.to_owned(), value);
         }
-        (Some(Value::Object(there)), Value::Object(more)) if key == "properties" => {
+        (Some(Value::Object(existing)), Value::Object(more)) if key == "properties" => {
             for (name, property) in more {
-                there.entry(name).or_insert(property);
+                existing.entry(name).or_insert(property);
             }
         }
-        (Some(Value::Array(there)), Value::Array(more)) if key == "required" => there.extend(more),
+        (Some(Value::Array(existing)), Value::Array(more)) if key == "required" => {
+            existing.extend(more)
+        }
         (Some(_), _) => {}
     }
 }

@@ -103,8 +103,8 @@ impl KvCache {
         room: usize,
     ) -> Result<AcquiredSlot, SlotWait> {
         self.clock += 1;
-        let own = self.slots.iter().find(|slot| slot.owner.as_ref() == Some(key));
-        if own.is_some_and(|slot| slot.reserved > 0) {
+        let own_slot = self.slots.iter().find(|slot| slot.owner.as_ref() == Some(key));
+        if own_slot.is_some_and(|slot| slot.reserved > 0) {
             return Err(SlotWait::Turn);
         }
         let wanted = prompt.len() + room;

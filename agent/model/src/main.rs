@@ -11,7 +11,7 @@ use model::{bench, server};
 fn main() -> ExitCode {
     // The benchmark takes the same options, so it is not a subcommand with its own options.
     let is_bench = std::env::args().nth(1).is_some_and(|arg| arg == "bench");
-    let args = std::env::args_os().enumerate().filter(|(at, _)| !(is_bench && *at == 1));
+    let args = std::env::args_os().enumerate().filter(|(index, _)| !(is_bench && *index == 1));
     let Options { serve } = Options::parse_from(args.map(|(_, arg)| arg));
     let ended = if is_bench {
         bench::run(&serve).map(|table| drop(std::io::stdout().write_all(table.as_bytes())))

@@ -56,15 +56,15 @@ impl Default for MeanState {
 impl MeanState {
     /// Loads the values that an earlier host stored in this file, if they are valid; otherwise the
     /// sentences are read.
-    pub(crate) fn kept(path: &Path, dimension: u32) -> MeanState {
-        let kept = std::fs::read(path).ok();
-        let kept = kept.and_then(|bytes| serde_json::from_slice::<Mean>(&bytes).ok());
+    pub(crate) fn load(path: &Path, dimension: u32) -> MeanState {
+        let bytes = std::fs::read(path).ok();
+        let mean = bytes.and_then(|bytes| serde_json::from_slice::<Mean>(&bytes).ok());
         let is_valid = |common: &Mean| {
             let length = dimension as usize;
             let has_swing = common.swing.iter().all(|swing| *swing > 0.0);
             common.mean.len() == length && common.swing.len() == length && has_swing
         };
-        kept.filter(is_valid).map_or_else(MeanState::default, MeanState::Known)
+        mean.filter(is_valid).map_or_else(MeanState::default, MeanState::Known)
     }
 
     /// Returns the next sentence to read.
@@ -136,7 +136,7 @@ mod tests {
     fn the_common_component_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("usual.json");
-        let mut usual = MeanState::kept(&path, 4);
+        let mut usual = MeanState::load(&path, 4);
         let mut sign = 1.0;
         let mut read = 0;
         while let Some(sentence) = usual.wants() {
@@ -148,11 +148,11 @@ mod tests {
         assert_eq!(read, SENTENCES.len());
         let (a, b) = ([10.0, 1.0, 0.0, 0.0], [10.0, -1.0, 0.0, 0.0]);
         assert!(cosine(&unit(a.to_vec()), &unit(b.to_vec())) > 0.9);
-        let again = MeanState::kept(&path, 4);
+        let again = MeanState::load(&path, 4);
         assert!(again.wants().is_none() && again.vector(&a) == usual.vector(&a));
-        assert!(MeanState::kept(&path, 5).wants().is_some(), "of another length");
+        assert!(MeanState::load(&path, 5).wants().is_some(), "of another length");
         std::fs::write(&path, "{\"mean\":[0,0,0,0],\"swing\":[1,1,0,1]}").unwrap();
-        assert!(MeanState::kept(&path, 4).wants().is_some(), "divides by zero");
+        assert!(MeanState::load(&path, 4).wants().is_some(), "divides by zero");
         let (a, b) = (usual.vector(&a), usual.vector(&b));
         assert!(cosine(&a, &b) < -0.9, "{a:?} {b:?}");
         assert!((cosine(&a, &a) - 1.0).abs() < 1e-6);

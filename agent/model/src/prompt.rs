@@ -111,7 +111,7 @@ fn push(
         },
         HostMessage::Assistant { text, calls } => {
             let raws = raws.take(calls_of(text, calls, mode).len());
-            let content = said(text, raws, mode);
+            let content = message_text(text, raws, mode);
             TemplateMessage { role: "assistant", content, ..TemplateMessage::default() }
         }
     };
@@ -127,7 +127,7 @@ fn push(
 }
 
 /// Returns an assistant message as the model generated it.
-fn said(text: &str, raws: impl Iterator<Item = String>, mode: ToolCallMode) -> String {
+fn message_text(text: &str, raws: impl Iterator<Item = String>, mode: ToolCallMode) -> String {
     match mode {
         ToolCallMode::Envelope => {
             raws.map(|raw| format!("{FENCE}{raw}\n```")).collect::<Vec<_>>().join("\n")

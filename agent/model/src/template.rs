@@ -51,8 +51,8 @@ impl Template {
         environment.set_syntax(syntax);
         environment
             .set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_function("raise_exception", |why: String| -> Result<Value, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, why))
+        environment.add_function("raise_exception", |reason: String| -> Result<Value, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, reason))
         });
         // The date would change the prompt, and with it every saved prefix, so it is constant.
         environment.add_function("strftime_now", |_format: String| "2026-01-01".to_owned());

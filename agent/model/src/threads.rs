@@ -27,9 +27,9 @@ pub(crate) struct Threads {
 /// The busy time of the usable processors up to a moment, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Load {
-    at: Instant,
+    time: Instant,
     busy: f64,
-    own: f64,
+    own_time: f64,
 }
 
 impl Threads {
@@ -55,7 +55,7 @@ impl Threads {
         let Some(previous) = self.load else { return false };
         let other_load = match load_from_test() {
             Some(other_load) => other_load,
-            None if previous.at.elapsed() < MEASURE_INTERVAL => return false,
+            None if previous.time.elapsed() < MEASURE_INTERVAL => return false,
             None => {
                 let Some(now) = Load::now() else { return false };
                 self.load = Some(now);
@@ -76,15 +76,15 @@ impl Threads {
 impl Load {
     fn now() -> Option<Load> {
         let stat = std::fs::read_to_string("/proc/stat").ok()?;
-        let own = std::fs::read_to_string("/proc/self/stat").ok()?;
+        let own_stat = std::fs::read_to_string("/proc/self/stat").ok()?;
         let busy = busy(&stat, &processors());
-        Some(Load { at: Instant::now(), busy, own: process_time(&own)? })
+        Some(Load { time: Instant::now(), busy, own_time: process_time(&own_stat)? })
     }
 
     /// Returns the number of processors that other programs kept busy since then.
     fn others_since(self, before: Load) -> f64 {
-        let seconds = self.at.duration_since(before.at).as_secs_f64().max(0.01);
-        (self.busy - before.busy - (self.own - before.own)).max(0.0) / seconds
+        let seconds = self.time.duration_since(before.time).as_secs_f64().max(0.01);
+        (self.busy - before.busy - (self.own_time - before.own_time)).max(0.0) / seconds
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
         assert!((busy(stat, &[0, 1]) - 4.56).abs() < 1e-9);
         let own = "7 (a) b) S 1 7 7 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 1 0 1 1 1";
         assert_eq!(process_time(own), Some(3.0));
-        let load = |busy, own| Load { at: Instant::now(), busy, own };
+        let load = |busy, own| Load { time: Instant::now(), busy, own_time: own };
         assert!(
             load(8.0, 5.0).others_since(load(5.0, 2.0)) < 1e-9,
             "our own work does not count as load"

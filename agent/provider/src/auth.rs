@@ -30,8 +30,8 @@ pub struct ApiKey {
 impl KeySources<'_> {
     /// Returns the first key found, or `None` if no source has one.
     pub fn optional(&self) -> Result<Option<ApiKey>> {
-        if let Some(given) = self.configured.filter(|key| !key.reveal().trim().is_empty()) {
-            return Ok(Some(ApiKey { secret: given.clone(), origin: "`api_key`".to_owned() }));
+        if let Some(key) = self.configured.filter(|key| !key.reveal().trim().is_empty()) {
+            return Ok(Some(ApiKey { secret: key.clone(), origin: "`api_key`".to_owned() }));
         }
         if let Some(command) = self.command {
             let origin = "`api_key_command`".to_owned();

@@ -169,7 +169,7 @@ fn drop_before_reminder(mut messages: Vec<Message>) -> Vec<Message> {
         return messages;
     };
     let is_task = |message: &Message| {
-        let text = message.parts.first().and_then(ContentPart::words).is_some();
+        let text = message.parts.first().and_then(ContentPart::as_text).is_some();
         message.role == MessageRole::User && text && !message.is_reminder()
     };
     let task = messages[..reminder].iter().rposition(is_task).map_or(0, |task| task + 1);
@@ -222,7 +222,7 @@ impl EmbeddedProvider {
                 args: shortened_args(call),
             };
             let calls = message.calls().map(call).collect();
-            return vec![HostMessage::Assistant { text: message.words(), calls }];
+            return vec![HostMessage::Assistant { text: message.full_text(), calls }];
         }
         let turn = |part: &ContentPart| match part {
             ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
@@ -257,7 +257,7 @@ impl Host {
         let Some(query) = self.query.clone().filter(|_| connection.is_closed()) else {
             return Ok(connection);
         };
-        let broken = |why: String| ProviderError::Broken(why);
+        let broken = |reason: String| ProviderError::Broken(reason);
         let opened = tokio::task::spawn_blocking(move || find::open(&query)).await;
         let opened = opened.map_err(|e| broken(e.to_string()))?;
         let new_connection = Arc::new(opened.map_err(|failure| rejected(failure.into()))?.0);

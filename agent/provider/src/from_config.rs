@@ -85,11 +85,11 @@ pub fn check(
 fn open_fallback(
     config: &Config,
     choice: &ProviderChoice,
-    own: &ProviderFacts,
+    facts: &ProviderFacts,
 ) -> Option<fallback::OpenProvider> {
-    let reference = own.provider.clone();
+    let reference = facts.provider.clone();
     let configured = config.providers.fallback_model(&reference);
-    let model = choice.fallback.as_deref().or(configured).filter(|model| *model != own.model)?;
+    let model = choice.fallback.as_deref().or(configured).filter(|model| *model != facts.model)?;
     let (config, choice, model) = (config.clone(), choice.clone(), model.to_owned());
     Some(Arc::new(move || {
         let other = by_reference(&config, &reference, Some(&model))?;

@@ -157,9 +157,10 @@ pub async fn send_short(
 /// Parses a URL that may be requested: https, or plain http if it stays on this machine or
 /// `allow_http` is set.
 pub(crate) fn address(base: &str, path: &str, allow_http: bool) -> Result<Url, Failure> {
-    let invalid = |why: &str| Failure::usage(format!("invalid base_url `{base}`")).because(why);
+    let invalid =
+        |reason: &str| Failure::usage(format!("invalid base_url `{base}`")).because(reason);
     let url = Url::parse(&format!("{}{path}", base.trim_end_matches('/')))
-        .map_err(|why| invalid(&why.to_string()))?;
+        .map_err(|error| invalid(&error.to_string()))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(
             invalid("it contains a user name or password").hint("put the key into `api_key`")

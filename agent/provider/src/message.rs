@@ -185,7 +185,7 @@ impl Message {
     }
 
     /// Returns the user's text, without the notes that g3 added.
-    pub fn own_words(&self) -> String {
+    pub fn user_text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             ContentPart::Text { text } => Some(text.as_str()),
             ContentPart::Note(_)
@@ -194,13 +194,13 @@ impl Message {
             | ContentPart::Result(_)
             | ContentPart::Image(_) => None,
         });
-        let own: String = texts.collect();
-        if own.is_empty() { self.words() } else { own }
+        let text: String = texts.collect();
+        if text.is_empty() { self.full_text() } else { text }
     }
 
     /// Returns the text of this message, including notes, joined.
-    pub fn words(&self) -> String {
-        self.parts.iter().filter_map(ContentPart::words).collect()
+    pub fn full_text(&self) -> String {
+        self.parts.iter().filter_map(ContentPart::as_text).collect()
     }
 }
 
@@ -211,7 +211,7 @@ impl ContentPart {
     }
 
     /// Returns the text of a text or note.
-    pub(crate) fn words(&self) -> Option<&str> {
+    pub(crate) fn as_text(&self) -> Option<&str> {
         match self {
             ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => Some(text),
             ContentPart::Call(_)
@@ -233,8 +233,8 @@ mod tests {
         let mut message = Message::text(MessageRole::User, "[x]\n\n");
         message.parts.insert(0, ContentPart::context("[Plan mode]\n\n"));
         message.parts.push(ContentPart::context("\n\n[a hook says: y]"));
-        assert_eq!(message.own_words(), "[x]\n\n");
-        assert_eq!(message.words(), "[Plan mode]\n\n[x]\n\n\n\n[a hook says: y]");
+        assert_eq!(message.user_text(), "[x]\n\n");
+        assert_eq!(message.full_text(), "[Plan mode]\n\n[x]\n\n\n\n[a hook says: y]");
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub enum Delta<'a> {
     /// The request is retried after a delay.
     Retry {
         /// The reason, in a sentence.
-        why: String,
+        reason: String,
         /// The delay.
         after: Duration,
         /// The number of the attempt, counted from 1.

@@ -158,7 +158,7 @@ impl Provider for RetryingProvider {
                         return Err(with_count(error, attempt));
                     };
                     trace_events::retry(&error, after, attempt);
-                    on_delta(Delta::Retry { why: error.to_string(), after, attempt });
+                    on_delta(Delta::Retry { reason: error.to_string(), after, attempt });
                     tokio::time::sleep(after).await;
                     attempt += 1;
                 }

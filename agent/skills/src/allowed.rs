@@ -50,7 +50,7 @@ pub(crate) fn split_names(text: &str) -> Vec<String> {
 impl AllowedTool {
     /// Parses an entry. The error says what is wrong with it.
     pub(crate) fn parse(text: String) -> Result<AllowedTool, String> {
-        let invalid = |why: &str| format!("`{text}` in `allowed-tools` {why}");
+        let invalid = |reason: &str| format!("`{text}` in `allowed-tools` {reason}");
         let (name, inner) = match text.split_once('(') {
             None => (text.as_str(), None),
             Some((name, rest)) => match rest.strip_suffix(')') {
@@ -64,7 +64,7 @@ impl AllowedTool {
         }
         let pattern = match inner {
             None | Some("" | "*") => None,
-            Some(inner) => Some(Pattern::parse(inner).map_err(|why| invalid(&why))?),
+            Some(inner) => Some(Pattern::parse(inner).map_err(|error| invalid(&error))?),
         };
         Ok(AllowedTool { name: name.to_owned(), pattern, text })
     }
@@ -110,7 +110,7 @@ impl Pattern {
             return Ok(Pattern::Begins(prefix.split_whitespace().map(str::to_owned).collect()));
         }
         let glob = GlobBuilder::new(inner).literal_separator(false).build();
-        glob.map(|glob| Pattern::Glob(glob.compile_matcher())).map_err(|why| why.to_string())
+        glob.map(|glob| Pattern::Glob(glob.compile_matcher())).map_err(|error| error.to_string())
     }
 }
 

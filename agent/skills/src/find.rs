@@ -109,8 +109,8 @@ pub fn find_in(skill_dir: &SkillDir) -> Vec<SkillSearch> {
     let Ok(entries) = fs::read_dir(&skill_dir.dir) else { return Vec::new() };
     let mut dirs: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     dirs.sort();
-    let found = dirs.iter().filter_map(|dir| find_skill(dir, skill_dir.boundary.as_deref()));
-    found.take(MAX_SKILLS).collect()
+    let searches = dirs.iter().filter_map(|dir| find_skill(dir, skill_dir.boundary.as_deref()));
+    searches.take(MAX_SKILLS).collect()
 }
 
 /// Returns the skill of a directory, or `None` if there is no `SKILL.md`.
@@ -120,8 +120,8 @@ pub fn find_skill(dir: &Path, boundary: Option<&Path>) -> Option<SkillSearch> {
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let text = match read(&file, boundary, MAX_SIZE + 1) {
         Ok(text) => text,
-        Err(why) => {
-            let fault = SkillFault { line: 1, rule: "unreadable", text: why, fatal: true };
+        Err(error) => {
+            let fault = SkillFault { line: 1, rule: "unreadable", text: error, fatal: true };
             return Some(SkillSearch { file, skill: None, faults: vec![fault] });
         }
     };
@@ -134,11 +134,12 @@ pub fn find_skill(dir: &Path, boundary: Option<&Path>) -> Option<SkillSearch> {
 
 /// Reads at most `max_bytes` bytes of a file of a skill.
 pub fn read(file: &Path, boundary: Option<&Path>, max_bytes: usize) -> Result<String, String> {
-    let real = file.canonicalize().map_err(|why| why.to_string())?;
+    let real = file.canonicalize().map_err(|error| error.to_string())?;
     if boundary.is_some_and(|boundary| !paths::is_inside(&real, boundary)) {
         return Err("a symbolic link leads out of the repository".to_owned());
     }
-    let bytes = workspace::read_regular(&real, max_bytes as u64).map_err(|why| why.to_string())?;
+    let bytes =
+        workspace::read_regular(&real, max_bytes as u64).map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 

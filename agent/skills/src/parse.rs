@@ -53,9 +53,9 @@ pub fn parse(text: &str, directory: &str) -> (Skill, Vec<SkillFault>) {
     if let Some(text) = &parsed.compatibility {
         let length = text.chars().count();
         if !(1..=MAX_COMPATIBILITY).contains(&length) {
-            let why =
+            let reason =
                 format!("`compatibility` has {length} characters; 1 to {MAX_COMPATIBILITY} fit");
-            reader.fault("compatibility", "compatibility-length", why);
+            reader.fault("compatibility", "compatibility-length", reason);
         }
     }
     if parsed.body.is_empty() {
@@ -131,13 +131,13 @@ impl Reader<'_> {
                 self.faults.push(SkillFault { line: 2, rule: "front-matter", text, fatal: true });
                 Map::new()
             }
-            Err(why) => {
-                let line = why.location().map_or(1, |location| location.line() as usize) + 1;
-                let why = why.without_snippet().to_string();
+            Err(error) => {
+                let line = error.location().map_or(1, |location| location.line() as usize) + 1;
+                let message = error.without_snippet().to_string();
                 // The parser's own line number is relative to the front matter.
-                let why = why.lines().next().unwrap_or_default();
-                let why = why.split(" at line ").next().unwrap_or_default();
-                let text = format!("not YAML: {why}");
+                let message = message.lines().next().unwrap_or_default();
+                let message = message.split(" at line ").next().unwrap_or_default();
+                let text = format!("not YAML: {message}");
                 self.faults.push(SkillFault { line, rule: "yaml", text, fatal: true });
                 Map::new()
             }
@@ -236,8 +236,8 @@ impl Reader<'_> {
         };
         let (entries, invalid): (Vec<_>, Vec<_>) =
             words.into_iter().map(AllowedTool::parse).partition(Result::is_ok);
-        for why in invalid.into_iter().filter_map(Result::err) {
-            self.fault("allowed-tools", "allowed-tools", why);
+        for reason in invalid.into_iter().filter_map(Result::err) {
+            self.fault("allowed-tools", "allowed-tools", reason);
         }
         Some(entries.into_iter().filter_map(Result::ok).collect())
     }

@@ -116,8 +116,8 @@ pub(crate) fn run(args: McpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
 fn list(as_json: bool, common: &GlobalArgs) -> Result<()> {
     let cwd = directory(common)?;
     let LoadedConfig { config, notices, .. } = load(common, &cwd)?;
-    let around = CommandSandbox::of(&config.sandbox, &root_of(&cwd));
-    let configured = servers(&config.mcp, &ServerPaths { cwd, logs: None, around });
+    let sandbox = CommandSandbox::of(&config.sandbox, &root_of(&cwd));
+    let configured = servers(&config.mcp, &ServerPaths { cwd, logs: None, sandbox });
     let rows = config.mcp.iter().map(|(name, definition)| {
         let server = configured.iter().find(|server| server.name == *name);
         row(name, definition, server.map(Arc::as_ref))
@@ -182,7 +182,8 @@ async fn login(name: &str, common: &GlobalArgs) -> Result<()> {
     if server.url.is_none() {
         return Err(Failure::usage(format!("`{name}` is a local program and needs no login")));
     }
-    let failed = |why: String| Failure::failed(format!("cannot log in to `{name}`")).because(why);
+    let failed =
+        |reason: String| Failure::failed(format!("cannot log in to `{name}`")).because(reason);
     let login = login::begin(&server).await.map_err(failed)?;
     ui::print(&format!("open this in a browser:\n{}\n", base::text::printable(login.address())))?;
     login.finish().await.map_err(failed)?;
@@ -200,8 +201,8 @@ fn logout(name: &str, common: &GlobalArgs) -> Result<()> {
 async fn test(name: &str, as_json: bool, common: &GlobalArgs) -> Result<u8> {
     let cwd = directory(common)?;
     let definition = McpServerConfig { enabled: true, ..definition(name, common, &cwd)? };
-    let around = CommandSandbox::of(&load(common, &cwd)?.config.sandbox, &root_of(&cwd));
-    let paths = ServerPaths { cwd, logs: None, around };
+    let sandbox = CommandSandbox::of(&load(common, &cwd)?.config.sandbox, &root_of(&cwd));
+    let paths = ServerPaths { cwd, logs: None, sandbox };
     let part = parts([name]).remove(0);
     let server = ConfiguredServer::new(name, &part, &definition, &paths);
     let start = Instant::now();
@@ -223,7 +224,7 @@ async fn test(name: &str, as_json: bool, common: &GlobalArgs) -> Result<u8> {
         ui::print(&format!("{report:#}\n"))?;
         return Ok(u8::from(started.is_err()));
     }
-    started.map_err(|why| Failure::failed(format!("`{name}` cannot be used")).because(why))?;
+    started.map_err(|error| Failure::failed(format!("`{name}` cannot be used")).because(error))?;
     let mut text = format!("`{name}` started in {ms} ms and has {} tools\n", tools.len());
     for (full_name, tool) in server.tools_by_name(&tools) {
         let first_line = tool.description.lines().next().unwrap_or_default();

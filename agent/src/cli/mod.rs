@@ -314,7 +314,7 @@ async fn agent(
     let (settings, trace, (task, pictures), mode) =
         setup().inspect_err(|failure| report_failure(&bus, failure))?;
     let asker = args.show.asker(&bus);
-    let which = match &args.resume {
+    let selector = match &args.resume {
         Some(requested) => SessionSelector::Resume(requested.clone()),
         None => SessionSelector::New(task.clone().unwrap_or_default()),
     };
@@ -327,10 +327,11 @@ async fn agent(
             Mode::List => return Ok(0),
             Mode::Once => {
                 let task = task.unwrap_or_default();
-                single_task::run(&settings, &which, (&task, pictures), bus.clone(), asker).await?
+                single_task::run(&settings, &selector, (&task, pictures), bus.clone(), asker)
+                    .await?
             }
             Mode::Interactive => {
-                let opening = Opening { which, pictures };
+                let opening = Opening { selector, pictures };
                 interactive::run(settings, opening, bus.clone(), asker).await?
             }
             Mode::Autonomous => autonomous::alone(&request(settings)?, bus.clone(), asker).await?,

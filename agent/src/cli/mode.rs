@@ -197,7 +197,7 @@ pub(crate) fn run_request(
     mode: Mode,
 ) -> Result<RunRequest> {
     let requirements = args.mode.requirements.as_deref();
-    let how = match &args.resume {
+    let origin = match &args.resume {
         Some(_) if requirements.is_some() => {
             return Err(Failure::usage("--resume cannot be used with --requirements")
                 .hint("g3 --autonomous --resume")
@@ -209,7 +209,7 @@ pub(crate) fn run_request(
     };
     Ok(RunRequest {
         settings,
-        how,
+        origin,
         rounds: args.limits.max_turns,
         checks: args.mode.checks.clone(),
     })

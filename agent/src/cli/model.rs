@@ -146,7 +146,7 @@ fn pull(args: &PullArgs) -> Result<()> {
     let directory = create_dir(catalogue::directory()?)?;
     let target = directory.join(entry.file);
     let is_complete = fs::metadata(&target).is_ok_and(|meta| meta.len() == entry.bytes);
-    if is_complete && pull::sha256(&target).is_ok_and(|found| found == entry.sha256) {
+    if is_complete && pull::sha256(&target).is_ok_and(|hash| hash == entry.sha256) {
         return print(&format!("{} is already downloaded: {}\n", entry.name, target.display()));
     }
     let url = args.from.as_deref().unwrap_or(entry.url);
@@ -211,19 +211,19 @@ fn serve(args: &ServeArgs) -> Failure {
 
 fn remove(name: &str) -> Result<()> {
     let installed = catalogue::installed()?;
-    let Some(found) = installed.iter().find(|installed| installed.name == name) else {
+    let Some(model) = installed.iter().find(|installed| installed.name == name) else {
         return Err(Failure::usage(format!("no such model on this machine: `{name}`"))
             .hint("g3 model list"));
     };
-    let is_link = fs::symlink_metadata(&found.path).is_ok_and(|meta| meta.is_symlink());
-    fs::remove_file(&found.path).or_fail(|| format!("cannot delete {}", found.path.display()))?;
-    let mut partial = found.path.clone().into_os_string();
+    let is_link = fs::symlink_metadata(&model.path).is_ok_and(|meta| meta.is_symlink());
+    fs::remove_file(&model.path).or_fail(|| format!("cannot delete {}", model.path.display()))?;
+    let mut partial = model.path.clone().into_os_string();
     partial.push(".checked");
     let _ = fs::remove_file(partial);
     if is_link {
         return print(&format!("removed {name}; the file that it linked to is kept\n"));
     }
-    print(&format!("deleted {name}; freed {}\n", size(found.bytes)))
+    print(&format!("deleted {name}; freed {}\n", size(model.bytes)))
 }
 
 fn create_dir(directory: PathBuf) -> Result<PathBuf> {

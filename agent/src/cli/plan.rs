@@ -81,6 +81,6 @@ async fn run_part(command: PlanCommand, toolset: &'static dyn Toolset) -> Result
 fn file(path: PathBuf) -> Result<(String, String)> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(&path)
-        .map_err(|why| Failure::usage(format!("cannot read {name}")).because(why))?;
+        .map_err(|error| Failure::usage(format!("cannot read {name}")).because(error))?;
     Ok((name, text))
 }

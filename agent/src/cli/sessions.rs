@@ -135,9 +135,9 @@ fn export_text(snapshot: &SessionSnapshot, dir: &Path, format: Format) -> Result
 
 fn write_new(file: &Path, text: &str) -> Result<()> {
     let output = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
-    let mut output = output.map_err(|why| {
+    let mut output = output.map_err(|error| {
         Failure::usage(format!("cannot write {}", file.display()))
-            .because(why)
+            .because(error)
             .hint("name a file that does not exist")
     })?;
     output.write_all(text.as_bytes()).or_fail(|| format!("cannot write {}", file.display()))

@@ -154,7 +154,7 @@ pub(crate) fn directory(common: &GlobalArgs) -> Result<PathBuf> {
     match dir.canonicalize() {
         Ok(path) if path.is_dir() => Ok(path),
         Ok(_) => Err(Failure::usage(format!("{} is not a directory", dir.display()))),
-        Err(why) => Err(Failure::usage(format!("cannot use {}", dir.display())).because(why)),
+        Err(error) => Err(Failure::usage(format!("cannot use {}", dir.display())).because(error)),
     }
 }
 

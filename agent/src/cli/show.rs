@@ -48,8 +48,8 @@ impl ShowOptions {
                 return Err(Failure::usage("--events requires a file").hint("--json, for stdout"));
             }
             let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path);
-            let file = file.map_err(|why| {
-                Failure::usage(format!("cannot write events to {}", path.display())).because(why)
+            let file = file.map_err(|error| {
+                Failure::usage(format!("cannot write events to {}", path.display())).because(error)
             })?;
             sinks.push(Box::new(JsonLines::new(file)));
         }

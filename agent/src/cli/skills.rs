@@ -84,52 +84,52 @@ fn as_json(skill: &Skill) -> Value {
 }
 
 fn check(common: &GlobalArgs, cwd: &Path, dir: Option<&Path>, json: bool) -> Result<u8> {
-    let found = match dir {
+    let searches = match dir {
         Some(dir) => skills_in(&cwd.join(dir))?,
         None => {
             let places = find::skill_dirs(&load(common, cwd)?.config.skills, cwd);
             places.iter().flat_map(find::find_in).collect()
         }
     };
-    let has_faults = found.iter().any(|found| !found.faults.is_empty());
+    let has_faults = searches.iter().any(|search| !search.faults.is_empty());
     if json {
-        print_json(&found.iter().flat_map(faults_as_json).collect())?;
+        print_json(&searches.iter().flat_map(faults_as_json).collect())?;
     } else {
-        ui::print(&found.iter().map(|found| faults_as_text(found, cwd)).collect::<String>())?;
-        let skills = if found.len() == 1 { "skill" } else { "skills" };
-        ui::say(&format!("{} {skills} checked", found.len()));
+        ui::print(&searches.iter().map(|search| faults_as_text(search, cwd)).collect::<String>())?;
+        let skills = if searches.len() == 1 { "skill" } else { "skills" };
+        ui::say(&format!("{} {skills} checked", searches.len()));
     }
     Ok(u8::from(has_faults))
 }
 
 /// Returns the skill in a directory, or the skills in the directories below it.
 fn skills_in(dir: &Path) -> Result<Vec<SkillSearch>> {
-    let real = dir
-        .canonicalize()
-        .map_err(|why| Failure::usage(format!("cannot check {}", dir.display())).because(why))?;
-    let found = match find::find_skill(&real, None) {
-        Some(found) => vec![found],
+    let real = dir.canonicalize().map_err(|error| {
+        Failure::usage(format!("cannot check {}", dir.display())).because(error)
+    })?;
+    let searches = match find::find_skill(&real, None) {
+        Some(search) => vec![search],
         None => find::find_in(&SkillDir { dir: real, boundary: None }),
     };
-    if found.is_empty() {
+    if searches.is_empty() {
         return Err(Failure::usage(format!("no skills in {}", dir.display()))
             .because("a skill is a directory with a SKILL.md"));
     }
-    Ok(found)
+    Ok(searches)
 }
 
-fn faults_as_text(found: &SkillSearch, cwd: &Path) -> String {
-    let file = found.file.strip_prefix(cwd).unwrap_or(&found.file).display();
+fn faults_as_text(search: &SkillSearch, cwd: &Path) -> String {
+    let file = search.file.strip_prefix(cwd).unwrap_or(&search.file).display();
     let line = |fault: &skills::parse::SkillFault| {
         format!("{file}:{} {}: {}\n", fault.line, fault.rule, base::text::printable(&fault.text))
     };
-    found.faults.iter().map(line).collect()
+    search.faults.iter().map(line).collect()
 }
 
-fn faults_as_json(found: &SkillSearch) -> Vec<Value> {
-    let entries = found.faults.iter().map(|fault| {
+fn faults_as_json(search: &SkillSearch) -> Vec<Value> {
+    let entries = search.faults.iter().map(|fault| {
         json!({
-            "file": found.file,
+            "file": search.file,
             "line": fault.line,
             "rule": fault.rule,
             "text": fault.text,

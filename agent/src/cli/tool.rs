@@ -233,9 +233,9 @@ fn read_args(args: &str) -> Result<String> {
         return Ok(text);
     }
     let Some(file) = args.strip_prefix('@') else { return Ok(args.to_owned()) };
-    std::fs::read_to_string(file).map_err(|why| {
+    std::fs::read_to_string(file).map_err(|error| {
         Failure::usage(format!("cannot read the arguments in {file}"))
-            .because(why)
+            .because(error)
             .hint("pass them as JSON: --args '{\"key\": …}'")
     })
 }
@@ -262,7 +262,7 @@ fn load_config(cwd: Option<&Path>) -> Result<(PathBuf, Config)> {
 fn state_dir(cwd: &Path, session: Option<&str>) -> Result<PathBuf> {
     let session = match session {
         Some(session) => {
-            Id::parse(session).map_err(|why| Failure::usage(why.to_string()))?.to_string()
+            Id::parse(session).map_err(|error| Failure::usage(error.to_string()))?.to_string()
         }
         None => SESSION.to_owned(),
     };

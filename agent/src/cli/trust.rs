@@ -61,8 +61,9 @@ pub(crate) fn run(args: &TrustArgs) -> Result<u8> {
 }
 
 fn accept(store: &Path, file: &Path) -> Result<String> {
-    let content = std::fs::read(file)
-        .map_err(|why| Failure::usage(format!("cannot trust {}", file.display())).because(why))?;
+    let content = std::fs::read(file).map_err(|error| {
+        Failure::usage(format!("cannot trust {}", file.display())).because(error)
+    })?;
     let entry = trust::accept(store, file, &content, &Clock::from_env())?;
     let printed = base::text::printable(&String::from_utf8_lossy(&content));
     let names: String = entry
@@ -95,7 +96,7 @@ fn copied_files(file: &Path) -> String {
         Ok(files) => {
             format!("it copies these files into sessions:\n{}\n", base::text::printable(&files))
         }
-        Err(why) => format!("cannot list the files that it matches: {why}\n"),
+        Err(error) => format!("cannot list the files that it matches: {error}\n"),
     }
 }
 

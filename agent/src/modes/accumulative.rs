@@ -96,7 +96,7 @@ pub(crate) async fn run(
                 if let Err(failure) = list.add(text) {
                     ui::fail(&failure);
                 }
-                let request = RunRequest { how: RunOrigin::New(list.text()), ..request.clone() };
+                let request = RunRequest { origin: RunOrigin::New(list.text()), ..request.clone() };
                 let (tokens, _quiet) = (interrupts.begin(), QuietInput::begin());
                 let ended = autonomous::run(&request, bus.clone(), asker.clone(), &tokens).await;
                 interrupts.over();

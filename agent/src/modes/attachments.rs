@@ -29,9 +29,9 @@ pub(crate) struct AttachedMessage {
 /// Reads an image that `--image` names.
 pub(crate) fn picture(cwd: &Path, typed: &Path) -> Result<Image> {
     let path = cwd.join(paths::expand_home(&typed.to_string_lossy()));
-    let failed = |why: String| {
+    let failed = |reason: String| {
         Failure::usage(format!("cannot attach {}", typed.display()))
-            .because(why)
+            .because(reason)
             .hint("--image takes a PNG, JPEG, GIF or WebP file")
     };
     image::prepare_file(&path).map(|(image, _)| image).map_err(failed)
@@ -47,7 +47,7 @@ pub(crate) fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attach
     let mut images: Vec<ContentPart> = pictures.into_iter().map(ContentPart::Image).collect();
     let mut seen: Vec<PathBuf> = Vec::new();
     for token in tokens(&words) {
-        let Some((shown, path)) = named(&token, cwd) else { continue };
+        let Some((display_name, path)) = named(&token, cwd) else { continue };
         if seen.contains(&path) || seen.len() >= FILES {
             continue;
         }
@@ -56,21 +56,21 @@ pub(crate) fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attach
             match image::prepare_file(&path) {
                 Ok((image, facts)) => {
                     images.push(ContentPart::Image(image));
-                    format!("attached {shown}: {facts}")
+                    format!("attached {display_name}: {facts}")
                 }
-                Err(why) => format!("cannot attach {shown}: {why}"),
+                Err(error) => format!("cannot attach {display_name}: {error}"),
             }
         } else if path.is_dir() {
-            let (text, note) = directory(&shown, &path);
+            let (text, note) = directory(&display_name, &path);
             texts.push(text);
             note
         } else {
-            match file(&shown, &path) {
+            match file(&display_name, &path) {
                 Ok((text, note)) => {
                     texts.push(text);
                     note
                 }
-                Err(why) => format!("cannot attach {shown}: {why}"),
+                Err(error) => format!("cannot attach {display_name}: {error}"),
             }
         };
         attached.notes.push(note);
@@ -82,9 +82,9 @@ pub(crate) fn message(words: String, pictures: Vec<Image>, cwd: &Path) -> Attach
 }
 
 /// Formats a file as an attachment, and returns it with its note.
-fn file(shown: &str, path: &Path) -> std::result::Result<(String, String), String> {
+fn file(display_name: &str, path: &Path) -> std::result::Result<(String, String), String> {
     let content = tools::fs::open::read_at_most(path, 64 << 20);
-    let bytes = content.map_err(|why| why.to_string())?.bytes;
+    let bytes = content.map_err(|error| error.to_string())?.bytes;
     if let Some(kind) = tools::fs::open::describe_binary(&bytes) {
         return Err(format!("it is {kind}"));
     }
@@ -95,11 +95,11 @@ fn file(shown: &str, path: &Path) -> std::result::Result<(String, String), Strin
         true => format!(", of which the first {} bytes follow; read the rest", head.len()),
         false => String::new(),
     };
-    let part = format!("\n\n[The user attached the file {shown} ({lines}{cut}):\n{head}\n]");
-    Ok((part, format!("attached {shown}: {lines}{cut}")))
+    let part = format!("\n\n[The user attached the file {display_name} ({lines}{cut}):\n{head}\n]");
+    Ok((part, format!("attached {display_name}: {lines}{cut}")))
 }
 
-fn directory(shown: &str, path: &Path) -> (String, String) {
+fn directory(display_name: &str, path: &Path) -> (String, String) {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let name = |entry: std::fs::DirEntry| {
         let end = if entry.path().is_dir() { "/" } else { "" };
@@ -111,10 +111,10 @@ fn directory(shown: &str, path: &Path) -> (String, String) {
         if names.len() == 1 { "1 entry".to_owned() } else { format!("{} entries", names.len()) };
     names.truncate(ENTRIES);
     let part = format!(
-        "\n\n[The user attached the directory {shown} ({entries}):\n{}\n]",
+        "\n\n[The user attached the directory {display_name} ({entries}):\n{}\n]",
         names.join("\n")
     );
-    (part, format!("attached {shown}: {entries}"))
+    (part, format!("attached {display_name}: {entries}"))
 }
 
 /// Returns the path that a word names, as typed and absolute: `@path`, or the path of an image.
@@ -124,11 +124,11 @@ fn named(token: &str, cwd: &Path) -> Option<(String, PathBuf)> {
         None => (token, false),
     };
     let trimmed = raw.trim_end_matches(['.', ',', ';', ':', '!', '?', ')']);
-    let found = [raw, trimmed].into_iter().filter(|raw| !raw.is_empty()).find_map(|raw| {
+    let file = [raw, trimmed].into_iter().filter(|raw| !raw.is_empty()).find_map(|raw| {
         let path = cwd.join(paths::expand_home(raw));
         path.exists().then(|| (raw.to_owned(), path))
     });
-    found.filter(|(_, path)| is_marked || is_picture(path) && path.is_file())
+    file.filter(|(_, path)| is_marked || is_picture(path) && path.is_file())
 }
 
 fn is_picture(path: &Path) -> bool {
@@ -148,12 +148,12 @@ fn tokens(text: &str) -> Vec<String> {
         };
         let quote = body.chars().next().filter(|c| matches!(c, '"' | '\''));
         let quoted = quote.and_then(|quote| body[1..].split_once(quote));
-        let (token, left) = match quoted {
-            Some((inner, left)) => (format!("{marker}{inner}"), left),
+        let (token, remaining) = match quoted {
+            Some((inner, remaining)) => (format!("{marker}{inner}"), remaining),
             None => bare(rest),
         };
         tokens.push(token);
-        rest = left.trim_start();
+        rest = remaining.trim_start();
     }
     tokens
 }
@@ -162,10 +162,10 @@ fn tokens(text: &str) -> Vec<String> {
 fn bare(text: &str) -> (String, &str) {
     let mut token = String::new();
     let mut chars = text.char_indices().peekable();
-    while let Some((at, c)) = chars.next() {
+    while let Some((index, c)) = chars.next() {
         match c {
             '\\' if chars.next_if(|(_, next)| *next == ' ').is_some() => token.push(' '),
-            c if c.is_whitespace() => return (token, &text[at..]),
+            c if c.is_whitespace() => return (token, &text[index..]),
             c => token.push(c),
         }
     }
@@ -193,9 +193,9 @@ mod tests {
         std::fs::write(dir.path().join("blob"), [0, 159, 146, 150, 0]).unwrap();
         let words = "fix @src/a.rs, see @src and @angular/core and @blob";
         let AttachedMessage { message, notes } = message(words.to_owned(), Vec::new(), dir.path());
-        assert_eq!(message.own_words(), words);
-        assert!(message.words().contains("the file src/a.rs (1 line):\nfn a() {}\n"));
-        assert!(message.words().contains("the directory src (1 entry):\na.rs\n"));
+        assert_eq!(message.user_text(), words);
+        assert!(message.full_text().contains("the file src/a.rs (1 line):\nfn a() {}\n"));
+        assert!(message.full_text().contains("the directory src (1 entry):\na.rs\n"));
         assert_eq!(notes[..2], ["attached src/a.rs: 1 line", "attached src: 1 entry"]);
         assert!(notes[2].starts_with("cannot attach blob: it is "), "{notes:?}");
     }
@@ -210,6 +210,6 @@ mod tests {
             notes[0].contains("20000 lines, of which the first 65536 bytes follow"),
             "{notes:?}"
         );
-        assert!(message.words().len() < 70_000);
+        assert!(message.full_text().len() < 70_000);
     }
 }

@@ -53,7 +53,7 @@ pub(crate) async fn run(
         Err(ProviderError::Cancelled) => return Err(interrupt::failure()),
         reply => reply.map_err(|error| error.failure_of("the model request failed"))?,
     };
-    let words = reply.message.words();
+    let words = reply.message.full_text();
     if words.trim().is_empty() {
         return Err(Failure::failed("the model returned an empty answer"));
     }

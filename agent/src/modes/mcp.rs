@@ -115,7 +115,7 @@ impl CallQueue {
     async fn turn(&self, mut keys: Vec<String>) -> Vec<OwnedMutexGuard<()>> {
         keys.sort();
         keys.dedup();
-        let mut held = Vec::new();
+        let mut guards = Vec::new();
         for key in keys {
             let lock = {
                 let mut all = base::sync::lock(&self.keys);
@@ -123,9 +123,9 @@ impl CallQueue {
                 all.retain(|_, lock| Arc::strong_count(lock) > 1);
                 all.entry(key).or_default().clone()
             };
-            held.push(lock.lock_owned().await);
+            guards.push(lock.lock_owned().await);
         }
-        held
+        guards
     }
 }
 

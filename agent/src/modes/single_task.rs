@@ -18,14 +18,14 @@ use provider::message::Image;
 /// Runs one task with these images. A failure has already been emitted as an event.
 pub(crate) async fn run(
     settings: &AgentSettings,
-    which: &SessionSelector,
+    selector: &SessionSelector,
     (task, pictures): (&str, Vec<Image>),
     bus: Arc<Bus>,
     asker: Option<Arc<dyn Asker>>,
 ) -> Result<RunStatus> {
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
-    let mut work = AgentSession::begin(settings, which, bus.clone(), asker)?;
+    let mut work = AgentSession::begin(settings, selector, bus.clone(), asker)?;
     let attached = attachments::message(template(task), pictures, &settings.cwd);
     for text in attached.notes {
         bus.emit(EventKind::Notice { level: NoticeLevel::Info, text });

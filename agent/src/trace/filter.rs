@@ -30,9 +30,9 @@ fn is_target(text: &str) -> bool {
     text == "g3" || TARGETS.contains(&text)
 }
 
-fn invalid(directive: &str, why: &str) -> Failure {
+fn invalid(directive: &str, reason: &str) -> Failure {
     Failure::usage(format!("invalid log filter `{directive}`"))
-        .because(why)
+        .because(reason)
         .hint("G3_LOG=info, or `level` in [trace]: off, error, warn, info, debug, trace")
 }
 

@@ -94,9 +94,9 @@ pub(crate) fn begin(options: &TraceOptions, mode: &str, cwd: &Path) -> Result<Tr
 }
 
 fn open(file: &Path) -> Result<Journal> {
-    Journal::open(file).map_err(|why| {
+    Journal::open(file).map_err(|error| {
         Failure::usage(format!("cannot write the trace to {}", file.display()))
-            .because(why)
+            .because(error)
             .hint("name a file that can be written: --trace-file FILE, or `file` in [trace]")
     })
 }

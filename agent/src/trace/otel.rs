@@ -52,9 +52,9 @@ impl Export {
         let last_error = LastError::default();
         let exporter = opentelemetry_otlp::SpanExporter::builder().with_http();
         let exporter = exporter.with_http_client(ExportClient).with_protocol(protocol()?);
-        let exporter = exporter.build().map_err(|why| {
+        let exporter = exporter.build().map_err(|error| {
             Failure::usage("the trace cannot be exported")
-                .because(why)
+                .because(error)
                 .hint("correct the OTEL_EXPORTER_OTLP_ variables, or OTEL_SDK_DISABLED=true")
         })?;
         let provider = SdkTracerProvider::builder()
@@ -79,10 +79,10 @@ impl Export {
     /// Sends pending spans; returns a sentence if some were lost.
     pub fn finish(self) -> Option<String> {
         let result = self.provider.shutdown_with_timeout(SHUTDOWN_TIMEOUT);
-        let why = base::sync::lock(&self.last_error).take();
+        let error = base::sync::lock(&self.last_error).take();
         let timeout_text = || format!("it was not sent within {} s", SHUTDOWN_TIMEOUT.as_secs());
-        let why = why.or_else(|| result.err().map(|_| timeout_text()))?;
-        Some(format!("the exported trace is not complete: {why}"))
+        let error = error.or_else(|| result.err().map(|_| timeout_text()))?;
+        Some(format!("the exported trace is not complete: {error}"))
     }
 }
 
@@ -144,9 +144,9 @@ struct ErrorRecorder {
 impl SpanExporter for ErrorRecorder {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let result = self.exporter.export(batch).await;
-        if let Err(why) = &result {
+        if let Err(error) = &result {
             let mut last = base::sync::lock(&self.last_error);
-            *last = Some(why.to_string());
+            *last = Some(error.to_string());
         }
         result
     }

@@ -45,17 +45,17 @@ impl Write for &TraceWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = line.strip_suffix(b"\n").unwrap_or(line);
-        let (path, why) = match &mut state.output {
+        let (path, error) = match &mut state.output {
             TraceOutput::Stderr => {
                 ui::say(&String::from_utf8_lossy(text));
                 return Ok(line.len());
             }
             TraceOutput::File(file) => match file.append_line(text) {
                 Ok(()) => return Ok(line.len()),
-                Err(why) => (file.path(), why),
+                Err(error) => (file.path(), error),
             },
         };
-        let warning = format!("warning: the trace in {} is not complete: {why}", path.display());
+        let warning = format!("warning: the trace in {} is not complete: {error}", path.display());
         if !std::mem::replace(&mut state.has_failed, true) {
             ui::say(&warning);
         }

@@ -25,7 +25,7 @@ const DETAILS: usize = 100;
 
 /// Returns the event for a question.
 pub(crate) fn event(id: &str, question: &PermissionQuestion) -> EventKind {
-    let what = format!("{} wants to {}, and {}", question.tool, question.what, question.why);
+    let what = format!("{} wants to {}, and {}", question.tool, question.what, question.reason);
     let options = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
     EventKind::Ask { id: id.to_owned(), what, options }
 }
@@ -125,7 +125,7 @@ fn text(question: &PermissionQuestion, colours: bool, most: usize) -> String {
         let view = DiffView { colours, width: None, most };
         diff::draw(details, view).iter().for_each(|line| text.push_str(&format!("  │{line}\n")));
     }
-    text.push_str(&format!("  ({})\n", printable(&question.why).replace('\n', " ")));
+    text.push_str(&format!("  ({})\n", printable(&question.reason).replace('\n', " ")));
     text
 }
 
@@ -166,7 +166,7 @@ mod tests {
         PermissionQuestion {
             tool: "shell".to_owned(),
             what: what.to_owned(),
-            why: "it reaches outside".to_owned(),
+            reason: "it reaches outside".to_owned(),
             rule: "[[gate.rules]]".to_owned(),
             host: None,
             writes: None,

@@ -46,6 +46,6 @@ fn by_terminal(text: &str) -> Result<String, String> {
         .map_err(|_| "no terminal and no clipboard program".to_owned())?;
     terminal
         .write_all(format!("\u{1b}]52;c;{data}\u{7}").as_bytes())
-        .map_err(|why| format!("cannot write to the terminal: {why}"))?;
+        .map_err(|error| format!("cannot write to the terminal: {error}"))?;
     Ok("through the terminal (OSC 52); some terminals do not allow it".to_owned())
 }

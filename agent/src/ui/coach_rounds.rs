@@ -44,9 +44,9 @@ fn begun(requirements: usize, checks: usize, rounds: u32) -> String {
 }
 
 fn judged(rounds: u32, round: &RoundReport) -> Vec<String> {
-    let why = round.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
-    let verdict = round.verdict.words();
-    let mut lines = vec![format!("round {} of {rounds}: {verdict}{why}", round.round)];
+    let suffix = round.why.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let verdict = round.verdict.name();
+    let mut lines = vec![format!("round {} of {rounds}: {verdict}{suffix}", round.round)];
     lines.extend(checks(&round.checks));
     lines.extend(statuses(round.requirements.as_deref()));
     lines.extend(apart(&round.disagreements));
@@ -92,13 +92,13 @@ fn ended(report: &[RoundReport], cost: &RoundCost) -> Vec<String> {
             0 => "-".to_owned(),
             all => format!("{green} of {all}"),
         };
-        costs([&line.round.to_string(), line.verdict.words(), &met, &checks], &line.cost)
+        costs([&line.round.to_string(), line.verdict.name(), &met, &checks], &line.cost)
     }));
     if report.len() > 1 {
         lines.push(costs(["all", "", "", ""], cost));
     }
     let last = report.last();
-    lines.extend(last.and_then(|line| line.why.as_ref()).map(|why| format!("  {why}")));
+    lines.extend(last.and_then(|line| line.why.as_ref()).map(|reason| format!("  {reason}")));
     lines.extend(last.into_iter().flat_map(|line| checks(&line.checks)));
     lines.extend(statuses(last.and_then(|line| line.requirements.as_deref())));
     lines.extend(last.into_iter().flat_map(|line| apart(&line.disagreements)));

@@ -46,11 +46,11 @@ pub(crate) fn draw(diff: &str, view: DiffView) -> Vec<String> {
     let lines = parse(diff);
     let mut drawn = Vec::new();
     let (mut old, mut new, mut in_file) = (0, 0, false);
-    for (at, line) in lines.iter().enumerate() {
+    for (index, line) in lines.iter().enumerate() {
         let text = match line {
             DiffLine::File { from, to } => {
                 in_file = false;
-                file(from, to, &lines[at + 1..], view)
+                file(from, to, &lines[index + 1..], view)
             }
             DiffLine::Hunk { old: o, new: n } => {
                 let gap = in_file.then(|| coloured(DIM, "      …", view));
@@ -173,7 +173,7 @@ fn hunk(line: &str) -> Option<[usize; 4]> {
     let (old, new) = ranges.split_once(" +")?;
     let range = |text: &str| -> Option<(usize, usize)> {
         match text.split_once(',') {
-            Some((at, lines)) => Some((at.parse().ok()?, lines.parse().ok()?)),
+            Some((start, lines)) => Some((start.parse().ok()?, lines.parse().ok()?)),
             None => Some((text.parse().ok()?, 1)),
         }
     };

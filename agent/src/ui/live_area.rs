@@ -73,8 +73,8 @@ impl LiveArea {
     /// Removes a call and returns its title.
     pub(crate) fn end(&mut self, id: &str) -> Option<String> {
         let mut calls = self.calls();
-        let at = calls.iter().position(|call| call.id == id)?;
-        Some(calls.remove(at).title)
+        let index = calls.iter().position(|call| call.id == id)?;
+        Some(calls.remove(index).title)
     }
 
     /// Draws the running calls, if there are any, until [`LiveArea::hide`].
@@ -166,14 +166,15 @@ impl Tail {
     /// Returns the last lines, including the incomplete one.
     fn last(&self, most: usize) -> Vec<String> {
         let partial = Some(&self.partial).filter(|line| !line.trim().is_empty());
-        let all: Vec<String> = self.lines.iter().chain(partial).map(|line| shown(line)).collect();
+        let all: Vec<String> =
+            self.lines.iter().chain(partial).map(|line| rendered(line)).collect();
         all[all.len().saturating_sub(most)..].to_vec()
     }
 }
 
 /// Returns a line as a terminal would finally show it: a carriage return discards the text before
 /// it.
-fn shown(line: &str) -> String {
+fn rendered(line: &str) -> String {
     let line = line.trim_end_matches('\r');
     let last = line.rsplit('\r').next().unwrap_or_default();
     printable_output(last).replace('\t', "    ")

@@ -20,7 +20,7 @@ pub(crate) struct MarkdownPainter {
     colours: bool,
     wrap: Wrapper,
     /// Text that may become a marker (the start of a line, or one star), or a line of a table.
-    held: String,
+    buffer: String,
     /// Complete lines of a table.
     table: Vec<String>,
     line: Line,
@@ -74,10 +74,10 @@ impl MarkdownPainter {
         for c in text.chars() {
             match (self.line, c) {
                 (Line::Table, '\n') => {
-                    self.table.push(std::mem::take(&mut self.held));
+                    self.table.push(std::mem::take(&mut self.buffer));
                     self.line = Line::Unknown;
                 }
-                (Line::Table, c) => self.held.push(c),
+                (Line::Table, c) => self.buffer.push(c),
                 (_, '\n') => self.end_line(&mut out),
                 (Line::Unknown, c) => self.begin(c, &mut out),
                 (Line::Text, c) => self.inline_char(c, &mut out),
@@ -92,7 +92,7 @@ impl MarkdownPainter {
     pub(crate) fn finish(&mut self) -> String {
         let mut out = String::new();
         if self.line == Line::Table {
-            self.table.push(std::mem::take(&mut self.held));
+            self.table.push(std::mem::take(&mut self.buffer));
         }
         self.end_table(&mut out);
         self.release(&mut out);
@@ -134,21 +134,21 @@ impl MarkdownPainter {
 
     /// Writes the held text unchanged.
     fn release(&mut self, out: &mut String) {
-        std::mem::take(&mut self.held).chars().for_each(|c| self.wrap.put(c, out));
+        std::mem::take(&mut self.buffer).chars().for_each(|c| self.wrap.put(c, out));
     }
 
     /// Adds a character to the start of a line.
     fn begin(&mut self, c: char, out: &mut String) {
-        let mut start = std::mem::take(&mut self.held);
+        let mut start = std::mem::take(&mut self.buffer);
         start.push(c);
         let line = if self.inline { Some(Line::Text) } else { kind(&start, self.fenced) };
         let Some(line) = line else {
-            self.held = start;
+            self.buffer = start;
             return;
         };
         self.line = line;
         if line == Line::Table {
-            self.held = start;
+            self.buffer = start;
             return;
         }
         self.end_table(out);
@@ -178,7 +178,7 @@ impl MarkdownPainter {
         if !self.colours {
             return self.wrap.put(c, out);
         }
-        let star = std::mem::take(&mut self.held) == "*";
+        let star = std::mem::take(&mut self.buffer) == "*";
         if star && c == '*' && !self.emphasis.code {
             self.emphasis.bold = !self.emphasis.bold;
             return self.style(if self.emphasis.bold { BOLD } else { RESET });
@@ -187,7 +187,7 @@ impl MarkdownPainter {
             self.wrap.put('*', out);
         }
         match c {
-            '*' if !self.emphasis.code => self.held.push('*'),
+            '*' if !self.emphasis.code => self.buffer.push('*'),
             '`' => {
                 self.emphasis.code = !self.emphasis.code;
                 let back = if self.emphasis.bold { BOLD_AGAIN } else { RESET };

@@ -55,7 +55,7 @@ pub(crate) fn summed_up(
     status: RunStatus,
     turns: u32,
     usage: Usage,
-    between: &str,
+    separator: &str,
 ) -> Option<String> {
     let mut parts = Vec::new();
     if status == RunStatus::Cancelled {
@@ -67,7 +67,7 @@ pub(crate) fn summed_up(
         parts.extend([turns, format!("{sent} in"), format!("{} out", tokens(usage.output))]);
         parts.extend(usage.cost_text());
     }
-    (!parts.is_empty()).then(|| parts.join(between))
+    (!parts.is_empty()).then(|| parts.join(separator))
 }
 
 /// Formats the usage and cost of a number of model requests in one line.

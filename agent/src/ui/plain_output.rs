@@ -50,13 +50,13 @@ impl<O: Write + Send, T: Write + Send> PlainOutput<O, T> {
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         let is_output = lines.last().is_some_and(|line| line.starts_with("[exit code "));
         let left_out = lines.len().saturating_sub(LINES);
-        let (before, shown, after) = match is_output {
+        let (before, visible, after) = match is_output {
             true => (left_out, &lines[left_out..], 0),
             false => (0, &lines[..lines.len() - left_out], left_out),
         };
         let note = |n: usize, word: &str| (n > 0).then(|| format!("  … {}", count(n, word)));
         let mut report: Vec<String> = note(before, "earlier line").into_iter().collect();
-        report.extend(shown.iter().map(|line| format!("  {line}")));
+        report.extend(visible.iter().map(|line| format!("  {line}")));
         report.extend(note(after, "more line"));
         if let Some(first) = report.first_mut() {
             *first = format!("  failed: {}", first.trim_start());

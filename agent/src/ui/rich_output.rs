@@ -134,9 +134,9 @@ impl<O: Write + Send> RichOutput<O> {
     }
 
     /// Shows in the live area that g3 waits for the model.
-    fn waits(&mut self, why: &str) {
+    fn waits(&mut self, reason: &str) {
         self.live.end(MODEL);
-        self.live.begin(MODEL, why);
+        self.live.begin(MODEL, reason);
     }
 
     /// Draws the live area, unless a question or an incomplete line is on the screen.
@@ -160,11 +160,11 @@ impl<O: Write + Send> RichOutput<O> {
     fn end_call(&mut self, id: &str, ok: bool, text: &str, diff: Option<&str>, ms: u64) {
         self.live.end(id);
         self.live.hide();
-        let shown = self.calls.remove(id);
-        if let Some(shown) = &shown {
-            self.line(if ok { GREEN } else { RED }, &format!("● {}", shown.line));
+        let call = self.calls.remove(id);
+        if let Some(call) = &call {
+            self.line(if ok { GREEN } else { RED }, &format!("● {}", call.line));
         }
-        let is_command = shown.is_some_and(|shown| shown.is_command);
+        let is_command = call.is_some_and(|call| call.is_command);
         let seconds = (ms >= 1_000).then(|| format!("{:.1} s", ms as f64 / 1e3));
         match diff.filter(|_| ok) {
             Some(diff) => self.diff(diff),

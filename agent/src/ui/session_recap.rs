@@ -36,7 +36,7 @@ pub(crate) fn recap(turns: &[PastTurn], width: Option<usize>, colours: bool) -> 
     if earlier > 0 {
         out.push_str(&dim(&format!("… {}", count(earlier, "earlier turn"))));
     }
-    for (at, turn) in turns.iter().enumerate().skip(earlier) {
+    for (index, turn) in turns.iter().enumerate().skip(earlier) {
         let asked = wrapped(&printable(turn.asked.trim()), width, "> ");
         out.push_str(&first_lines(&asked, LINES));
         let left_out = turn.calls.len().saturating_sub(CALLS);
@@ -47,7 +47,7 @@ pub(crate) fn recap(turns: &[PastTurn], width: Option<usize>, colours: bool) -> 
             let line = format!("● {call}");
             out.push_str(&dim(&width.map_or(line.clone(), |width| cut_columns(&line, width))));
         }
-        let most = if at + 1 == turns.len() { LAST_LINES } else { LINES };
+        let most = if index + 1 == turns.len() { LAST_LINES } else { LINES };
         let mut painter = MarkdownPainter::new(colours);
         painter.wrap_at(width);
         let answer = painter.paint(&printable(turn.answer.trim())) + &painter.finish();

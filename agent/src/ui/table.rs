@@ -86,8 +86,8 @@ fn align(cell: &str) -> Option<Align> {
 
 /// Returns the width of each column; `None` if the table does not fit at the minimum widths.
 fn widths(header: &[String], rows: &[Vec<String>], style: Style) -> Option<Vec<usize>> {
-    let natural = |at: usize| {
-        let all = rows.iter().map(|row| &row[at]).chain([&header[at]]);
+    let natural = |column: usize| {
+        let all = rows.iter().map(|row| &row[column]).chain([&header[column]]);
         all.map(|cell| columns(&visible(&painted(cell, None, style)))).max().unwrap_or(0)
     };
     let mut widths: Vec<usize> = (0..header.len()).map(natural).collect();
@@ -145,9 +145,9 @@ fn row(
     let cells: Vec<Vec<String>> = cells.iter().zip(widths).map(lines).collect();
     let height = cells.iter().map(Vec::len).max().unwrap_or(0).max(1);
     let mut out = String::new();
-    for at in 0..height {
+    for row in 0..height {
         let padded = cells.iter().zip(widths.iter().zip(aligned)).map(|(cell, (width, align))| {
-            let text = cell.get(at).map_or("", String::as_str);
+            let text = cell.get(row).map_or("", String::as_str);
             let room = width.saturating_sub(columns(&visible(text)));
             let before = match align {
                 Align::Left => 0,

@@ -38,7 +38,7 @@ pub(crate) fn decode(tool: &ProfileTool, args: &Value) -> Result<DecodedArgs, St
             {
                 Value::String(format!("{value:#}\n"))
             }
-            _ => coerce(value, schema).map_err(|why| format!("parameter `{key}` {why}"))?,
+            _ => coerce(value, schema).map_err(|error| format!("parameter `{key}` {error}"))?,
         };
         if let Some(other) = decoded.map.get(&name)
             && *other != value
@@ -184,8 +184,8 @@ fn wrap_in_list(value: &Value, items: &Value) -> Option<Value> {
 }
 
 /// Returns the result of an invalid call: the error and the expected parameters.
-pub(crate) fn invalid_call(tool: &ProfileTool, why: &str) -> ToolOutput {
-    ToolOutput::invalid(format!("{}: {why}\n{}", tool.name, describe_parameters(tool)))
+pub(crate) fn invalid_call(tool: &ProfileTool, reason: &str) -> ToolOutput {
+    ToolOutput::invalid(format!("{}: {reason}\n{}", tool.name, describe_parameters(tool)))
 }
 
 /// Describes the parameters of a tool in a few lines.
@@ -214,7 +214,7 @@ pub fn malformed(profile: Profile, name: &str, raw_args: &str) -> ToolOutput {
             return not_found(profile, name, &found);
         }
     };
-    let why = match serde_json::from_str::<Value>(raw_args) {
+    let reason = match serde_json::from_str::<Value>(raw_args) {
         Err(error) if error.is_eof() => format!(
             "the arguments break off before they are complete ({error}); nothing was run. If the \
              content is long, write it in several smaller parts"
@@ -223,12 +223,12 @@ pub fn malformed(profile: Profile, name: &str, raw_args: &str) -> ToolOutput {
         Ok(_) => "the arguments are not a JSON object; nothing was run".to_owned(),
     };
     let start = base::text::head(raw_args, 200);
-    invalid_call(tool, &format!("{why}\nas sent: {start}"))
+    invalid_call(tool, &format!("{reason}\nas sent: {start}"))
 }
 
 /// Returns the result of a call whose name is unknown or ambiguous.
-pub(crate) fn not_found(profile: Profile, name: &str, found: &NamedTool) -> ToolOutput {
-    let text = match found {
+pub(crate) fn not_found(profile: Profile, name: &str, tool: &NamedTool) -> ToolOutput {
+    let text = match tool {
         NamedTool::Several(profiles) => {
             let names: Vec<&str> = profiles.iter().map(|profile| profile.name()).collect();
             format!(

@@ -57,13 +57,13 @@ pub fn prepare<'a>(
             return Err(Box::new(args::not_found(profile, name, &found)));
         }
     };
-    let invalid = |why: String| Box::new(args::invalid_call(profile_tool, &why));
+    let invalid = |reason: String| Box::new(args::invalid_call(profile_tool, &reason));
     let decoded = args::decode(profile_tool, args).map_err(invalid)?;
     let Some(tool) = context.registry.tool(profile_tool.kind) else {
         return Err(Box::new(args::not_found(profile, name, &NamedTool::None(None))));
     };
     let path = resolve_path((tool.spec().path, profile_tool), &decoded.map, context)
-        .map_err(|why| invalid(why.to_string()))?;
+        .map_err(|error| invalid(error.to_string()))?;
     let args::DecodedArgs { map: args, used_names, notes } = decoded;
     Ok(Invocation {
         profile_tool,
@@ -263,7 +263,7 @@ impl Invocation<'_> {
     /// Decodes the arguments into the tool's own type.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, ToolError> {
         serde_json::from_value(Value::Object(self.args.clone()))
-            .map_err(|why| ToolError::invalid(format!("{}: {why}", self.profile_tool.name)))
+            .map_err(|error| ToolError::invalid(format!("{}: {error}", self.profile_tool.name)))
     }
 
     /// Returns the path of the call as shown to the model.

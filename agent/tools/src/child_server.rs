@@ -49,7 +49,7 @@ impl Disconnect {
     pub fn with_end(&self, end: String) -> String {
         match self {
             Disconnect::Closed => end,
-            Disconnect::Failed(why) => format!("{why}; {end}"),
+            Disconnect::Failed(error) => format!("{error}; {end}"),
         }
     }
 }
@@ -76,7 +76,7 @@ pub fn start(server: &ServerStart<'_>) -> Result<(ServerProcess, ChildStdin, Chi
         command = command.env(key, expand(value.reveal(), &variable)?);
     }
     let command = server.containment.clone().into_iter().fold(command, Containment::apply);
-    let mut process = command.spawn_async().map_err(|why| why.to_string())?;
+    let mut process = command.spawn_async().map_err(|error| error.to_string())?;
     let stderr_tail = Arc::default();
     if let Some(stderr) = process.child.stderr.take() {
         let file = server.log.and_then(|(directory, name)| open_log(directory, name));

@@ -43,8 +43,8 @@ pub async fn run(profile: Profile, name: &str, args: &Value, context: &ToolConte
 
 /// Checks the call against the active skills and the gate. The error is the result for the model.
 async fn check_permission(call: &mut Invocation<'_>) -> Result<(), ToolOutput> {
-    if let Some(why) = skill_permissions::refusal(call) {
-        return Err(ToolOutput::failed(ToolErrorKind::Denied, why));
+    if let Some(reason) = skill_permissions::refusal(call) {
+        return Err(ToolOutput::failed(ToolErrorKind::Denied, reason));
     }
     // A gate that panics denies the call.
     let check = AssertUnwindSafe(call.context.cancel.run_until_cancelled(admit(call)));
@@ -57,12 +57,12 @@ async fn check_permission(call: &mut Invocation<'_>) -> Result<(), ToolOutput> {
         Ok(Some(Err(denied))) => {
             let kind =
                 if denied.timed_out { ToolErrorKind::Timeout } else { ToolErrorKind::Denied };
-            Err(ToolOutput::failed(kind, denied.why))
+            Err(ToolOutput::failed(kind, denied.reason))
         }
         Ok(None) => Err(ToolOutput::failed(ToolErrorKind::Cancelled, "cancelled by the user")),
         Err(panic) => {
-            let why = panic_message(panic.as_ref());
-            let text = format!("not run: the gate could not judge this call: {why}");
+            let message = panic_message(panic.as_ref());
+            let text = format!("not run: the gate could not judge this call: {message}");
             Err(ToolOutput::not_run(ToolErrorKind::Failed, text))
         }
     }
@@ -95,9 +95,9 @@ async fn run_catching_panics(call: &Invocation<'_>) -> ToolOutput {
         }
         Ok(Err(error)) => error.into(),
         Err(panic) => {
-            let why = panic_message(panic.as_ref());
+            let message = panic_message(panic.as_ref());
             let text =
-                format!("Tool execution error: `{}` broke down: {why}", call.profile_tool.name);
+                format!("Tool execution error: `{}` broke down: {message}", call.profile_tool.name);
             ToolOutput::failed(ToolErrorKind::Failed, text)
         }
     }
@@ -113,8 +113,8 @@ async fn run_with_editor(call: &Invocation<'_>) -> Result<ToolOutput, ToolError>
     let outcome = call.start().await?;
     for file in files {
         let result = call.editor_buffers().flush(client.as_ref(), file).await;
-        result.map_err(|why| {
-            ToolError::io(&format!("cannot write {}", call.display_path(file)), &why)
+        result.map_err(|error| {
+            ToolError::io(&format!("cannot write {}", call.display_path(file)), &error)
         })?;
     }
     Ok(outcome)

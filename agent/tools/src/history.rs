@@ -125,8 +125,8 @@ pub fn append(
     let result = std::fs::create_dir_all(parent)
         .and_then(|()| Journal::open(&file))
         .and_then(|mut journal| journal.append(&action));
-    if let Err(why) = result {
-        (context.on_output)(&format!("[cannot write the tool history: {why}]\n"));
+    if let Err(error) = result {
+        (context.on_output)(&format!("[cannot write the tool history: {error}]\n"));
     }
 }
 

@@ -18,7 +18,7 @@ pub struct ToolOutput {
     /// Attached images.
     pub images: Vec<Image>,
     /// The suggested next step, for a small model; not shown to people.
-    pub next: Option<String>,
+    pub hint: Option<String>,
     /// Why a stronger model should continue.
     pub escalate: Option<String>,
     /// The cost of model requests that it made.

@@ -31,7 +31,7 @@ impl ScreenAccess {
         let control = self.control();
         let allowed =
             (control.enabled || self.typed_by_person) && !(acts && control.require_confirmation);
-        Access::Screen { acts, allowed }
+        Access::Screen { is_control: acts, allowed }
     }
 
     /// Returns the computer control configuration.

@@ -91,9 +91,9 @@ fn refers_to(name: &str, tool: &ProfileTool) -> bool {
         return is_named(name, &tool.name);
     }
     let foreign = FOREIGN_NAMES.iter().filter(|(known, _)| *known == name).map(|(_, kind)| *kind);
-    let own = Profile::EACH.into_iter().flat_map(profile::tools);
-    let own = own.filter(|known| known.name == name).map(|known| known.kind);
-    foreign.chain(own).any(|kind| kind.family() == tool.kind.family())
+    let kinds = Profile::EACH.into_iter().flat_map(profile::tools);
+    let kinds = kinds.filter(|known| known.name == name).map(|known| known.kind);
+    foreign.chain(kinds).any(|kind| kind.family() == tool.kind.family())
 }
 
 /// Whether a name or a glob over names matches this tool.

@@ -38,7 +38,7 @@ pub fn files<T: Send, L: FnMut(&Path) -> Option<T> + Send>(
     cancel: &CancellationToken,
     inspect: impl Fn() -> L,
 ) -> Vec<WalkedFile<T>> {
-    let found = Mutex::new(Vec::new());
+    let files = Mutex::new(Vec::new());
     let mut builder = WalkBuilder::new(root);
     let ignored = skip != Skip::Hidden;
     builder
@@ -55,7 +55,7 @@ pub fn files<T: Send, L: FnMut(&Path) -> Option<T> + Send>(
         let modified = entry.metadata().ok().and_then(|metadata| metadata.modified().ok());
         let modified = modified.unwrap_or(SystemTime::UNIX_EPOCH);
         let path = entry.path().to_owned();
-        found.lock().unwrap_or_else(|e| e.into_inner()).push(WalkedFile { path, modified, result });
+        files.lock().unwrap_or_else(|e| e.into_inner()).push(WalkedFile { path, modified, result });
     };
     let visit = &visit;
     builder.build_parallel().run(|| {
@@ -70,10 +70,10 @@ pub fn files<T: Send, L: FnMut(&Path) -> Option<T> + Send>(
             WalkState::Continue
         })
     });
-    found.into_inner().unwrap_or_else(|e| e.into_inner())
+    files.into_inner().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Sorts by modification time, newest first, then by path.
-pub fn newest_first<T>(found: &mut [WalkedFile<T>]) {
-    found.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
+pub fn newest_first<T>(files: &mut [WalkedFile<T>]) {
+    files.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
 }

@@ -32,8 +32,8 @@ impl EnvironmentUrls {
     /// Reads the base URLs from these variables; an empty variable is ignored.
     pub(crate) fn of(environment: &[(String, String)]) -> EnvironmentUrls {
         let value = |name: &str| {
-            let found = environment.iter().find(|(known, _)| known == name)?;
-            Some(found.1.trim()).filter(|url| !url.is_empty()).map(str::to_owned)
+            let variable = environment.iter().find(|(known, _)| known == name)?;
+            Some(variable.1.trim()).filter(|url| !url.is_empty()).map(str::to_owned)
         };
         let of_type = |names: &&'static [&'static str]| {
             names.iter().find_map(|name| Some((*name, value(name)?)))

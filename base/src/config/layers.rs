@@ -89,7 +89,7 @@ const MAX_BYTES: u64 = 1 << 20;
 /// Returns the content of a file; `None` if it does not exist.
 pub(crate) fn read(file: &Path) -> Result<Option<Vec<u8>>> {
     let unreadable =
-        |why: io::Error| Failure::usage(format!("cannot read {}", file.display())).because(why);
+        |error: io::Error| Failure::usage(format!("cannot read {}", file.display())).because(error);
     match fs::metadata(file) {
         Ok(meta) if !meta.is_file() => {
             Err(unreadable(io::Error::other("it is not a regular file")))
@@ -106,7 +106,7 @@ pub(crate) fn read(file: &Path) -> Result<Option<Vec<u8>>> {
 
 /// Parses the settings of a file.
 pub(crate) fn from_file(bytes: &[u8], origin: &ValueOrigin) -> Result<Vec<RawSetting>> {
-    let invalid = |why: String| Failure::usage(format!("cannot read {origin}")).because(why);
+    let invalid = |reason: String| Failure::usage(format!("cannot read {origin}")).because(reason);
     let text = std::str::from_utf8(bytes).map_err(|_| invalid("it is not UTF-8".into()))?;
     // The error's own text quotes the line, which may contain an API key.
     let table: Table = text.parse().map_err(|error: toml::de::Error| {

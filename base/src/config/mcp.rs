@@ -129,7 +129,7 @@ pub fn add(loaded: &mut LoadedConfig, file: &Path, store: Option<&Path>) -> Resu
         return Ok(());
     }
     let invalid =
-        |why: String| Failure::usage(format!("cannot read {}", file.display())).because(why);
+        |reason: String| Failure::usage(format!("cannot read {}", file.display())).because(reason);
     let directory = file.parent().unwrap_or(Path::new("/"));
     for (name, mut server) in parse(&bytes, &variable).map_err(invalid)? {
         if loaded.config.mcp.contains_key(&name) {
@@ -165,13 +165,13 @@ fn parse(
     bytes: &[u8],
     variable: &dyn Fn(&str) -> Option<String>,
 ) -> std::result::Result<BTreeMap<String, McpServerConfig>, String> {
-    let all: Value = serde_json::from_slice(bytes).map_err(|why| why.to_string())?;
+    let all: Value = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let Some(servers) = all["mcpServers"].as_object() else {
         return Err("the object `mcpServers` is missing".to_owned());
     };
     let server = |(name, entry): (&String, &Value)| match parse_server(entry, variable) {
         Ok(server) => Ok((name.clone(), server)),
-        Err(why) => Err(format!("`{name}`: {why}")),
+        Err(error) => Err(format!("`{name}`: {error}")),
     };
     servers.iter().map(server).collect()
 }

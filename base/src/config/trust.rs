@@ -149,7 +149,7 @@ fn named_programs(file: &Path, content: &[u8]) -> BTreeMap<PathBuf, String> {
             let relative =
                 candidate.strip_prefix(root).unwrap_or(&candidate).components().collect();
             let digest =
-                fs::read(&candidate).map_or_else(|why| why.to_string(), |bytes| hash(&bytes));
+                fs::read(&candidate).map_or_else(|error| error.to_string(), |bytes| hash(&bytes));
             names.insert(relative, digest);
         }
     }

@@ -21,8 +21,8 @@ pub(crate) fn filter(
     for setting in settings {
         match refusal(&setting, user) {
             None => accepted.push(setting),
-            Some(why) => notices.push(format!(
-                "`{}` in {} is ignored: {why}; run `g3 trust` to trust this file",
+            Some(reason) => notices.push(format!(
+                "`{}` in {} is ignored: {reason}; run `g3 trust` to trust this file",
                 setting.key(),
                 file.display(),
             )),

@@ -120,7 +120,7 @@ pub enum RoundOutcome {
 
 impl RoundOutcome {
     /// Returns its name on the wire.
-    pub fn words(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             RoundOutcome::Approved => "approved",
             RoundOutcome::NotApproved => "not approved",

@@ -103,8 +103,8 @@ fn installed_model(path: &Path) -> Option<InstalledModel> {
 /// Returns the file of an installed model.
 pub fn find(name: &str) -> Result<PathBuf> {
     let installed = installed()?;
-    if let Some(found) = installed.iter().find(|installed| installed.name == name) {
-        return Ok(found.path.clone());
+    if let Some(model) = installed.iter().find(|installed| installed.name == name) {
+        return Ok(model.path.clone());
     }
     let failure = Failure::usage(format!("the local model `{name}` is not on this machine"))
         .because(format!("no such file in {}", directory()?.display()));

@@ -106,15 +106,15 @@ pub fn with_short_name<T>(path: &Path, open: impl Fn(&Path) -> io::Result<T>) ->
 fn runtime_directory() -> Result<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let candidates = candidates(variable("XDG_RUNTIME_DIR"), variable("HOME"));
-    let mut why = String::new();
+    let mut reason = String::new();
     for path in candidates {
         match create_private(&path) {
             Ok(()) => return Ok(path),
-            Err(e) => why = format!("{}: {e}", path.display()),
+            Err(e) => reason = format!("{}: {e}", path.display()),
         }
     }
     Err(Failure::failed("no private directory for the model host's socket")
-        .because(why)
+        .because(reason)
         .hint("set XDG_RUNTIME_DIR to a directory of yours"))
 }
 

@@ -328,14 +328,19 @@ impl HostFault {
             HostFaultKind::Rejected => FailureKind::Usage,
             HostFaultKind::TooLong | HostFaultKind::Broken => FailureKind::Failed,
         };
-        Failure { kind, what: self.what, why: self.why.map(Into::into), hints: self.next }
+        Failure { kind, what: self.what, cause: self.why.map(Into::into), hints: self.next }
     }
 }
 
 impl From<Failure> for HostFault {
     fn from(failure: Failure) -> HostFault {
-        let Failure { what, why, hints: next, .. } = failure;
-        HostFault { kind: HostFaultKind::Rejected, what, why: why.map(|why| why.to_string()), next }
+        let Failure { what, cause, hints: next, .. } = failure;
+        HostFault {
+            kind: HostFaultKind::Rejected,
+            what,
+            why: cause.map(|cause| cause.to_string()),
+            next,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::process::{Command, DRAIN, GRACE, Output, OutputLimits, Stream};
 
 impl Command {
     /// Like [`Command::output`], on the tokio runtime.
-    pub async fn output_beside(mut self, limits: OutputLimits) -> io::Result<Output> {
+    pub async fn output_async(mut self, limits: OutputLimits) -> io::Result<Output> {
         let input = self.input.take();
         let command = if input.is_some() { self.stdin(Stream::Piped) } else { self };
         let mut running = command.spawn_async()?;

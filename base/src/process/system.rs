@@ -22,7 +22,7 @@ pub(crate) enum Group {
     /// Its own, in its own process session.
     Detached,
     /// The parent's.
-    Ours,
+    Parent,
 }
 
 /// Group, session and terminal of a child.

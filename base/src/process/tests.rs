@@ -65,14 +65,14 @@ fn a_missing_program_is_named() {
 #[tokio::test]
 async fn output_on_the_runtime_behaves_the_same() {
     let out =
-        sh("cat; echo err >&2; exit 3").input("in").output_beside(OutputLimits::seconds(10)).await;
+        sh("cat; echo err >&2; exit 3").input("in").output_async(OutputLimits::seconds(10)).await;
     let out = out.unwrap();
     assert_eq!((out.text().as_str(), out.error_text().as_str(), out.code()), ("in", "err", 3));
     let limits = OutputLimits { time: Some(Duration::from_millis(200)), bytes: 3 };
-    let out = sh("echo early; sleep 600").output_beside(limits).await.unwrap();
+    let out = sh("echo early; sleep 600").output_async(limits).await.unwrap();
     assert!(out.timed_out && out.stdout == b"ear");
     let out =
-        sh("setsid sleep 600 & echo $!").output_beside(OutputLimits::seconds(60)).await.unwrap();
+        sh("setsid sleep 600 & echo $!").output_async(OutputLimits::seconds(60)).await.unwrap();
     let grandchild: u32 = out.text().parse().unwrap();
     assert!(!out.timed_out && is_alive(grandchild));
     signal_group(grandchild, rustix::process::Signal::KILL);

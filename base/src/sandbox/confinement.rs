@@ -25,13 +25,13 @@ pub struct Confinement {
     ruleset: std::os::fd::OwnedFd,
     #[cfg(target_os = "linux")]
     namespace: Option<super::namespace::Namespace>,
-    lacks: Vec<String>,
+    missing: Vec<String>,
 }
 
 impl Confinement {
     /// Returns what the kernel cannot enforce, one sentence each; empty if the sandbox is complete.
-    pub fn lacks(&self) -> &[String] {
-        &self.lacks
+    pub fn missing(&self) -> &[String] {
+        &self.missing
     }
 
     /// Returns whether the paths in [`SandboxRules::fixed`] are protected.
@@ -55,9 +55,9 @@ impl Confinement {
 
 /// Returns what this kernel cannot enforce, determined once.
 #[cfg(target_os = "linux")]
-fn lacks() -> &'static [String] {
-    static LACKS: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
-    LACKS.get_or_init(super::lacking)
+fn missing_features() -> &'static [String] {
+    static MISSING: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+    MISSING.get_or_init(super::missing_features)
 }
 
 #[cfg(target_os = "linux")]
@@ -77,7 +77,7 @@ impl Confinement {
             true => None,
             false => Some(super::namespace::Namespace::new(&fixed)?),
         };
-        Ok(Confinement { rules, ruleset, namespace, lacks: lacks().to_vec() })
+        Ok(Confinement { rules, ruleset, namespace, missing: missing_features().to_vec() })
     }
 
     fn has_namespace(&self) -> bool {

@@ -24,7 +24,7 @@ fn confine(
     let ruleset = ruleset(rules, scopes)?;
     drop_capabilities()?;
     let status = ruleset.restrict_self().map_err(|e| sandbox_error(&e))?;
-    Ok(Enforced { lacks: missing(&status.landlock) })
+    Ok(Enforced { missing: missing(&status.landlock) })
 }
 
 #[cfg(target_os = "linux")]
@@ -101,15 +101,15 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
 /// Fails: the sandbox is not supported on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn enter(_rules: &SandboxRules) -> io::Result<Enforced> {
-    Ok(Enforced { lacks: lacking() })
+    Ok(Enforced { missing: missing_features() })
 }
 
 /// Returns what the sandbox cannot enforce on this machine, one sentence each; empty if it is
 /// complete.
 #[cfg(target_os = "linux")]
-pub fn lacking() -> Vec<String> {
+pub fn missing_features() -> Vec<String> {
     // A thread that confines itself and exits tests the kernel without side effects.
-    std::thread::spawn(|| enter(&SandboxRules::default()).map(|enforced| enforced.lacks))
+    std::thread::spawn(|| enter(&SandboxRules::default()).map(|enforced| enforced.missing))
         .join()
         .unwrap_or_else(|_| Err(io::Error::other("the sandbox could not be tested")))
         .unwrap_or_else(|error| vec![error.to_string()])
@@ -161,6 +161,6 @@ fn missing(status: &::landlock::LandlockStatus) -> Vec<String> {
 
 /// Returns what the sandbox cannot enforce on this machine: everything.
 #[cfg(not(target_os = "linux"))]
-pub fn lacking() -> Vec<String> {
+pub fn missing_features() -> Vec<String> {
     vec!["the sandbox is not supported on this system".into()]
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use confinement::{ClosedScope, Confinement};
-pub use landlock::{check_landlock, enter, lacking};
+pub use landlock::{check_landlock, enter, missing_features};
 #[cfg(target_os = "linux")]
 pub(crate) use namespace::are_possible as namespaces_are_possible;
 
@@ -36,11 +36,11 @@ pub struct SandboxRules {
 /// Set by studio for a sandboxed agent: the file (JSON of [`SandboxRules`]) with the rules for the
 /// agent's commands. They allow less than the agent's own: not its configuration, not its login. An
 /// agent cannot make such rules itself, because nothing in a sandbox can list the root.
-pub const COMMANDS: &str = "STUDIO_COMMAND_RULES";
+pub const COMMAND_RULES_VAR: &str = "STUDIO_COMMAND_RULES";
 
 /// How much of the rules the kernel enforces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Enforced {
     /// What this kernel does not support, one sentence each; empty if the sandbox is complete.
-    pub lacks: Vec<String>,
+    pub missing: Vec<String>,
 }

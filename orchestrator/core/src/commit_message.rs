@@ -59,13 +59,13 @@ impl MessageWriter {
                 let message = with_trailers(subject.record, without_trailers(&text));
                 WrittenMessage { message, author: "model", note: None }
             }
-            Err(why) => WrittenMessage {
+            Err(error) => WrittenMessage {
                 message: with_trailers(
                     subject.record,
                     commit::from_task(&printable(&subject.record.task)),
                 ),
                 author: "plain",
-                note: Some(format!("used a plain commit message: {why}")),
+                note: Some(format!("used a plain commit message: {error}")),
             },
         }
     }
@@ -76,7 +76,7 @@ impl MessageWriter {
         };
         let command = Command::new(program, directory).args(args).input(prompt.as_bytes());
         let limits = OutputLimits { time: Some(TIMEOUT), bytes: 256 << 10 };
-        let output = command.output_beside(limits).await.map_err(|e| e.to_string())?;
+        let output = command.output_async(limits).await.map_err(|e| e.to_string())?;
         if output.timed_out {
             return Err(format!("timed out after {} s", TIMEOUT.as_secs()));
         }

@@ -60,7 +60,7 @@ pub(crate) type DamagedSession = (Id, Failure);
 impl Project {
     /// Creates a project for a repository and a configuration.
     pub fn new(repository: Repository, config: Config) -> Project {
-        let store = SessionStore::at(&repository.common_dir);
+        let store = SessionStore::new(&repository.common_dir);
         Project {
             repository,
             store,
@@ -199,8 +199,8 @@ impl Project {
             {
                 let collected =
                     collect::collect(&self.repository, &view.record, &SnapshotLimits::default())?;
-                let why = Some("its supervisor exited unexpectedly".to_owned());
-                let end = JournalEntry::TurnEnd { n: view.facts.summary.turns, why };
+                let reason = Some("its supervisor exited unexpectedly".to_owned());
+                let end = JournalEntry::TurnEnd { n: view.facts.summary.turns, why: reason };
                 let mut writer = self.store.writer(id, self.clock)?;
                 for entry in [end, JournalEntry::Work(collected.work)] {
                     writer.write(entry).or_fail(|| "cannot write the journal")?;

@@ -15,7 +15,7 @@ use studio_git::worktree;
 
 /// Starts queued sessions while job slots are free; returns those that were started.
 pub(crate) fn step(repository: &Repository, dispositions: &Dispositions) -> Result<Vec<Id>> {
-    let store = SessionStore::at(&repository.common_dir);
+    let store = SessionStore::new(&repository.common_dir);
     let _lock = lock(repository)?;
     let mut queue: Vec<SessionRecord> = Vec::new();
     let (mut active, mut busy_ids) = (0u32, Vec::new());

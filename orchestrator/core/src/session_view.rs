@@ -7,7 +7,7 @@ use crate::coach_json;
 use crate::session::collect::BranchStanding;
 use crate::session::journal::{CheckResult, WorkSummary};
 use crate::session::record::SessionRecord;
-use crate::session::state::{SessionState, state, why};
+use crate::session::state::{SessionState, reason, state};
 use crate::session::summary::SessionFacts;
 
 /// A session with everything that is displayed about it.
@@ -37,8 +37,8 @@ impl SessionView {
     }
 
     /// Explains its state.
-    pub fn why(&self) -> Option<String> {
-        why(&self.facts, &self.state)
+    pub fn reason(&self) -> Option<String> {
+        reason(&self.facts, &self.state)
     }
 
     /// Returns whether it waits for dependencies that have not landed.
@@ -137,7 +137,7 @@ impl SessionView {
             "id": record.id,
             "task": record.task,
             "state": self.state.name(),
-            "why": self.why(),
+            "why": self.reason(),
             "agent": record.agent,
             "persona": record.persona,
             "branch": record.session_repo.branch,

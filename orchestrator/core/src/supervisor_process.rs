@@ -46,7 +46,7 @@ impl Args {
 /// Runs the supervisor.
 pub fn run(args: &Args) -> Result<u8> {
     let id = Id::parse(&args.id).map_err(|e| Failure::usage(e.to_string()))?;
-    let store = SessionStore::at(&args.common_dir);
+    let store = SessionStore::new(&args.common_dir);
     let lock = inherited_lock(&store, &id)?;
     let repository = Repository::discover(&args.common_dir)?;
     let record = store.load(&id)?.relocated(&repository)?.with_checks(&store.summary(&id)?);
@@ -65,7 +65,7 @@ pub fn run(args: &Args) -> Result<u8> {
     if outcome == SessionOutcome::Ready && project.store.load(&id)?.run_mode.accept {
         let options = landing::LandingOptions::default();
         if let Err(rejection) = landing::land(&project, &project.view(&id)?, &options, &lock) {
-            let reason = rejection.failure.in_full();
+            let reason = rejection.failure.full_text();
             let mut writer = project.store.writer(&id, project.clock)?;
             let note = JournalEntry::Note { text: format!("it did not land: {reason}") };
             writer.write(note).or_fail(|| "cannot write the journal")?;
@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> Result<u8> {
 /// Records the failure of a run that could not start.
 fn record_failure(store: &SessionStore, id: &Id, failure: &Failure) -> Result<u8> {
     let mut writer = store.writer(id, Clock::from_env())?;
-    let outcome = SessionOutcome::Failed { why: failure.in_full() };
+    let outcome = SessionOutcome::Failed { why: failure.full_text() };
     for entry in [
         JournalEntry::Spawned { pid: std::process::id() },
         JournalEntry::Exit { outcome, ms: None },

@@ -236,7 +236,7 @@ pub(crate) fn open(checkout: &Checkout) -> Result<git2::Repository> {
 
 /// Opens an index by its path.
 pub(crate) fn open_index(path: &Path) -> Result<git2::Index> {
-    git2::Index::open(path).map_err(|why| unreadable(Failure::refused, path, &why))
+    git2::Index::open(path).map_err(|error| unreadable(Failure::refused, path, &error))
 }
 
 /// Refuses (2) a repository in which nothing could land on the branch, because libgit2 cannot read
@@ -246,15 +246,15 @@ pub fn refuse_unreadable(repository: &Repository, target: Option<&BranchName>) -
         let is_main = checkout.git_dir == repository.common_dir;
         if is_main || target.is_some_and(|target| is_head_on(&checkout.git_dir, target)) {
             let path = checkout.git_dir.join("index");
-            git2::Index::open(&path).map_err(|why| unreadable(Failure::usage, &path, &why))?;
+            git2::Index::open(&path).map_err(|error| unreadable(Failure::usage, &path, &error))?;
         }
     }
     Ok(())
 }
 
-fn unreadable(kind: impl Fn(String) -> Failure, path: &Path, why: &git2::Error) -> Failure {
+fn unreadable(kind: impl Fn(String) -> Failure, path: &Path, error: &git2::Error) -> Failure {
     kind(format!("the index {} has an unsupported format", path.display()))
-        .because(why.message())
+        .because(error.message())
         .hint("a split index: git config core.splitIndex false; git update-index --no-split-index")
         .hint("any other: git -c index.version=2 update-index --force-write-index")
 }

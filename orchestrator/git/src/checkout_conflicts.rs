@@ -30,7 +30,7 @@ pub(crate) fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> 
         return Ok(());
     }
     let lines: Vec<String> =
-        reasons.iter().map(|(path, why)| format!("{}: {why}", path.display())).collect();
+        reasons.iter().map(|(path, reason)| format!("{}: {reason}", path.display())).collect();
     let worktree = checkout.worktree.display();
     Err(Failure::refused(format!("your changes in {worktree} would be overwritten"))
         .because(lines.join("\n"))

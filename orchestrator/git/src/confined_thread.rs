@@ -57,8 +57,8 @@ pub(crate) fn run<T: Send + 'static>(
     let handle = thread.spawn(run_confined).or_fail(|| "cannot start a thread")?;
     let received = rx.recv_timeout(timeout);
     if matches!(&received, Err(RecvTimeoutError::Timeout)) {
-        let why = format!("timed out after {} s", timeout.as_secs());
-        return Err(Failure::failed(error).because(why));
+        let reason = format!("timed out after {} s", timeout.as_secs());
+        return Err(Failure::failed(error).because(reason));
     }
     // Its rules keep the files that they name open until it has ended.
     let _ = handle.join();

@@ -95,9 +95,9 @@ fn operation_in_progress(git_dir: &SafeDir) -> Result<Option<String>> {
         ("BISECT_START", "bisect"),
     ];
     let names = git_dir.names().or_fail(|| "cannot list the session's git directory")?;
-    let found =
+    let entry =
         state_files.iter().find(|(state_file, _)| names.iter().any(|name| name == state_file));
-    Ok(found.map(|(_, operation)| (*operation).to_owned()))
+    Ok(entry.map(|(_, operation)| (*operation).to_owned()))
 }
 
 #[cfg(test)]

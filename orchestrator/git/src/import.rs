@@ -121,12 +121,12 @@ pub fn check_pointer(session_repo: &SessionRepo) -> Result<bool> {
     if session_repo.worktree.symlink_metadata().is_err() {
         return Ok(false);
     }
-    let worktree = SafeDir::open(&session_repo.worktree).map_err(|why| {
+    let worktree = SafeDir::open(&session_repo.worktree).map_err(|error| {
         Failure::refused(format!(
             "{} is not the session's worktree",
             session_repo.worktree.display()
         ))
-        .because(why)
+        .because(error)
         .hint("move away what is there, then try again")
     })?;
     let path = session_repo.worktree.join(".git");

@@ -61,7 +61,7 @@ fn rewrite(scratch: &Path, path: &Path) -> Result<git2::Index> {
     let args = args.into_iter().chain(["--no-split-index", "--force-write-index"]);
     let output = Git::at(scratch)
         .without_user_config()
-        .job(args)
+        .command(args)
         .env("GIT_INDEX_FILE", path)
         .output(OutputLimits::seconds(120))
         .or_fail(|| "cannot start git")?;

@@ -116,9 +116,9 @@ pub fn resolve(repository: &Repository, name: &str) -> Result<(String, String)> 
 
 fn resolve_commit<'a>(repo: &'a git2::Repository, name: &str) -> Result<git2::Commit<'a>> {
     let commit = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
-    commit.map_err(|why| {
+    commit.map_err(|error| {
         let printable_name = base::text::printable(name);
-        Failure::usage(format!("no such commit: `{printable_name}`")).because(why.message())
+        Failure::usage(format!("no such commit: `{printable_name}`")).because(error.message())
     })
 }
 
@@ -128,8 +128,8 @@ fn receipts(
 ) -> std::result::Result<BTreeMap<git2::Oid, Receipt>, git2::Error> {
     let notes = match repo.notes(Some(NOTES)) {
         Ok(notes) => notes,
-        Err(why) if why.code() == git2::ErrorCode::NotFound => return Ok(BTreeMap::new()),
-        Err(why) => return Err(why),
+        Err(error) if error.code() == git2::ErrorCode::NotFound => return Ok(BTreeMap::new()),
+        Err(error) => return Err(error),
     };
     let mut receipts = BTreeMap::new();
     for note in notes {

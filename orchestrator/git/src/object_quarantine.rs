@@ -182,7 +182,7 @@ pub(crate) fn import_objects(
     // to, must be in the pack.
     let visible = [repository.common_dir.join("objects")];
     let indexer = Git::at(quarantine.path())
-        .job(["index-pack", "--stdin", "--strict", "--fix-thin", &keep])
+        .command(["index-pack", "--stdin", "--strict", "--fix-thin", &keep])
         .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&visible));
     let name = pipe(packer, indexer, input.into_bytes())?;
     if name == EMPTY_PACK {
@@ -209,7 +209,7 @@ fn pack(repository: &Repository, object_dirs: &[PathBuf]) -> Result<Packer> {
     visible.extend_from_slice(object_dirs);
     let packer = Git::at(quarantine.path())
         .without_user_config()
-        .job(["--no-replace-objects", "pack-objects", "--revs", "--thin", "--stdout", "-q"])
+        .command(["--no-replace-objects", "pack-objects", "--revs", "--thin", "--stdout", "-q"])
         .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&visible))
         .stdin(Stream::Piped)
         .stderr(Stream::File(error_copy));

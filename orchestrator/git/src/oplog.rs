@@ -162,7 +162,7 @@ impl UnreadableOperation {
 
     /// Describes the location and the error in one sentence.
     pub fn sentence(&self) -> String {
-        format!("line {} of studio/operations.jsonl is {}", self.line.number, self.line.why)
+        format!("line {} of studio/operations.jsonl is {}", self.line.number, self.line.reason)
     }
 
     fn contains_name(&self, name: &str) -> bool {
@@ -341,7 +341,7 @@ impl OperationLog {
         if is_undoable(&intent) {
             return Ok(intent.clone());
         }
-        let why = match (undone_by(lines, id), intent.kind) {
+        let reason = match (undone_by(lines, id), intent.kind) {
             (Some(undo_id), _) => format!("it was already undone by `{undo_id}`"),
             (None, OperationKind::Undo) => {
                 "an undo cannot be undone; repeat the operation instead".to_owned()
@@ -353,7 +353,7 @@ impl OperationLog {
                 "it never took effect".to_owned()
             }
         };
-        Err(Failure::refused(format!("`{id}` cannot be undone")).because(why))
+        Err(Failure::refused(format!("`{id}` cannot be undone")).because(reason))
     }
 
     /// Refuses (3) to treat an operation as the last one if a line after it is unreadable.

@@ -133,7 +133,7 @@ impl Comparison {
 
     fn git(&self, args: &[OsString]) -> Command {
         let git = Git::at(&self.git_dir).without_attributes();
-        let mut command = git.job(args);
+        let mut command = git.command(args);
         if !self.objects.is_empty() {
             let quoted_paths: Vec<Vec<u8>> =
                 self.objects.iter().map(|path| quote(path.as_os_str())).collect();

@@ -123,7 +123,7 @@ fn fill(session_repo: &SessionRepo, temporary: &Path, work: &str, staged: &str) 
     for args in [["read-tree", "--reset", "-u", work].as_slice(), &["read-tree", "--reset", staged]]
     {
         let output =
-            git.job(args).output(OutputLimits::seconds(3600)).or_fail(|| "cannot start git")?;
+            git.command(args).output(OutputLimits::seconds(3600)).or_fail(|| "cannot start git")?;
         if !output.ok() {
             return Err(Failure::failed(cannot())
                 .because(output.error_text())

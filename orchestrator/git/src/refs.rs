@@ -53,25 +53,25 @@ impl RefChange {
 pub(crate) fn update(
     repository: &Repository,
     changes: &[RefChange],
-    why: &str,
+    reason: &str,
 ) -> Result<SwapResult> {
-    update_with(repository, &[], changes, why)
+    update_with(repository, &[], changes, reason)
 }
 
 /// Like [`update`]; the refs are durable when this returns (git 2.36 and later: `core.fsync`).
 pub(crate) fn update_on_disk(
     repository: &Repository,
     changes: &[RefChange],
-    why: &str,
+    reason: &str,
 ) -> Result<SwapResult> {
-    update_with(repository, &["-c", "core.fsync=committed"], changes, why)
+    update_with(repository, &["-c", "core.fsync=committed"], changes, reason)
 }
 
 fn update_with(
     repository: &Repository,
     settings: &[&str],
     changes: &[RefChange],
-    why: &str,
+    reason: &str,
 ) -> Result<SwapResult> {
     let effective: Vec<&RefChange> =
         changes.iter().filter(|change| change.before != change.after).collect();
@@ -88,8 +88,8 @@ fn update_with(
         };
         input.extend_from_slice(line.as_bytes());
     }
-    let args = settings.iter().copied().chain(["update-ref", "-m", why, "--stdin", "-z"]);
-    let command = repository.git().job(args).input(input);
+    let args = settings.iter().copied().chain(["update-ref", "-m", reason, "--stdin", "-z"]);
+    let command = repository.git().command(args).input(input);
     let output = command.output(OutputLimits::seconds(120)).or_fail(|| "cannot start git")?;
     if output.ok() {
         return Ok(SwapResult::Done);
@@ -108,9 +108,9 @@ fn update_with(
 pub(crate) fn update_or_fail(
     repository: &Repository,
     changes: &[RefChange],
-    why: &str,
+    reason: &str,
 ) -> Result<()> {
-    match update(repository, changes, why)? {
+    match update(repository, changes, reason)? {
         SwapResult::Done => Ok(()),
         SwapResult::Lost { name, actual } => {
             let actual = actual.unwrap_or_else(|| "nothing".to_owned());

@@ -157,15 +157,15 @@ impl Repository {
         let commit = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
         match commit {
             Ok(commit) => Ok(Base { branch: None, commit: commit.id().to_string() }),
-            Err(why) => {
+            Err(error) => {
                 let printable_name = base::text::printable(name);
                 let failure = Failure::not_found(format!(
                     "no such branch, tag or commit: `{printable_name}`"
                 ))
                 .hint("git branch --all");
-                Err(match why.code() {
+                Err(match error.code() {
                     git2::ErrorCode::NotFound => failure,
-                    _ => failure.because(why.message()),
+                    _ => failure.because(error.message()),
                 })
             }
         }
@@ -179,11 +179,11 @@ impl Repository {
 
 fn find_git_dir(from: &Path) -> Result<PathBuf> {
     let ceilings: [&Path; 0] = [];
-    let git_dir = git2::Repository::discover_path(from, ceilings).map_err(|why| {
+    let git_dir = git2::Repository::discover_path(from, ceilings).map_err(|error| {
         let failure = Failure::not_found(format!("{} is not in a git repository", from.display()));
-        match why.code() {
+        match error.code() {
             git2::ErrorCode::NotFound => failure,
-            _ => failure.because(why.message()),
+            _ => failure.because(error.message()),
         }
         .hint("git init && git commit --allow-empty -m start")
         .hint("studio -C DIR …")
@@ -216,9 +216,9 @@ fn canonical(path: &Path) -> Result<PathBuf> {
 
 /// Opens a repository that the user owns or has allowed.
 fn open_owned(path: &Path) -> Result<git2::Repository> {
-    git2::Repository::open(path).map_err(|why| {
+    git2::Repository::open(path).map_err(|error| {
         let printable_path = path.display();
-        if why.code() == git2::ErrorCode::Owner {
+        if error.code() == git2::ErrorCode::Owner {
             let checkout =
                 if path.ends_with(".git") { path.parent().unwrap_or(path) } else { path };
             return Failure::usage(format!("{printable_path} belongs to another user"))
@@ -229,7 +229,7 @@ fn open_owned(path: &Path) -> Result<git2::Repository> {
                 ));
         }
         Failure::usage(format!("cannot open the repository {printable_path}"))
-            .because(why.message())
+            .because(error.message())
     })
 }
 
@@ -273,8 +273,8 @@ fn refuse_sparse_index(checkout_repo: &git2::Repository) -> Result<()> {
     Ok(())
 }
 
-fn unsupported_failure(feature: &str, why: &str) -> Failure {
-    Failure::usage(format!("{feature} is not supported yet")).because(why)
+fn unsupported_failure(feature: &str, reason: &str) -> Failure {
+    Failure::usage(format!("{feature} is not supported yet")).because(reason)
 }
 
 fn no_commit() -> Failure {
@@ -295,7 +295,7 @@ fn main_checkout(
         return Ok(None);
     }
     let belongs_here =
-        |directory: &Path| find_git_dir(directory).is_ok_and(|found| found == common_dir);
+        |directory: &Path| find_git_dir(directory).is_ok_and(|dir| dir == common_dir);
     if let Some(checkout) = repo.workdir().filter(|workdir| belongs_here(workdir)) {
         return canonical(checkout).map(Some);
     }

@@ -166,7 +166,7 @@ impl SafeDir {
     pub(crate) fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
         if self
             .read(name, content.len() as u64)
-            .is_ok_and(|found| found.as_deref() == Some(content))
+            .is_ok_and(|target| target.as_deref() == Some(content))
         {
             return Ok(());
         }

@@ -110,9 +110,9 @@ impl Originals {
     pub(crate) fn load(git_dir: &Path) -> Result<Originals> {
         let dir = originals_dir(git_dir);
         let read_required = |name: &str| {
-            std::fs::read(dir.join(name)).map_err(|why| {
+            std::fs::read(dir.join(name)).map_err(|error| {
                 Failure::failed(format!("the record of this session's `{name}` is gone"))
-                    .because(why)
+                    .because(error)
                     .hint("studio doctor")
             })
         };

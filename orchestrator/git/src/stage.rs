@@ -49,8 +49,8 @@ pub(crate) fn add_changes(
     separate_repositories(&mut changes, worktree);
     refuse_endless_attributes(&changes, worktree)?;
     let mut omissions = Vec::new();
-    let mut omit = |path: &Path, why| {
-        omissions.push(Omission { path: path.to_string_lossy().into_owned(), why });
+    let mut omit = |path: &Path, reason| {
+        omissions.push(Omission { path: path.to_string_lossy().into_owned(), why: reason });
     };
     for path in &changes.repositories {
         omit(path, OmissionReason::Repository);
@@ -62,8 +62,8 @@ pub(crate) fn add_changes(
         index.remove_path(&path).or_fail(cannot)?;
     }
     for path in &changes.changed {
-        if let Some(why) = add(index, worktree, path, limits)? {
-            omit(path, why);
+        if let Some(reason) = add(index, worktree, path, limits)? {
+            omit(path, reason);
         }
     }
     for (n, path) in changes.untracked.iter().enumerate() {
@@ -71,8 +71,8 @@ pub(crate) fn add_changes(
             true => add(index, worktree, path, limits)?,
             false => Some(OmissionReason::TooMany),
         };
-        if let Some(why) = omission {
-            omit(path, why);
+        if let Some(reason) = omission {
+            omit(path, reason);
         }
     }
     Ok(omissions)
@@ -117,7 +117,7 @@ fn list_changes(
 /// Returns the paths that a git command prints, and its stderr.
 fn run_list(git: &Git, args: &[&str]) -> Result<(Vec<PathBuf>, String)> {
     let (command, rest) = args.split_first().expect("a command is named");
-    let git_command = git.job([command, "-z"].into_iter().chain(rest.iter().copied()));
+    let git_command = git.command([command, "-z"].into_iter().chain(rest.iter().copied()));
     let limits = base::process::OutputLimits { time: Some(LIST_TIMEOUT), bytes: MAX_LIST_BYTES };
     let output = git_command.output(limits).or_fail(|| "cannot start git")?;
     if output.timed_out {
@@ -224,9 +224,9 @@ fn add(
                 return Ok(Some(OmissionReason::Unreadable));
             }
             Err(_) if attempts < MAX_ATTEMPTS => attempts += 1,
-            Err(why) => {
+            Err(error) => {
                 return Err(Failure::failed(cannot())
-                    .because(format!("{}: {}", path.display(), why.message()))
+                    .because(format!("{}: {}", path.display(), error.message()))
                     .hint("check the disk space (`df .`), then try again"));
             }
         }

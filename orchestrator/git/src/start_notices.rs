@@ -65,7 +65,7 @@ fn uncommitted_notice(repository: &Repository) -> Result<Option<String>> {
     let git = Git::at(&repository.checkout_git_dir).with_work_tree(&checkout);
     let args = ["status", "--porcelain", "-z", "--untracked-files=normal", "--no-renames"];
     let fail = || "cannot look for uncommitted changes";
-    let output = git.job(args).output(OutputLimits::seconds(60)).or_fail(fail)?;
+    let output = git.command(args).output(OutputLimits::seconds(60)).or_fail(fail)?;
     if !output.ok() {
         // This is only a notice, so a failure is ignored.
         return Ok(None);

@@ -184,12 +184,12 @@ fn prepare_files(intent: &Intent, landing: &TargetUpdate, locked: &LockedCheckou
 fn swap(repository: &Repository, intent: &Intent, landing: &TargetUpdate) -> Result<SwapResult> {
     let (before, after) = (landing.before.clone(), landing.after.clone());
     let target = RefChange::new(landing.target.full(), Some(before), Some(after));
-    let why = format!("studio: {}", intent.id);
+    let reason = format!("studio: {}", intent.id);
     let changes: Vec<RefChange> =
         intent.refs_first.iter().chain(&intent.note).chain([&target]).cloned().collect();
-    match refs::update_on_disk(repository, &changes, &why)? {
+    match refs::update_on_disk(repository, &changes, &reason)? {
         SwapResult::Lost { name, .. } if name != target.name => {
-            refs::update_on_disk(repository, &[target], &why)
+            refs::update_on_disk(repository, &[target], &reason)
         }
         result => Ok(result),
     }

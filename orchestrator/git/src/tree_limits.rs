@@ -68,7 +68,7 @@ impl Walk<'_> {
         if depth > MAX_DEPTH {
             return Err(format!("its directories are nested more than {MAX_DEPTH} deep"));
         }
-        let tree = self.repo.find_tree(id).map_err(|why| why.message().to_owned())?;
+        let tree = self.repo.find_tree(id).map_err(|error| error.message().to_owned())?;
         let mut size = Size::default();
         for entry in &tree {
             let name = entry.name_bytes();

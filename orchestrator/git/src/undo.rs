@@ -121,9 +121,9 @@ fn target_moved_failure(
         [_, _, ..] => format!("git revert -m 1 {after}"),
         _ => format!("git revert {before}..{after}"),
     };
-    let found = tip.unwrap_or_else(|| "nothing".to_owned());
+    let tip = tip.unwrap_or_else(|| "nothing".to_owned());
     Failure::refused(format!("`{}` has changed since the work landed", landing.target))
-        .because(format!("it is at {found}, not at {after}"))
+        .because(format!("it is at {tip}, not at {after}"))
         .hint(revert)
 }
 

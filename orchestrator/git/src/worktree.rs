@@ -237,11 +237,11 @@ fn register(repository: &Repository, session_repo: &SessionRepo) -> Result<PathB
         session_repo.worktree.as_os_str(),
         session_repo.branch.as_str().as_ref(),
     ]);
-    if let Err(why) = result {
+    if let Err(error) = result {
         let undo =
             RefChange::new(session_repo.branch.full(), Some(session_repo.base.clone()), None);
         refs::update_or_fail(repository, &[undo], "studio: undo a half-made worktree")?;
-        return Err(Failure::failed("git cannot register the worktree").because(why));
+        return Err(Failure::failed("git cannot register the worktree").because(error));
     }
     step("create.registered");
     let admin_dir = admin_dir_of(repository, &session_repo.worktree)?
@@ -286,7 +286,7 @@ pub(crate) fn check_out(session_repo: &SessionRepo, commit: &str) -> Result<()> 
     let args = ["-c", &workers, "-c", "checkout.thresholdForParallelism=0"];
     let args = args.into_iter().chain(["reset", "-q", "--hard", commit]);
     let output =
-        git.job(args).output(OutputLimits::seconds(3600)).or_fail(|| "cannot start git")?;
+        git.command(args).output(OutputLimits::seconds(3600)).or_fail(|| "cannot start git")?;
     if output.ok() {
         return Ok(());
     }

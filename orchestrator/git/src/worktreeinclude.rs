@@ -147,8 +147,8 @@ fn patterns(checkout: &Path) -> Result<Option<Gitignore>> {
         return Ok(None);
     }
     let mut builder = GitignoreBuilder::new(checkout);
-    if let Some(why) = builder.add(&list_file) {
-        return Err(Failure::usage(format!("cannot read {}", list_file.display())).because(why));
+    if let Some(reason) = builder.add(&list_file) {
+        return Err(Failure::usage(format!("cannot read {}", list_file.display())).because(reason));
     }
     builder.build().map(Some).or_fail(|| format!("cannot read {}", list_file.display()))
 }

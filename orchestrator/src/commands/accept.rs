@@ -211,7 +211,7 @@ fn print_json(landed: &[Landed], rejections: &[(&SessionView, Rejection)]) {
         .map(|(view, rejection)| {
             json!({
                 "id": view.record.id,
-                "why": rejection.failure.in_full(),
+                "why": rejection.failure.full_text(),
                 "exit": rejection.failure.exit_code(),
                 "files": rejection.files,
             })

@@ -149,17 +149,17 @@ fn record_results(
 
 fn print_results(context: &CommandContext, view: &SessionView, results: &[CheckResult]) {
     let id = &view.record.id;
-    let (state, why) = (view.state.name(), view.why().unwrap_or_default());
+    let (state, reason) = (view.state.name(), view.reason().unwrap_or_default());
     if context.json {
         report::json_line(&json!({
-            "schema": 1, "id": id, "state": state, "why": why, "checks": checks_json(results),
+            "schema": 1, "id": id, "state": state, "why": reason, "checks": checks_json(results),
         }));
         return;
     }
     for result in results {
         report::out(&base::text::printable(&journal::check(result)));
     }
-    report::out(&base::text::printable(&format!("{id} is {state}: {why}")));
+    report::out(&base::text::printable(&format!("{id} is {state}: {reason}")));
     if matches!(
         view.state,
         SessionState::Stopped | SessionState::Crashed | SessionState::Failed { .. }

@@ -285,7 +285,7 @@ fn run_difftool(comparison: &Comparison, paths: &[OsString], name: Option<&str>)
     comparison.write_files(paths, directory.path())?;
     let mut command = base::git::outside_repositories(directory.path())
         .args(["difftool", "--no-index", "--no-prompt"])
-        .in_our_group()
+        .in_parent_group()
         .stdin(Stream::Inherit)
         .stdout(Stream::Inherit)
         .stderr(Stream::Inherit);

@@ -113,7 +113,7 @@ fn check_session(
     if worktree::is_finished(session_repo) {
         findings.repaired.extend(moved_repository::repair(&context.repository, session_repo)?);
         if let Err(failure) = import::check_pointer(session_repo) {
-            findings.open.push(failure.in_full());
+            findings.open.push(failure.full_text());
         }
     }
     if refs::read(&context.repository.open()?, &merge::ref_name(session_repo))?.is_some() {
@@ -231,5 +231,5 @@ fn check_environment(findings: &mut Findings) {
     {
         findings.open.push("`g3` is neither next to studio nor in PATH: install it, or configure an agent in [studio.agents]".to_owned());
     }
-    findings.notes.extend(base::sandbox::lacking());
+    findings.notes.extend(base::sandbox::missing_features());
 }

@@ -22,7 +22,7 @@ pub(crate) fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Resul
     let command = Command::new("sh", directory)
         .args(["-c", &line, "sh"])
         .arg(file.path())
-        .in_our_group()
+        .in_parent_group()
         .stdin(Stream::Inherit)
         .stdout(Stream::Inherit)
         .stderr(Stream::Inherit);

@@ -31,7 +31,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             "schema": 1,
             "id": view.record.id,
             "state": view.state.name(),
-            "why": view.why(),
+            "why": view.reason(),
             "facts": {
                 "locked": view.facts.locked,
                 "journal": {
@@ -56,7 +56,7 @@ fn text(view: &SessionView, worktree_exists: bool, tip: Option<String>) -> Strin
         false => "free: no process works on it",
     };
     let phase = match &summary.phase {
-        Phase::Queued => view.why().unwrap_or_default(),
+        Phase::Queued => view.reason().unwrap_or_default(),
         Phase::Starting => "a supervisor took over".to_owned(),
         Phase::Working => format!("turn {} was started", summary.turns),
         Phase::Waiting { reason } => format!("waiting: {reason}"),
@@ -86,7 +86,7 @@ fn text(view: &SessionView, worktree_exists: bool, tip: Option<String>) -> Strin
     let coach = coach.iter().map(|(name, text)| format!("  {name:<10} {text}"));
     let facts = [
         format!("{} is {}", view.record.id, view.state.name()),
-        format!("  because    {}", view.why().unwrap_or_default()),
+        format!("  because    {}", view.reason().unwrap_or_default()),
         format!("  lock       {lock}"),
         format!("  journal    {phase} ({})", summary.updated_at.as_deref().unwrap_or("empty")),
         format!("  operation  {operation}"),

@@ -42,7 +42,8 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     if context.json {
         let sessions: Vec<_> = open.iter().map(SessionView::json).collect();
-        let unreadable: Vec<_> = reasons.map(|(id, why)| json!({"id": id, "why": why})).collect();
+        let unreadable: Vec<_> =
+            reasons.map(|(id, reason)| json!({"id": id, "why": reason})).collect();
         report::json_line(&json!({"schema": 1, "sessions": sessions, "unreadable": unreadable}));
         return Ok(0);
     }
@@ -51,8 +52,8 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     } else {
         show(&context, &open)?;
     }
-    for (_, why) in reasons {
-        report::say(&format!("{why}: studio doctor"));
+    for (_, reason) in reasons {
+        report::say(&format!("{reason}: studio doctor"));
     }
     print_waiting(&open);
     for view in &open {

@@ -101,7 +101,7 @@ impl LogPrinter<'_> {
                     _ => {}
                 }
                 // The last message of a turn repeats output that was already shown.
-                if !(output.shown && journal::is_text(&line)) {
+                if !(output.is_written && journal::is_text(&line)) {
                     reader.text(&line).iter().for_each(|text| report::out(text));
                 }
             }
@@ -131,12 +131,12 @@ struct Output {
     /// Whether the turn is running and its output is shown.
     open: bool,
     /// Whether any output was shown.
-    shown: bool,
+    is_written: bool,
 }
 
 impl Output {
     fn of(tail: RawTail) -> Output {
-        Output { tail, rest: String::new(), open: false, shown: false }
+        Output { tail, rest: String::new(), open: false, is_written: false }
     }
 
     fn begin_turn(&mut self, offset: u64) {
@@ -148,7 +148,7 @@ impl Output {
         self.rest.push_str(&self.tail.read_more().or_fail(|| "cannot read the agent's output")?);
         let complete = self.rest.rfind('\n').map_or(0, |offset| offset + 1);
         for line in self.rest[..complete].lines() {
-            self.shown = true;
+            self.is_written = true;
             report::out(&journal::output(line));
         }
         self.rest.drain(..complete);
@@ -163,7 +163,7 @@ impl Output {
     }
 
     fn clear(&mut self) {
-        (self.open, self.shown) = (false, false);
+        (self.open, self.is_written) = (false, false);
         self.rest.clear();
     }
 }

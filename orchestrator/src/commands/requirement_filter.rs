@@ -81,9 +81,9 @@ impl FilteredRequirements {
 
 fn requirements(directory: &Path, file: &Path) -> Result<Vec<Requirement>> {
     let path = directory.join(file);
-    let text = std::fs::read_to_string(&path).map_err(|why| {
+    let text = std::fs::read_to_string(&path).map_err(|error| {
         Failure::usage(format!("cannot read the requirements in {}", file.display()))
-            .because(why)
+            .because(error)
             .hint("name the file: --file FILE")
     })?;
     let section = document::current(&text).unwrap_or(&text);

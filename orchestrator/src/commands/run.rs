@@ -313,8 +313,8 @@ fn summary(context: &CommandContext, ids: &[Id], outcome: WatchOutcome) -> Resul
         return Ok(130);
     }
     for view in views.iter().filter(|view| view.is_blocked() && !context.json) {
-        let why = view.why().unwrap_or_default();
-        report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));
+        let reason = view.reason().unwrap_or_default();
+        report::say(&base::text::printable(&format!("{}: {reason}", view.record.id)));
     }
     let is_success = |view: &SessionView| {
         matches!(view.state, SessionState::Ready | SessionState::Accepted | SessionState::Empty)
@@ -327,8 +327,8 @@ fn summary(context: &CommandContext, ids: &[Id], outcome: WatchOutcome) -> Resul
         |view: &&SessionView| view.record.run_mode.accept && view.state == SessionState::Ready;
     let unlanded: Vec<&SessionView> = views.iter().filter(unlanded).collect();
     for view in &unlanded {
-        let why = view.facts.summary.note.as_deref().unwrap_or("it did not land");
-        report::say(&base::text::printable(&format!("{}: {why}", view.record.id)));
+        let reason = view.facts.summary.note.as_deref().unwrap_or("it did not land");
+        report::say(&base::text::printable(&format!("{}: {reason}", view.record.id)));
     }
     Ok(if unlanded.is_empty() { 0 } else { FailureKind::Refused as u8 })
 }

@@ -15,7 +15,7 @@ const MAX_BYTES: u64 = 4 << 20;
 /// Reads the tasks of a file, each after its dependencies.
 pub(crate) fn read(path: &Path) -> Result<Vec<SessionSpec>> {
     let unreadable =
-        |why: String| Failure::usage(format!("cannot read {}", path.display())).because(why);
+        |reason: String| Failure::usage(format!("cannot read {}", path.display())).because(reason);
     let bytes = input::read(path, MAX_BYTES).map_err(|e| unreadable(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
     let parsed = match path.extension().is_some_and(|extension| extension == "toml") {

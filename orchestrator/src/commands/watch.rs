@@ -17,7 +17,7 @@ use crate::report;
 use crate::report::coach_rounds;
 use crate::report::progress::SessionProgress;
 use studio_core::session::journal::{JournalEntry, JournalLine, JournalTail};
-use studio_core::session::state::{SessionState, state, why};
+use studio_core::session::state::{SessionState, reason, state};
 use studio_core::session::summary::{Disposition, JournalSummary, SessionFacts};
 use studio_core::session_view::SessionView;
 use studio_git::transaction;
@@ -60,7 +60,7 @@ struct Watched {
     tail: JournalTail,
     /// The facts from the lines read so far.
     facts: SessionFacts,
-    shown: Option<SessionState>,
+    printed_state: Option<SessionState>,
     /// Whether its landing was interrupted and cannot be finished now, which has been reported.
     recovery_failed: bool,
     settled: bool,
@@ -138,7 +138,7 @@ impl<'d> Watcher<'d> {
             id: id.clone(),
             tail: JournalTail::from_start(self.context.store.file(id, "journal.jsonl")),
             facts,
-            shown: None,
+            printed_state: None,
             recovery_failed: false,
             settled: false,
         });
@@ -270,11 +270,14 @@ impl Watched {
             }
             // A state is reported before its events.
             let current = state(&self.facts);
-            if self.shown.as_ref() != Some(&current) {
+            if self.printed_state.as_ref() != Some(&current) {
                 // More is known about the current state than its lines contain.
-                let why =
-                    if current == view.state { view.why() } else { why(&self.facts, &current) };
-                self.print_state(&current, why, Some(&line.time));
+                let reason = if current == view.state {
+                    view.reason()
+                } else {
+                    reason(&self.facts, &current)
+                };
+                self.print_state(&current, reason, Some(&line.time));
             }
             if let (JournalEntry::Event { event }, WatchFrom::Events) = (&line.entry, show) {
                 report::json_line(&json!({"type": "event", "id": self.id, "event": event}));
@@ -283,12 +286,16 @@ impl Watched {
         if let Some(progress_text) = lines.iter().rev().find_map(progress_text) {
             progress.show(view, &progress_text);
         }
-        if self.shown.as_ref() != Some(&view.state) {
+        if self.printed_state.as_ref() != Some(&view.state) {
             progress.show_state(view);
             if context.json {
-                self.print_state(&view.state, view.why(), view.facts.summary.updated_at.as_deref());
+                self.print_state(
+                    &view.state,
+                    view.reason(),
+                    view.facts.summary.updated_at.as_deref(),
+                );
             }
-            self.shown = Some(view.state.clone());
+            self.printed_state = Some(view.state.clone());
         }
         if view.state == SessionState::Landing && !view.facts.locked {
             // The process that was landing it was killed; its intent says how to finish.
@@ -308,11 +315,11 @@ impl Watched {
 
 impl Watched {
     /// Reports the state as JSON.
-    fn print_state(&mut self, state: &SessionState, why: Option<String>, time: Option<&str>) {
+    fn print_state(&mut self, state: &SessionState, reason: Option<String>, time: Option<&str>) {
         report::json_line(&json!({
-            "type": "state", "id": self.id, "state": state.name(), "why": why, "time": time,
+            "type": "state", "id": self.id, "state": state.name(), "why": reason, "time": time,
         }));
-        self.shown = Some(state.clone());
+        self.printed_state = Some(state.clone());
     }
 }
 

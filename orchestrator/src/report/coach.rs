@@ -19,9 +19,10 @@ pub(crate) fn rows(summary: &JournalSummary) -> Vec<(String, String)> {
     let verdict = match &coach.last {
         None => "no verdict yet".to_owned(),
         Some(last) => {
-            let why = last.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+            let reason =
+                last.why.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let suffix = if summary.has_current_verdict() { "" } else { ", for an earlier state" };
-            one_line(&format!("{}{why}{suffix}", last.verdict.words()))
+            one_line(&format!("{}{reason}{suffix}", last.verdict.name()))
         }
     };
     let usage = usage(&cost.usage);

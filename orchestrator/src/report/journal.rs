@@ -65,12 +65,12 @@ fn entry_text(entry: &JournalEntry) -> Option<String> {
         JournalEntry::Answered { n, allow, always, by, why } => {
             let word = if *allow { "allowed" } else { "denied" };
             let scope = if *always { " for this session" } else { "" };
-            let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-            format!("answer {n}: {word}{scope} by {by}{why}")
+            let suffix = why.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            format!("answer {n}: {word}{scope} by {by}{suffix}")
         }
         JournalEntry::Settings { limits, attended } => settings(limits, *attended),
         JournalEntry::TurnEnd { n, why: None } => format!("turn {n} ended"),
-        JournalEntry::TurnEnd { n, why: Some(why) } => format!("turn {n} failed: {why}"),
+        JournalEntry::TurnEnd { n, why: Some(reason) } => format!("turn {n} failed: {reason}"),
         JournalEntry::Work(work) => format!(
             "work: {}, {}, +{} -{}",
             count(work.commits, "commit"),

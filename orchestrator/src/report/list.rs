@@ -74,10 +74,10 @@ pub(crate) fn sessions(
         used += block.len();
         total <= max_lines || used <= max_lines
     };
-    let shown = blocks.iter().take_while(|block| fits(block)).count();
-    lines.extend(blocks.into_iter().take(shown).flatten());
-    if shown < views.len() {
-        lines.push(cut_columns(&summarize(&views[shown..]), layout.width));
+    let count = blocks.iter().take_while(|block| fits(block)).count();
+    lines.extend(blocks.into_iter().take(count).flatten());
+    if count < views.len() {
+        lines.push(cut_columns(&summarize(&views[count..]), layout.width));
     }
     lines.join("\n")
 }
@@ -220,7 +220,7 @@ fn reason(view: &SessionView) -> Option<String> {
         | SessionState::Accepted
         | SessionState::Discarded => false,
     };
-    view.why().filter(|_| has_reason)
+    view.reason().filter(|_| has_reason)
 }
 
 fn style(state: &SessionState) -> &'static str {

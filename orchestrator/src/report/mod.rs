@@ -47,7 +47,9 @@ pub(crate) fn out_raw(text: &str) {
 
 /// Returns the failure to report at the end if stdout could not be written.
 pub fn write_error() -> Option<Failure> {
-    WRITE_ERROR.get().map(|why| Failure::failed("cannot write to stdout").because(why.as_str()))
+    WRITE_ERROR
+        .get()
+        .map(|reason| Failure::failed("cannot write to stdout").because(reason.as_str()))
 }
 
 /// Writes a JSON value on one line; hidden characters in its strings are escaped.
@@ -69,7 +71,7 @@ pub(crate) fn write_json_string(mut from: impl Read, to: &mut impl Write) -> std
         pending.extend_from_slice(&buffer[..n]);
         let complete = match std::str::from_utf8(&pending) {
             // A truncated character is kept until the rest arrives.
-            Err(why) if n > 0 && why.error_len().is_none() => why.valid_up_to(),
+            Err(error) if n > 0 && error.error_len().is_none() => error.valid_up_to(),
             Ok(_) | Err(_) => pending.len(),
         };
         let text = String::from_utf8_lossy(&pending[..complete]).into_owned();

@@ -40,7 +40,7 @@ impl Pager {
     pub(crate) fn start(command: &str, directory: &Path) -> Result<Pager> {
         let mut shell = Command::new("sh", directory)
             .args(["-c", command])
-            .in_our_group()
+            .in_parent_group()
             .stdin(Stream::Piped)
             .stdout(Stream::Inherit)
             .stderr(Stream::Inherit);

@@ -62,7 +62,7 @@ fn incomplete_char_len(bytes: &[u8]) -> usize {
     let lead = bytes[start..].iter().rposition(|byte| *byte >= 0xc0);
     let Some(index) = lead.map(|index| start + index) else { return 0 };
     match std::str::from_utf8(&bytes[index..]) {
-        Err(why) if why.error_len().is_none() => bytes.len() - index,
+        Err(error) if error.error_len().is_none() => bytes.len() - index,
         Ok(_) | Err(_) => 0,
     }
 }

@@ -112,7 +112,7 @@ impl SessionProgress {
                 }
                 all.suspend(|| say(&table::change(view)));
             }
-            SessionProgress::Live { .. } => self.show(view, &view.why().unwrap_or_default()),
+            SessionProgress::Live { .. } => self.show(view, &view.reason().unwrap_or_default()),
             SessionProgress::Silent => {}
         }
     }

@@ -78,8 +78,8 @@ pub(crate) fn page(view: &SessionView) -> String {
     let record = &view.record;
     let summary = &view.facts.summary;
     let mut lines = vec![format!("{}  {}", record.id, view.state.name())];
-    let why = view.why().filter(|why| !why.trim().is_empty());
-    lines.extend(why.map(|why| row("why", &why)));
+    let reason = view.reason().filter(|reason| !reason.trim().is_empty());
+    lines.extend(reason.map(|reason| row("why", &reason)));
     lines.extend([
         row("task", &first_lines(&record.task, 5)),
         row("agent", &agent(record)),
@@ -158,7 +158,7 @@ pub(crate) fn first_lines(text: &str, max: usize) -> String {
 pub(crate) fn change(view: &SessionView) -> String {
     let id = &view.record.id;
     let name = view.state.name();
-    match (&view.state, view.why()) {
+    match (&view.state, view.reason()) {
         (
             SessionState::Queued
             | SessionState::Starting
@@ -169,7 +169,7 @@ pub(crate) fn change(view: &SessionView) -> String {
         | (_, None) => {
             format!("{id}: {name}")
         }
-        (_, Some(why)) => format!("{id}: {name}: {}", first_lines(&why, 1)),
+        (_, Some(reason)) => format!("{id}: {name}: {}", first_lines(&reason, 1)),
     }
 }
 

@@ -138,7 +138,7 @@ impl VerifiedLine {
                 (false, false, None, None, None)
             }
         };
-        let why = match &self.current {
+        let reason = match &self.current {
             CurrentResult::Ran(_) => None,
             CurrentResult::Refused => Some("it is known only from a receipt".to_owned()),
             CurrentResult::SetUpFailed { line, exit, .. } => {
@@ -149,7 +149,7 @@ impl VerifiedLine {
             "command": self.command, "on": self.commit, "tree": self.tree,
             "requirements": self.requirements, "commits": self.commits,
             "passed_then": self.passed_then, "ran": ran, "ok": ok, "exit": exit, "ms": ms,
-            "tail": output, "why": why,
+            "tail": output, "why": reason,
         })
     }
 }

@@ -222,11 +222,11 @@ impl Conversation {
             | ConversationEntry::Ended { .. } => {}
             ConversationEntry::Steered { letter, message } => {
                 self.delivered.push(letter);
-                self.request.push_str(&format!("\n\n{}", message.words()));
+                self.request.push_str(&format!("\n\n{}", message.full_text()));
                 self.push(message);
             }
             ConversationEntry::Request { message } => {
-                self.request = message.words();
+                self.request = message.full_text();
                 self.requests += 1;
                 self.push(message);
             }

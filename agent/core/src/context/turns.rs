@@ -18,7 +18,7 @@ pub struct UserTurn {
 pub fn list(entries: &[ConversationEntry]) -> Vec<UserTurn> {
     let turn = |(index, entry): (usize, &ConversationEntry)| {
         let ConversationEntry::Request { message } = entry else { return None };
-        Some(UserTurn { index, text: message.own_words() })
+        Some(UserTurn { index, text: message.user_text() })
     };
     entries.iter().enumerate().filter_map(turn).collect()
 }

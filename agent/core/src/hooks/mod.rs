@@ -90,8 +90,8 @@ impl Hooks {
         on_notice: OnHookNotice,
     ) -> Result<Hooks> {
         let compile = |hook: &Hook| {
-            let glob = hook.tools.as_deref().map(Glob::new).transpose().map_err(|why| {
-                Failure::usage("a `match` in [[hooks]] is not a glob").because(why)
+            let glob = hook.tools.as_deref().map(Glob::new).transpose().map_err(|error| {
+                Failure::usage("a `match` in [[hooks]] is not a glob").because(error)
             })?;
             let tools = glob.map(|glob| glob.compile_matcher());
             Ok(CompiledHook { hook: hook.clone(), tools })
@@ -139,10 +139,10 @@ impl Hooks {
     }
 
     /// Warns the user that a hook had no effect.
-    fn warn(&self, hook: &Hook, why: &str) {
+    fn warn(&self, hook: &Hook, reason: &str) {
         let event = serde_json::to_value(hook.event).unwrap_or_default();
         let event = event.as_str().unwrap_or_default().to_owned();
-        (self.on_notice)(format!("the {event} hook `{}` {why}", hook.command.join(" ")));
+        (self.on_notice)(format!("the {event} hook `{}` {reason}", hook.command.join(" ")));
     }
 
     /// Runs the hooks of an event that cannot be denied and returns their output.
@@ -151,7 +151,7 @@ impl Hooks {
         for hook in self.matching(event, tool) {
             match self.run_hook(hook, fields.clone()).await {
                 HookOutput::Go(text) | HookOutput::No(text) => texts.push(truncate_output(&text)),
-                HookOutput::Nothing(why) => self.warn(hook, &why),
+                HookOutput::Nothing(reason) => self.warn(hook, &reason),
             }
         }
         texts.retain(|text| !text.is_empty());
@@ -175,10 +175,10 @@ impl Hooks {
         for hook in self.matching(HookEvent::UserPrompt, None) {
             match self.run_hook(hook, json!({ "prompt": text })).await {
                 HookOutput::Go(text) => texts.push(truncate_output(&text)),
-                HookOutput::No(why) => {
-                    return Err(Failure::refused("a hook refused the prompt").because(why));
+                HookOutput::No(reason) => {
+                    return Err(Failure::refused("a hook refused the prompt").because(reason));
                 }
-                HookOutput::Nothing(why) => self.warn(hook, &why),
+                HookOutput::Nothing(reason) => self.warn(hook, &reason),
             }
         }
         texts.retain(|text| !text.is_empty());
@@ -203,27 +203,29 @@ impl Hooks {
             let output = self.run_hook(hook, json!({ "tool": tool, "args": args })).await;
             let parsed = match output {
                 HookOutput::Go(text) => parse_output(&text),
-                HookOutput::No(why) => Ok((HookDecision::Deny(why), None)),
-                HookOutput::Nothing(why) => Err(why),
+                HookOutput::No(reason) => Ok((HookDecision::Deny(reason), None)),
+                HookOutput::Nothing(reason) => Err(reason),
             };
             let (decision, args) = match parsed {
                 Ok(parsed) => parsed,
-                Err(why) if hook.required => {
+                Err(error) if hook.required => {
                     let name = hook.command.join(" ");
-                    (HookDecision::Deny(format!("the hook `{name}` is required and {why}")), None)
+                    (HookDecision::Deny(format!("the hook `{name}` is required and {error}")), None)
                 }
-                Err(why) => {
-                    self.warn(hook, &why);
+                Err(error) => {
+                    self.warn(hook, &error);
                     continue;
                 }
             };
             outcome.args = args.or(outcome.args);
             outcome.decision = match (outcome.decision, decision) {
-                (_, HookDecision::Deny(why)) => {
-                    outcome.decision = HookDecision::Deny(why);
+                (_, HookDecision::Deny(reason)) => {
+                    outcome.decision = HookDecision::Deny(reason);
                     return outcome;
                 }
-                (HookDecision::Ask(why), _) | (_, HookDecision::Ask(why)) => HookDecision::Ask(why),
+                (HookDecision::Ask(reason), _) | (_, HookDecision::Ask(reason)) => {
+                    HookDecision::Ask(reason)
+                }
                 (HookDecision::Allow, _) | (_, HookDecision::Allow) => HookDecision::Allow,
                 (HookDecision::Go | HookDecision::Deny(_), HookDecision::Go) => HookDecision::Go,
             };
@@ -243,12 +245,12 @@ impl Hooks {
     }
 
     /// Runs the hooks when the agent stops. Returns why it must continue, if a hook says so.
-    pub(crate) async fn stop(&self, again: u32) -> Option<String> {
+    pub(crate) async fn stop(&self, stop_count: u32) -> Option<String> {
         for hook in self.matching(HookEvent::Stop, None) {
-            match self.run_hook(hook, json!({ "again": again })).await {
+            match self.run_hook(hook, json!({ "again": stop_count })).await {
                 HookOutput::Go(_) => {}
-                HookOutput::No(why) => return Some(why),
-                HookOutput::Nothing(why) => self.warn(hook, &why),
+                HookOutput::No(reason) => return Some(reason),
+                HookOutput::Nothing(reason) => self.warn(hook, &reason),
             }
         }
         None
@@ -261,8 +263,8 @@ fn parse_output(text: &str) -> std::result::Result<(HookDecision, Option<Value>)
     if !text.starts_with('{') {
         return Ok((HookDecision::Go, None));
     }
-    let parsed: HookStdout =
-        serde_json::from_str(text).map_err(|why| format!("printed what g3 cannot read: {why}"))?;
+    let parsed: HookStdout = serde_json::from_str(text)
+        .map_err(|error| format!("printed what g3 cannot read: {error}"))?;
     let reason = if parsed.reason.is_empty() { "denied by a hook".into() } else { parsed.reason };
     let decision = match parsed.decision {
         None => HookDecision::Go,
@@ -274,18 +276,19 @@ fn parse_output(text: &str) -> std::result::Result<(HookDecision, Option<Value>)
 }
 
 /// Traces that a hook ran: its event, its program and the kind of its output.
-fn trace_run(hook: &Hook, said: &HookOutput, start: Instant) {
+fn trace_run(hook: &Hook, output: &HookOutput, start: Instant) {
     let event = serde_json::to_value(hook.event).unwrap_or_default();
     let program = hook.command.first().map(Path::new).and_then(Path::file_name);
     let program = program.unwrap_or_default().to_string_lossy();
-    let said = match said {
+    let decision = match output {
         HookOutput::Go(_) => "go",
         HookOutput::No(_) => "no",
         HookOutput::Nothing(_) => "nothing",
     };
     let ms = start.elapsed().as_millis() as u64;
     tracing::info!(
-        target: "g3::hook", event = event.as_str(), program = &*program, said, ms, "hook ran"
+        target: "g3::hook", event = event.as_str(), program = &*program, said = decision, ms,
+        "hook ran"
     );
 }
 

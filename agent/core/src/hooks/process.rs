@@ -39,16 +39,16 @@ pub(crate) async fn run(
     let command = apply(Command::new(program, cwd).args(args), Environment::Full);
     let containment = match hook.sandbox.then(|| sandbox.containment_if_supported()).transpose() {
         Ok(containment) => containment.flatten(),
-        Err(why) => return HookOutput::Nothing(format!("was not run: {why}")),
+        Err(error) => return HookOutput::Nothing(format!("was not run: {error}")),
     };
     let command = containment.into_iter().fold(command, Containment::apply);
     let result = command
         .input(input.to_string())
-        .output_beside(OutputLimits { time: timeout, bytes: MAX_OUTPUT })
+        .output_async(OutputLimits { time: timeout, bytes: MAX_OUTPUT })
         .await;
     let output = match result {
         Ok(output) => output,
-        Err(why) => return HookOutput::Nothing(format!("was not run: {why}")),
+        Err(error) => return HookOutput::Nothing(format!("was not run: {error}")),
     };
     if output.timed_out {
         return HookOutput::Nothing(format!("timed out after {} s", hook.timeout_seconds));

@@ -41,13 +41,13 @@ impl<'a> HookedToolbox<'a> {
         let call = changed_call.as_ref().unwrap_or(call);
         let denied = match &before.decision {
             HookDecision::Go | HookDecision::Allow => None,
-            HookDecision::Deny(why) => Some(format!("denied by a hook: {why}")),
-            HookDecision::Ask(why) => {
-                self.gate.ask(&build_question(call, why)).await.err().map(|denied| denied.why)
+            HookDecision::Deny(reason) => Some(format!("denied by a hook: {reason}")),
+            HookDecision::Ask(reason) => {
+                self.gate.ask(&build_question(call, reason)).await.err().map(|denied| denied.reason)
             }
         };
-        if let Some(why) = denied {
-            return ToolOutput::failed(ToolErrorKind::Denied, why);
+        if let Some(reason) = denied {
+            return ToolOutput::failed(ToolErrorKind::Denied, reason);
         }
         let run = self.inner.run(ToolJob { call, on_output: job.on_output });
         let mut outcome = match before.decision {
@@ -64,11 +64,11 @@ impl<'a> HookedToolbox<'a> {
     }
 }
 
-fn build_question(call: &ToolCall, why: &str) -> PermissionQuestion {
+fn build_question(call: &ToolCall, reason: &str) -> PermissionQuestion {
     PermissionQuestion {
         tool: call.name.clone(),
         what: format!("run with {}", call.args),
-        why: format!("a hook requires confirmation: {why}"),
+        reason: format!("a hook requires confirmation: {reason}"),
         // A hook's decision has no rule.
         rule: String::new(),
         host: None,

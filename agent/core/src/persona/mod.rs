@@ -103,8 +103,8 @@ impl PersonaDirs {
                 .because("use letters, digits, `-` and `_`")
                 .hint("g3 --list-agents"));
         }
-        let mut found = self.load_all(name)?.into_iter();
-        let Some(first) = found.next() else { return Err(self.unknown_persona(name)) };
+        let mut personas = self.load_all(name)?.into_iter();
+        let Some(first) = personas.next() else { return Err(self.unknown_persona(name)) };
         let PersonaOrigin::Workspace(file) = first.origin.clone() else {
             return Ok((first, Vec::new()));
         };
@@ -118,7 +118,7 @@ impl PersonaDirs {
         // persona has without it.
         let is_from_workspace =
             |persona: &Persona| matches!(persona.origin, PersonaOrigin::Workspace(_));
-        let Some(base) = found.find(|persona| !is_from_workspace(persona)) else {
+        let Some(base) = personas.find(|persona| !is_from_workspace(persona)) else {
             return Ok((first, Vec::new()));
         };
         let is_wider = first.may_write != base.may_write || (base.reads_only && !first.reads_only);
@@ -235,7 +235,7 @@ fn parse_persona(name: &str, origin: PersonaOrigin, text: &str) -> Result<Person
     };
     let (FrontMatter { description, may_write, reads_only, name: declared_name }, body) =
         parse(text)
-            .map_err(|why| Failure::usage(format!("invalid persona {file}")).because(why))?;
+            .map_err(|error| Failure::usage(format!("invalid persona {file}")).because(error))?;
     if declared_name.is_some_and(|declared_name| declared_name != name) {
         return Err(Failure::usage(format!("invalid persona {file}"))
             .because(format!("its `name` is not `{name}`")));
@@ -255,9 +255,10 @@ fn read(dir: &Path, file: &Path) -> Result<Option<String>> {
         return Ok(None);
     }
     let failed =
-        |why: String| Failure::usage(format!("cannot read {}", file.display())).because(why);
-    let bytes = workspace::read_regular(&path, MAX_SIZE).map_err(|why| failed(why.to_string()))?;
-    let text = String::from_utf8(bytes).map_err(|why| failed(why.to_string()))?;
+        |reason: String| Failure::usage(format!("cannot read {}", file.display())).because(reason);
+    let bytes =
+        workspace::read_regular(&path, MAX_SIZE).map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|error| failed(error.to_string()))?;
     Ok(Some(text))
 }
 

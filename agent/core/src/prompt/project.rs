@@ -11,16 +11,16 @@ pub(crate) const MAX_BYTES: usize = 64 << 10;
 /// The nearest comes last because it takes precedence. What exceeds `max_bytes` bytes is cut from the
 /// start.
 pub(crate) fn instructions(cwd: &Path, max_bytes: usize) -> Option<String> {
-    let mut found: Vec<(PathBuf, String)> = Vec::new();
+    let mut files: Vec<(PathBuf, String)> = Vec::new();
     for dir in workspace::upward(cwd).into_iter().rev() {
         let names = ["AGENTS.md", "agents.md"];
         let text =
             names.iter().find_map(|name| Some((dir.join(name), read(cwd, &dir.join(name))?)));
-        found.extend(text.filter(|(_, text)| !text.trim().is_empty()));
+        files.extend(text.filter(|(_, text)| !text.trim().is_empty()));
     }
     let mut remaining = max_bytes;
     let mut parts = Vec::new();
-    for (path, text) in found.iter().rev() {
+    for (path, text) in files.iter().rev() {
         let part = base::text::head(text.trim(), remaining);
         remaining -= part.len();
         let cut = if part.len() < text.trim().len() { "\n[cut: the file is longer]" } else { "" };

@@ -48,14 +48,14 @@ impl AgentSession {
             .escalation
             .as_ref()
             .and_then(|escalation| Some((escalation.take()?, escalation.model()?)));
-        let Some((why, stronger_model)) =
+        let Some((reason, stronger_model)) =
             stronger_model.filter(|_| matches!(end, Ok(TurnEnd::HandedOver)))
         else {
             return end;
         };
-        let (facts, own) = (stronger_model.facts(), &self.facts().model);
+        let (facts, own_model) = (stronger_model.facts(), &self.facts().model);
         self.warn(format!(
-            "{own} asks for help ({why}): {} on {} continues this turn",
+            "{own_model} asks for help ({reason}): {} on {} continues this turn",
             facts.model, facts.provider
         ));
         stronger_model.provider.turn_begins();
@@ -105,7 +105,7 @@ impl Escalation {
             Some((escalation, Ok(_))) => {
                 *base::sync::lock(&escalation.request) = Some(reason);
                 // The next step is advice for a small model, not for the stronger one.
-                return ToolOutput { next: None, ..outcome };
+                return ToolOutput { hint: None, ..outcome };
             }
             Some((_, Err(failure))) => failure.sentence(),
             None => "no other model is configured".to_owned(),

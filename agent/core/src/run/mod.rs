@@ -298,7 +298,9 @@ impl AgentSession {
     pub async fn retry(&mut self, cancel: CancellationToken) -> RunOutcome {
         self.model.provider.turn_begins();
         let result = match self.conversation.messages().last().map(|message| message.role) {
-            Some(message::MessageRole::Assistant) => self.conversation.prompt(base::text::GO_ON),
+            Some(message::MessageRole::Assistant) => {
+                self.conversation.prompt(base::text::CONTINUE_PROMPT)
+            }
             Some(message::MessageRole::User) => Ok(()),
             None => Err(Failure::failed("nothing to retry")),
         };
@@ -335,8 +337,8 @@ impl AgentSession {
         self.context.memory.novelty.begin_turn();
         let can_act = self.prompt_context().tools && !self.options.role.reads_only;
         self.guide = (self.facts().small && can_act)
-            .then(|| Arc::new(TurnGuide::new(&message.words(), &self.context.cwd)));
-        let (text, resumed) = (message.words(), !self.conversation.messages().is_empty());
+            .then(|| Arc::new(TurnGuide::new(&message.full_text(), &self.context.cwd)));
+        let (text, resumed) = (message.full_text(), !self.conversation.messages().is_empty());
         let message = self.with_note(message);
         let message = match self.conversation.messages() {
             [] => prompt::first(self.facts(), &self.prompt_context(), message),
@@ -426,10 +428,10 @@ impl AgentSession {
         let RunOutcome { status, failure, resume } = outcome;
         let failure = failure.or(result.err());
         if let Some(failure) = failure.as_ref().filter(|_| status == RunStatus::Failed)
-            && let Err(why) =
+            && let Err(error) =
                 self.error_record().with_failure(failure, &resume).store(&self.context.cwd)
         {
-            self.warn(format!("the error could not be written down: {why}"));
+            self.warn(format!("the error could not be written down: {error}"));
         }
         RunOutcome { status, failure, resume }
     }

@@ -72,8 +72,8 @@ impl AgentSession {
         };
         let reply = match reply {
             Ok(Ok(reply)) => reply,
-            Ok(Err(why)) => {
-                return self.warn(format!("no notes were taken: {}", why.failure().what));
+            Ok(Err(error)) => {
+                return self.warn(format!("no notes were taken: {}", error.failure().what));
             }
             Err(_) => return self.warn("no notes were taken: it took too long".to_owned()),
         };
@@ -100,7 +100,7 @@ impl AgentSession {
         let notes = match notes_call {
             Some(call) => call.args["notes"].as_str().unwrap_or_default().to_owned(),
             None if reply.message.calls().next().is_some() => return None,
-            None => reply.message.words(),
+            None => reply.message.full_text(),
         };
         // A truncated reply ends within a line.
         let complete = match reply.stop {

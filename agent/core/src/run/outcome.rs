@@ -56,8 +56,8 @@ fn error_event(failure: &Failure, resume: impl Iterator<Item = String>) -> Event
         FailureKind::Bug => "bug",
         FailureKind::Interrupted => "interrupted",
     };
-    let why = failure.why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-    let text = format!("{}{why}", failure.what);
+    let suffix = failure.cause.as_ref().map(|cause| format!(": {cause}")).unwrap_or_default();
+    let text = format!("{}{suffix}", failure.what);
     let next = failure.hints.iter().cloned().chain(resume).collect();
     EventKind::Error { kind: kind.to_owned(), text, next }
 }

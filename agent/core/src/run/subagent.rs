@@ -223,17 +223,17 @@ impl AgentSession {
             .iter()
             .rev()
             .find(|message| message.role == Speaker::Assistant);
-        let text = last_message.map(Message::words).unwrap_or_default();
-        let why = outcome.failure.map(|failure| failure.sentence());
+        let text = last_message.map(Message::full_text).unwrap_or_default();
+        let reason = outcome.failure.map(|failure| failure.sentence());
         let outcome = match outcome.status {
             RunStatus::Done => ToolOutput::success(text),
             RunStatus::Cancelled => {
                 ToolOutput::failed(ToolErrorKind::Cancelled, "cancelled by the user")
             }
             RunStatus::Failed | RunStatus::Limit | RunStatus::NotApproved => {
-                let why = why.unwrap_or_default();
+                let reason = reason.unwrap_or_default();
                 let text =
-                    format!("the agent did not get to its end: {why}\nIts last words: {text}");
+                    format!("the agent did not get to its end: {reason}\nIts last words: {text}");
                 ToolOutput::failed(ToolErrorKind::Failed, text)
             }
         };

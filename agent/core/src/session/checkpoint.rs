@@ -67,9 +67,9 @@ impl Checkpoints {
         fs::create_dir_all(&template).or_fail(failed)?;
         fs::create_dir_all(dir).or_fail(failed)?;
         let init = ["init", "--quiet", "--bare", &format!("--template={}", template.display())];
-        let made = Git::at(dir).run(&init).or_fail(failed);
+        let result = Git::at(dir).run(&init).or_fail(failed);
         let _ = fs::remove_dir_all(&template);
-        made?;
+        result?;
         let bare = ["config", "core.bare", "false"];
         Git::at(dir).run(&bare).or_fail(failed)?;
         fs::create_dir_all(dir.join("info")).or_fail(failed)?;
@@ -199,7 +199,7 @@ impl Checkpoints {
             .map(|pair| format!("{} {}", display_path(&pair[0]), display_path(&pair[1])))
             .collect();
         let args = ["diff-tree", "-r", "-p", "--no-color", "--no-renames", from, to];
-        let output = self.git.job(args).output(OutputLimits::seconds(TIMEOUT_SECONDS));
+        let output = self.git.command(args).output(OutputLimits::seconds(TIMEOUT_SECONDS));
         let output = output.map_err(git::GitError::from).and_then(|out| checked(&args, out));
         let patch = output.or_fail(|| "cannot look at what changed")?.stdout;
         Ok((lines, display_path(&patch)))
@@ -222,7 +222,7 @@ impl Checkpoints {
     /// Returns the content of a file in a tree.
     pub fn blob(&self, object: &str) -> Result<Vec<u8>> {
         let args = ["cat-file", "blob", object];
-        let output = self.git.job(args).output(OutputLimits::seconds(TIMEOUT_SECONDS));
+        let output = self.git.command(args).output(OutputLimits::seconds(TIMEOUT_SECONDS));
         let output = output.map_err(git::GitError::from).and_then(|out| checked(&args, out));
         output.map(|output| output.stdout).or_fail(|| "cannot read the picture of a file")
     }
@@ -233,7 +233,7 @@ impl Checkpoints {
 
     /// Returns the NUL-terminated paths that a git command lists.
     fn paths(&self, args: &[&str]) -> Result<Vec<Vec<u8>>> {
-        let output = self.git.job(args).output(OutputLimits::seconds(TIMEOUT_SECONDS));
+        let output = self.git.command(args).output(OutputLimits::seconds(TIMEOUT_SECONDS));
         let output = output.map_err(git::GitError::from).and_then(|out| checked(args, out));
         let output = output.or_fail(|| "cannot look at the files")?;
         let names = output.stdout.split(|byte| *byte == 0);
@@ -241,7 +241,8 @@ impl Checkpoints {
     }
 
     fn run_with_input(&self, args: &[&str], input: Vec<u8>) -> Result<()> {
-        let output = self.git.job(args).input(input).output(OutputLimits::seconds(TIMEOUT_SECONDS));
+        let output =
+            self.git.command(args).input(input).output(OutputLimits::seconds(TIMEOUT_SECONDS));
         let output = output.map_err(git::GitError::from).and_then(|out| checked(args, out));
         output.map(drop).or_fail(|| "cannot keep or bring back the files")
     }
@@ -256,11 +257,11 @@ fn remove(root: &Path, path: &[u8]) -> std::io::Result<()> {
     match parent.canonicalize() {
         Ok(real) if real == parent => {}
         Ok(_) => return Err(std::io::Error::other("a symbolic link is in its path")),
-        Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(why) => return Err(why),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
     }
     match fs::remove_file(&file) {
-        Err(why) if why.kind() != std::io::ErrorKind::NotFound => return Err(why),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
     for dir in parent.ancestors().take_while(|dir| *dir != root) {

@@ -90,7 +90,7 @@ fn inbox_dir(session_dir: &Path) -> PathBuf {
 /// Returns the sorted names of the messages.
 fn names(inbox_dir: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(inbox_dir) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
     let mut names: Vec<String> =

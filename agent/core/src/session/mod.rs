@@ -201,7 +201,7 @@ pub fn list(cwd: &Path) -> Result<Vec<Id>> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(e) => return Err(e).or_fail(|| format!("cannot read {}", dir.display())),
     };
-    let mut found: Vec<(SystemTime, Id)> = entries
+    let mut sessions: Vec<(SystemTime, Id)> = entries
         .flatten()
         .filter_map(|entry| {
             let id = Id::parse(entry.file_name().to_str()?).ok()?;
@@ -209,8 +209,8 @@ pub fn list(cwd: &Path) -> Result<Vec<Id>> {
             Some((journal.modified().ok()?, id))
         })
         .collect();
-    found.sort_by(|a, b| b.cmp(a));
-    Ok(found.into_iter().map(|(_, id)| id).collect())
+    sessions.sort_by(|a, b| b.cmp(a));
+    Ok(sessions.into_iter().map(|(_, id)| id).collect())
 }
 
 /// Returns the state directory of a working directory. Without a home directory, returns a path

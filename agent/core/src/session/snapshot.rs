@@ -84,13 +84,13 @@ impl SessionSnapshot {
             ConversationEntry::Request { message } => {
                 self.status = "running".to_owned();
                 if self.task.is_empty() {
-                    self.task = truncate(&message.own_words());
+                    self.task = truncate(&message.user_text());
                 }
             }
             ConversationEntry::Reply { message, usage, .. } => {
                 self.turns += 1;
                 self.add_usage(*usage);
-                let text = truncate(&message.words());
+                let text = truncate(&message.full_text());
                 if !text.trim().is_empty() {
                     self.last_words = text;
                 }

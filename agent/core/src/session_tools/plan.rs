@@ -56,8 +56,8 @@ impl Tool for PlanTool {
 async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { plan } = call.decode()?;
     if plan.trim().is_empty() || plan.len() > MAX_PLAN {
-        let why = format!("a plan has between 1 and {MAX_PLAN} bytes, this one {}", plan.len());
-        return Err(ToolError::invalid(why));
+        let reason = format!("a plan has between 1 and {MAX_PLAN} bytes, this one {}", plan.len());
+        return Err(ToolError::invalid(reason));
     }
     let dir = &call.context.session_dir;
     let failed = |e: io::Error| ToolError::io("cannot keep the plan", &e);
@@ -67,7 +67,7 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let question = PermissionQuestion {
         tool: call.profile_tool.name.clone(),
         what: format!("carry out this plan:\n\n{plan}\n"),
-        why: "nothing is changed before you approve it".to_owned(),
+        reason: "nothing is changed before you approve it".to_owned(),
         rule: String::new(),
         host: None,
         writes: None,
@@ -108,7 +108,7 @@ fn approval_file(session_dir: &Path) -> PathBuf {
 /// user's own process.
 pub fn approve(session_dir: &Path) -> io::Result<Option<PlanApproval>> {
     let text = match std::fs::read_to_string(file(session_dir)) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         text => text?,
     };
     let approval = PlanApproval { sha256: hash(&text), approved_at: Clock::from_env().stamp() };

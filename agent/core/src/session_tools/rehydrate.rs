@@ -40,8 +40,8 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let pages = pages(&text);
     let page = page.unwrap_or(1);
     let Some(page_text) = page.checked_sub(1).and_then(|index| pages.get(index)) else {
-        let why = format!("no such page: {page}; fragment {fragment_id} has {}", pages.len());
-        return Err(ToolError::invalid(why));
+        let reason = format!("no such page: {page}; fragment {fragment_id} has {}", pages.len());
+        return Err(ToolError::invalid(reason));
     };
     let before = fragment.preceding_fragment_id.as_deref();
     let before = before.map_or_else(String::new, |id| format!("; the one before it is {id}"));

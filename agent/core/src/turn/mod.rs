@@ -173,7 +173,7 @@ enum Next {
 
 fn next_step(reply: &Reply) -> Next {
     let called = reply.message.calls().next().is_some();
-    let empty = reply.message.words().trim().is_empty();
+    let empty = reply.message.full_text().trim().is_empty();
     match reply.stop {
         StopReason::Refused => Next::Fail(
             Failure::failed("the model refused to continue")
@@ -194,7 +194,7 @@ fn next_step(reply: &Reply) -> Next {
 }
 
 fn last_words(message: &Message) -> String {
-    let text = message.words();
+    let text = message.full_text();
     if text.trim().is_empty() { "it gave no reason".into() } else { text.trim().to_owned() }
 }
 
@@ -277,8 +277,8 @@ fn on_delta(agent: &Agent<'_>, streamed: &Mutex<String>, delta: Delta<'_>) {
 /// outside the conversation (for summaries and notes) report these too.
 pub fn side_event(delta: Delta<'_>) -> Option<EventKind> {
     match delta {
-        Delta::Retry { why, after, attempt } => {
-            Some(EventKind::Retry { why, after_ms: after.as_millis() as u64, attempt })
+        Delta::Retry { reason, after, attempt } => {
+            Some(EventKind::Retry { why: reason, after_ms: after.as_millis() as u64, attempt })
         }
         Delta::Notice(text) => {
             Some(EventKind::Notice { level: NoticeLevel::Warning, text: text.to_owned() })

@@ -90,7 +90,7 @@ async fn summarise(
             reply = agent.provider.ask(&request, &mut on_delta) => reply?,
         };
         *usage = usage.plus(reply.usage);
-        let text = reply.message.words();
+        let text = reply.message.full_text();
         if !text.trim().is_empty() {
             summary = text;
         }
@@ -105,6 +105,7 @@ fn last_texts(conversation: &Conversation) -> String {
         .iter()
         .rev()
         .filter(|message| message.role == MessageRole::Assistant);
-    let texts: Vec<String> = replies.map(Message::words).filter(|w| !w.trim().is_empty()).collect();
+    let texts: Vec<String> =
+        replies.map(Message::full_text).filter(|w| !w.trim().is_empty()).collect();
     texts.into_iter().take(3).collect::<Vec<_>>().join("\n")
 }

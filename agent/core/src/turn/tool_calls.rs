@@ -128,7 +128,7 @@ pub(crate) async fn run_tool_calls(
             (agent.on_event)(EventKind::Usage { usage: side_usage.usage });
             conversation.add_side_usage(side_usage.clone())?;
         }
-        let (next, diff) = (outcome.next.clone(), outcome.diff.clone());
+        let (next, diff) = (outcome.hint.clone(), outcome.diff.clone());
         // A repetition within one reply is not a loop, since the model has not read a result yet.
         let (mut result, reached_limit) =
             to_result(is_checked.then_some(&mut *detector), call, outcome);
@@ -252,7 +252,7 @@ fn to_result(
     let limit = match verdict {
         LoopVerdict::Fine => None,
         // A result with a next step needs no further note.
-        LoopVerdict::Nudge(_) if outcome.next.is_some() => None,
+        LoopVerdict::Nudge(_) if outcome.hint.is_some() => None,
         LoopVerdict::Nudge(n) => {
             result.text.push_str(&format!(
                 "\n\n[You made this same call {n} times and got this same result. Do something \

@@ -99,8 +99,8 @@ fn windows(bus: &A11yBus) -> Vec<Node> {
     let mut windows = Vec::new();
     for program in children(bus, &("org.a11y.atspi.Registry".to_owned(), root)) {
         let name = string(bus, &program, "Name");
-        let found = children(bus, &program).into_iter();
-        windows.extend(found.filter_map(|window| Node::read(bus, window, &name)));
+        let children = children(bus, &program).into_iter();
+        windows.extend(children.filter_map(|window| Node::read(bus, window, &name)));
     }
     windows
 }

@@ -11,7 +11,7 @@ pub(crate) fn capture(system: WindowSystem, wanted: &CaptureTarget) -> Result<Pi
     match system {
         WindowSystem::X11 => of_x11(wanted),
         WindowSystem::Wayland => of_wayland(wanted),
-        WindowSystem::Mac => Err(system.lacks("taking a picture of the screen")),
+        WindowSystem::Mac => Err(system.unsupported("taking a picture of the screen")),
     }
 }
 
@@ -44,9 +44,11 @@ fn of_x11(wanted: &CaptureTarget) -> Result<Picture> {
 
 /// Takes a screenshot through the portal.
 fn of_wayland(wanted: &CaptureTarget) -> Result<Picture> {
-    for (given, what) in [(&wanted.window, "a window"), (&wanted.display, "an output")] {
-        if given.is_some() {
-            return Err(WindowSystem::Wayland.lacks(&format!("taking a picture of {what} alone")));
+    for (target, what) in [(&wanted.window, "a window"), (&wanted.display, "an output")] {
+        if target.is_some() {
+            return Err(
+                WindowSystem::Wayland.unsupported(&format!("taking a picture of {what} alone"))
+            );
         }
     }
     let pixels = crate::portal::Portal::open()?.picture()?;

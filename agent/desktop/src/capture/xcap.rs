@@ -59,7 +59,7 @@ pub fn capture(wanted: &CaptureTarget) -> Result<Picture> {
 
 /// Returns the open windows, topmost first.
 pub fn windows() -> Result<Vec<WindowInfo>> {
-    Ok(open_windows()?.into_iter().map(|(_, told)| told).collect())
+    Ok(open_windows()?.into_iter().map(|(_, info)| info).collect())
 }
 
 fn open_windows() -> Result<Vec<(xcap::Window, WindowInfo)>> {

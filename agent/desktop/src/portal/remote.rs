@@ -176,10 +176,10 @@ fn turns(way: Direction, mut turn: impl FnMut(bool) -> Result<()>) -> Result<()>
 fn monitor(started: &Results) -> Option<(u32, Area)> {
     let Variant::Array(streams) = &**started.get("streams")? else { return None };
     let Variant::Structure(first) = streams.inner().first()? else { return None };
-    let [Variant::U32(number), Variant::Dict(told)] = first.fields() else { return None };
+    let [Variant::U32(number), Variant::Dict(properties)] = first.fields() else { return None };
     let pair = |name: &str| {
         let named = |key: &Variant<'_>| matches!(key, Variant::Str(key) if key.as_str() == name);
-        told.iter().find(|(key, _)| named(key)).and_then(|(_, value)| numbers(value))
+        properties.iter().find(|(key, _)| named(key)).and_then(|(_, value)| numbers(value))
     };
     let (width, height) = pair("size")?;
     let (x, y) = pair("position").unwrap_or_default();

@@ -122,8 +122,8 @@ fn at_word_start(text: &str) -> String {
 }
 
 fn pattern(list: &str, pattern: &str) -> Result<Regex> {
-    Regex::new(pattern).map_err(|why| {
-        Failure::usage(format!("`gate.{list}` is too long to be searched for")).because(why)
+    Regex::new(pattern).map_err(|error| {
+        Failure::usage(format!("`gate.{list}` is too long to be searched for")).because(error)
     })
 }
 

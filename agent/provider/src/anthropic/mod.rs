@@ -55,7 +55,7 @@ pub(crate) fn thinking(
         let is_not_result = |part: &ContentPart| !matches!(part, ContentPart::Result(_));
         message.role == MessageRole::User && message.parts.iter().any(is_not_result)
     });
-    let turn = &request.messages[last_request.map_or(0, |at| at + 1)..];
+    let turn = &request.messages[last_request.map_or(0, |index| index + 1)..];
     let mut calls =
         turn.iter().filter(|m| m.role == MessageRole::Assistant && m.calls().next().is_some());
     let has_reasoning = |message: &Message| {

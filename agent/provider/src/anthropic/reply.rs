@@ -81,9 +81,9 @@ impl ReplyDecoder for MessagesDecoder {
         let stop = self.stop?;
         let count = self.blocks.len();
         let mut ids = self.ids;
-        let parts = self.blocks.into_iter().enumerate().filter_map(|(at, open)| {
+        let parts = self.blocks.into_iter().enumerate().filter_map(|(index, open)| {
             // The output limit may cut a call before its first delta.
-            part(open.block, &mut ids, stop == StopReason::Length && at + 1 == count)
+            part(open.block, &mut ids, stop == StopReason::Length && index + 1 == count)
         });
         let message = Message { role: MessageRole::Assistant, parts: parts.collect() };
         let stop = match stop {

@@ -79,7 +79,7 @@ async fn text_calls_and_usage_are_returned() {
         provider(vec![text("I "), text("look"), call, done(wire::HostStopReason::Calls)]);
     let (reply, heard) = ask(&provider, &[Message::text(MessageRole::User, "hi")]).await;
     let reply = reply.unwrap();
-    assert_eq!((heard.as_str(), reply.message.words().as_str()), ("I look", "I look"));
+    assert_eq!((heard.as_str(), reply.message.full_text().as_str()), ("I look", "I look"));
     assert_eq!((reply.stop, reply.usage.input, reply.usage.cache_read), (StopReason::Calls, 5, 7));
     assert_eq!(reply.message.calls().next().unwrap().args["command"], "ls");
     assert!(provider.facts().small);

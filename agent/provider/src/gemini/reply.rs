@@ -85,8 +85,9 @@ impl GeminiDecoder {
         }
         if let Some(reason) = candidate["finishReason"].as_str().filter(|text| !text.is_empty()) {
             if ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL"].contains(&reason) {
-                let why = format!("the model made a call that the service cannot read ({reason})");
-                return Err(ProviderError::Broken(why));
+                let message =
+                    format!("the model made a call that the service cannot read ({reason})");
+                return Err(ProviderError::Broken(message));
             }
             self.finish = Some(reason.to_owned());
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use base::clock::Clock;
 use base::failure::Failure;
 use base::lock::Lock;
-use base::secret::{DOTS, Secret};
+use base::secret::{MASK, Secret};
 
 use crate::error::{ProviderError, Refusal};
 use service::SignInService;
@@ -117,7 +117,7 @@ impl OauthLogin {
         let tokens = self.inner.tokens();
         let secrets = [Some(&tokens.access), tokens.refresh.as_ref()];
         let secrets = secrets.into_iter().flatten().filter(|secret| secret.reveal().len() >= 4);
-        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), DOTS))
+        secrets.fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), MASK))
     }
 }
 
@@ -170,7 +170,7 @@ impl Inner {
     fn is_valid(&self, tokens: &OauthTokens) -> bool {
         tokens.expires.is_none_or(|end| {
             Duration::try_from(end.duration_since(self.clock.now()))
-                .is_ok_and(|left| left > EXPIRY_MARGIN)
+                .is_ok_and(|remaining| remaining > EXPIRY_MARGIN)
         })
     }
 
@@ -184,9 +184,10 @@ impl Inner {
         access
     }
 
-    fn login_invalid(&self, why: Refusal) -> ProviderError {
-        let text = format!("the login for {} is not valid any more: {why}", self.workspace.host);
-        Refusal { text, ..why }.hint(self.workspace.command()).into()
+    fn login_invalid(&self, refusal: Refusal) -> ProviderError {
+        let text =
+            format!("the login for {} is not valid any more: {refusal}", self.workspace.host);
+        Refusal { text, ..refusal }.hint(self.workspace.command()).into()
     }
 }
 

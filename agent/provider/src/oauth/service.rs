@@ -52,8 +52,8 @@ impl SignInService {
     /// Discovers the sign-in service of a workspace.
     pub(crate) async fn of(host: &str, allow_http: bool) -> Result<SignInService, ProviderError> {
         let uri = format!("{host}{METADATA_PATH}");
-        let unavailable = |why: String| -> ProviderError {
-            Refusal::new(format!("{host} offers no sign-in: {why}"))
+        let unavailable = |reason: String| -> ProviderError {
+            Refusal::new(format!("{host} offers no sign-in: {reason}"))
                 .hint("check `host`: a workspace's address")
                 .into()
         };
@@ -71,7 +71,7 @@ impl SignInService {
             http::address(address, "", allow_http)
                 .map_err(|failure| unavailable(failure.sentence()))?;
         }
-        let invalid_url = |why: oauth2::url::ParseError| unavailable(why.to_string());
+        let invalid_url = |error: oauth2::url::ParseError| unavailable(error.to_string());
         let client = BasicClient::new(ClientId::new(CLIENT_ID.to_owned()))
             .set_auth_uri(AuthUrl::new(endpoints.authorization_endpoint).map_err(invalid_url)?)
             .set_token_uri(TokenUrl::new(endpoints.token_endpoint).map_err(invalid_url)?);

@@ -44,9 +44,9 @@ pub async fn sign_in(
     };
     let code = match callback {
         Callback::Code(authorization) => authorization.code,
-        Callback::Refused(why) => {
+        Callback::Refused(reason) => {
             return Err(Failure::failed(format!("{} refused the sign-in", workspace.host))
-                .because(printable(&why)));
+                .because(printable(&reason)));
         }
     };
     let tokens =

@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
-use base::files::{self, Reserved};
+use base::files::{self, DiskReservation};
 use base::lock::Lock;
 use base::secret::Secret;
 use jiff::Timestamp;
@@ -108,8 +108,8 @@ impl TokenStore {
 
     /// Reserves disk space for the next login before the service is asked for it. A refresh token
     /// is invalid after use, so there must be space to save the new one.
-    pub(crate) fn reserve(&self, _lock: &Lock) -> Result<Reserved> {
-        let reserved = Reserved::beside(&self.file, RESERVED_SIZE);
+    pub(crate) fn reserve(&self, _lock: &Lock) -> Result<DiskReservation> {
+        let reserved = DiskReservation::create(&self.file, RESERVED_SIZE);
         reserved.or_fail(|| format!("cannot write the login to {}", self.file.display()))
     }
 
@@ -119,7 +119,11 @@ impl TokenStore {
     }
 
     /// Replaces the login, using the reserved space.
-    pub(crate) fn write_reserved(&self, reserved: Reserved, tokens: &OauthTokens) -> Result<()> {
+    pub(crate) fn write_reserved(
+        &self,
+        reserved: DiskReservation,
+        tokens: &OauthTokens,
+    ) -> Result<()> {
         let content = Content {
             schema: 1,
             host: self.host.clone(),

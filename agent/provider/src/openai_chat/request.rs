@@ -153,7 +153,7 @@ fn plain(content: Vec<Value>) -> Value {
 }
 
 fn assistant(message: &Message, ids: CallIdFormat) -> Value {
-    let text_content = message.words();
+    let text_content = message.full_text();
     let calls: Vec<Value> = message.calls().map(|tool_call| call(tool_call, ids)).collect();
     let mut object = json!({"role": "assistant"});
     let mut blocks = Vec::new();

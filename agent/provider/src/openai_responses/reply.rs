@@ -157,8 +157,8 @@ impl ResponsesDecoder {
         if response["error"].is_object() || kind == "response.failed" {
             return Err(http_error::in_stream(response));
         }
-        for (at, item) in response["output"].as_array().into_iter().flatten().enumerate() {
-            let known = self.items.entry(at as u64).or_default();
+        for (index, item) in response["output"].as_array().into_iter().flatten().enumerate() {
+            let known = self.items.entry(index as u64).or_default();
             if !known.decode_whole {
                 known.close(item, on_delta);
             }

@@ -20,7 +20,7 @@ pub(crate) enum ObjectEnd {
 /// Scans text that begins with `{`; `tag` ends it early.
 pub(crate) fn scan(text: &str, tag: Option<&str>) -> ObjectEnd {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
-    for (at, byte) in text.bytes().enumerate() {
+    for (index, byte) in text.bytes().enumerate() {
         match byte {
             _ if escaped => escaped = false,
             b'\\' if in_string => escaped = true,
@@ -30,11 +30,11 @@ pub(crate) fn scan(text: &str, tag: Option<&str>) -> ObjectEnd {
             b'}' | b']' => {
                 depth = depth.saturating_sub(1);
                 if depth == 0 {
-                    return ObjectEnd::Complete(at + 1);
+                    return ObjectEnd::Complete(index + 1);
                 }
             }
-            b'<' if tag.is_some_and(|tag| text[at..].starts_with(tag)) => {
-                return ObjectEnd::Tag(at);
+            b'<' if tag.is_some_and(|tag| text[index..].starts_with(tag)) => {
+                return ObjectEnd::Tag(index);
             }
             _ => {}
         }
@@ -94,28 +94,28 @@ fn escape_controls(text: &str) -> String {
 /// inside a word is kept. Returns `None` if there is no single quote.
 fn double_quotes(text: &str) -> Option<String> {
     let chars: Vec<char> = text.chars().collect();
-    let neighbor_in = |at: usize, set: &str, step: isize| {
-        let mut at = at.checked_add_signed(step);
-        while let Some(c) = at.and_then(|at| chars.get(at)) {
+    let neighbor_in = |index: usize, set: &str, step: isize| {
+        let mut index = index.checked_add_signed(step);
+        while let Some(c) = index.and_then(|index| chars.get(index)) {
             if !c.is_whitespace() {
                 return set.contains(*c);
             }
-            at = at.and_then(|at| at.checked_add_signed(step));
+            index = index.and_then(|index| index.checked_add_signed(step));
         }
         false
     };
     let mut out = String::with_capacity(text.len());
-    let (mut open, mut found) = (None, false);
-    for (at, c) in chars.iter().enumerate() {
+    let (mut open, mut has_quotes) = (None, false);
+    for (index, c) in chars.iter().enumerate() {
         match (open, c) {
             (None, '"') => open = Some('"'),
-            (Some('"'), '"') if at == 0 || chars[at - 1] != '\\' => open = None,
-            (None, '\'') if neighbor_in(at, "{[:,", -1) => {
-                (open, found) = (Some('\''), true);
+            (Some('"'), '"') if index == 0 || chars[index - 1] != '\\' => open = None,
+            (None, '\'') if neighbor_in(index, "{[:,", -1) => {
+                (open, has_quotes) = (Some('\''), true);
                 out.push('"');
                 continue;
             }
-            (Some('\''), '\'') if neighbor_in(at, "}]:,", 1) => {
+            (Some('\''), '\'') if neighbor_in(index, "}]:,", 1) => {
                 open = None;
                 out.push('"');
                 continue;
@@ -125,7 +125,7 @@ fn double_quotes(text: &str) -> Option<String> {
         }
         out.push(*c);
     }
-    found.then_some(out)
+    has_quotes.then_some(out)
 }
 
 /// Adds the brackets that are missing at the end. Returns `None` inside a string, whose rest is

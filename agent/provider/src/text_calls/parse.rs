@@ -131,13 +131,13 @@ impl TextCallParser {
     fn in_line(&mut self, ended: bool) -> Look {
         match self.buffer.find(['\n', '<']) {
             None => self.take_text(self.buffer.len()),
-            Some(at) if self.buffer.as_bytes()[at] == b'\n' => {
-                self.take_text(at + 1);
+            Some(index) if self.buffer.as_bytes()[index] == b'\n' => {
+                self.take_text(index + 1);
                 self.state = ParseState::LineStart;
                 return Look::Done;
             }
             Some(0) => return self.angle_bracket(ended),
-            Some(at) => self.take_text(at),
+            Some(index) => self.take_text(index),
         }
         self.state = ParseState::InLine;
         Look::Done
@@ -182,11 +182,11 @@ impl TextCallParser {
                 let is_closed = rest.starts_with(CLOSE);
                 (end, if is_closed { end + spaces + CLOSE.len() } else { end })
             }
-            ObjectEnd::Tag(at) => (at, at + CLOSE.len()),
+            ObjectEnd::Tag(index) => (index, index + CLOSE.len()),
             ObjectEnd::Open { .. } if !ended => return Look::Wait,
             // A tag inside a string ends the block only if the string is unterminated.
             ObjectEnd::Open { .. } => match content.find(CLOSE) {
-                Some(at) => (at, at + CLOSE.len()),
+                Some(index) => (index, index + CLOSE.len()),
                 None => (content.len(), content.len()),
             },
         };
@@ -238,7 +238,7 @@ impl TextCallParser {
     fn function(&mut self, indent: usize, ended: bool) -> Look {
         let rest = &self.buffer[indent + FUNCTION.len()..];
         let start = self.buffer.len() - rest.len();
-        let Some(brace) = rest.find('{').filter(|at| *at <= MAX_FILLER) else {
+        let Some(brace) = rest.find('{').filter(|index| *index <= MAX_FILLER) else {
             return if ended || rest.len() > MAX_FILLER { Look::Plain } else { Look::Wait };
         };
         let head = &rest[..brace];
@@ -290,7 +290,7 @@ impl TextCallParser {
     /// Consumes a line inside a fence.
     fn fence_line(&mut self, ended: bool) -> Look {
         let end = match self.buffer.find('\n') {
-            Some(at) => at + 1,
+            Some(index) => index + 1,
             None if ended => self.buffer.len(),
             None => return Look::Wait,
         };
@@ -303,8 +303,8 @@ impl TextCallParser {
     }
 
     fn reasoning(&mut self, ended: bool) -> Look {
-        if let Some(at) = self.buffer.find(THINK_END) {
-            self.take_reasoning(at);
+        if let Some(index) = self.buffer.find(THINK_END) {
+            self.take_reasoning(index);
             self.drop_front(THINK_END.len());
             self.state = ParseState::AfterThought;
             return Look::Done;

@@ -55,8 +55,8 @@ pub(crate) async fn fetch(download: &Download<'_>) -> Result<()> {
             {
                 resumes += 1
             }
-            Err(TransferError::Off(why)) => {
-                return Err(interrupted_error(download, &partial, &why));
+            Err(TransferError::Off(error)) => {
+                return Err(interrupted_error(download, &partial, &error));
             }
             Err(TransferError::Refused(failure)) => return Err(failure),
         }
@@ -94,7 +94,7 @@ async fn transfer(
     let response =
         sent.map_err(|_| TransferError::Off("no answer in 30 s".into()))?.map_err(interrupted)?;
     let offset = start(&response, existing)
-        .map_err(|why| TransferError::Refused(download_error(download, &why)))?;
+        .map_err(|error| TransferError::Refused(download_error(download, &error)))?;
     let open = OpenOptions::new().create(true).write(true).truncate(offset == 0).open(partial);
     let mut file = open.map_err(failed)?;
     io::Seek::seek(&mut file, io::SeekFrom::Start(offset)).map_err(failed)?;
@@ -107,9 +107,9 @@ async fn transfer(
         let Some(chunk) = next.transpose().map_err(interrupted)? else { break };
         position += chunk.len() as u64;
         if position > download.bytes {
-            let why = format!("it is longer than {} bytes", download.bytes);
+            let reason = format!("it is longer than {} bytes", download.bytes);
             let _ = fs::remove_file(partial);
-            return Err(TransferError::Refused(download_error(download, &why)));
+            return Err(TransferError::Refused(download_error(download, &reason)));
         }
         file.write_all(&chunk).map_err(failed)?;
         bar.set_position(position);
@@ -145,13 +145,13 @@ fn start(response: &Response, existing: u64) -> std::result::Result<u64, String>
 }
 
 fn check(download: &Download<'_>, partial: &Path) -> Result<()> {
-    let found = sha256(partial).or_fail(|| cannot(download))?;
-    if found == download.sha256 {
+    let hash = sha256(partial).or_fail(|| cannot(download))?;
+    if hash == download.sha256 {
         return Ok(());
     }
     let _ = fs::remove_file(partial);
     Err(Failure::failed("the downloaded file is not the expected model and was deleted")
-        .because(format!("its SHA-256 is {found}, expected {}", download.sha256))
+        .because(format!("its SHA-256 is {hash}, expected {}", download.sha256))
         .hint("g3 model pull    downloads it again"))
 }
 
@@ -196,12 +196,12 @@ fn cannot(download: &Download<'_>) -> String {
     format!("cannot download {}", download.url)
 }
 
-fn download_error(download: &Download<'_>, why: &str) -> Failure {
-    with_alternatives(Failure::failed(cannot(download)).because(why))
+fn download_error(download: &Download<'_>, reason: &str) -> Failure {
+    with_alternatives(Failure::failed(cannot(download)).because(reason))
 }
 
-fn interrupted_error(download: &Download<'_>, partial: &Path, why: &str) -> Failure {
-    let failure = Failure::failed(cannot(download)).because(why);
+fn interrupted_error(download: &Download<'_>, partial: &Path, reason: &str) -> Failure {
+    let failure = Failure::failed(cannot(download)).because(reason);
     match length(partial) {
         0 => with_alternatives(failure),
         existing => {

@@ -121,14 +121,14 @@ fn gate_report(call: &Invocation<'_>) -> CheckReport {
 }
 
 fn report(verdict: &PolicyVerdict) -> CheckReport {
-    let (action, why) = (verdict.action, &verdict.why);
+    let (action, reason) = (verdict.action, &verdict.reason);
     let route = match action {
         GateAction::Allow | GateAction::Ask if verdict.confine == SandboxUse::Always => "box",
         GateAction::Allow | GateAction::Ask => "host",
         GateAction::Box => "box",
         GateAction::Deny => "deny",
     };
-    let reason = if why.is_empty() { "safe".to_owned() } else { why.clone() };
+    let reason = if reason.is_empty() { "safe".to_owned() } else { reason.clone() };
     let voice = match action {
         GateAction::Allow => "That call is safe to run here.",
         GateAction::Ask => "That call needs your approval. Continue?",

@@ -52,9 +52,9 @@ impl RequirementList {
         let number = self.numbers().max().unwrap_or(0) + 1;
         self.pending.push(format!("{number}. {words}\n"));
         let whole = self.whole();
-        looked.and_then(|()| self.write(&whole)).map_err(|why| {
+        looked.and_then(|()| self.write(&whole)).map_err(|error| {
             Failure::failed(format!("cannot write {}", self.path().display()))
-                .because(why)
+                .because(error)
                 .hint("the requirement is kept, and written with the next one")
         })?;
         self.known = whole;
@@ -100,8 +100,8 @@ impl RequirementList {
     fn look(&mut self) -> io::Result<()> {
         match fs::read_to_string(self.path()) {
             Ok(text) => self.known = text,
-            Err(why) if why.kind() == io::ErrorKind::NotFound => self.known.clear(),
-            Err(why) => return Err(why),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.known.clear(),
+            Err(error) => return Err(error),
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ impl LinePrompt {
             }
             Err(ReadlineError::Interrupted) => Ok((prompt, Some(String::new()))),
             Err(ReadlineError::Eof) => Ok((prompt, None)),
-            Err(why) => Err(why).or_fail(|| "cannot read from the terminal"),
+            Err(error) => Err(error).or_fail(|| "cannot read from the terminal"),
         }
     }
 

@@ -49,13 +49,13 @@ impl EditorIo {
         session: &str,
         command: TerminalCommand<'_>,
     ) -> io::Result<TerminalOutput> {
-        let broken = |why: agent_client_protocol::Error| io::Error::other(why.message);
-        let made = CreateTerminalRequest::new(session.to_owned(), "sh")
+        let broken = |error: agent_client_protocol::Error| io::Error::other(error.message);
+        let request = CreateTerminalRequest::new(session.to_owned(), "sh")
             .args(vec!["-c".to_owned(), command.line.to_owned()])
             .cwd(command.cwd.to_owned())
             .output_byte_limit(OUTPUT);
-        let made = self.client.send_request(made).block_task().await.map_err(broken)?;
-        let id = made.terminal_id;
+        let response = self.client.send_request(request).block_task().await.map_err(broken)?;
+        let id = response.terminal_id;
         self.show(session, &id);
         let wait = WaitForTerminalExitRequest::new(session.to_owned(), id.clone());
         let exit = self.client.send_request(wait).block_task();
@@ -121,7 +121,7 @@ impl ClientIo for EditorIo {
             let session = self.session().filter(|_| self.able.fs.write_text_file)?;
             let asked = WriteTextFileRequest::new(session, file, text);
             let written = self.client.send_request(asked).block_task().await;
-            Some(written.map(drop).map_err(|why| io::Error::other(why.message)))
+            Some(written.map(drop).map_err(|error| io::Error::other(error.message)))
         })
     }
 

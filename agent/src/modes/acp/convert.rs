@@ -71,12 +71,13 @@ pub(crate) fn update(what: &EventKind, cwd: &Path) -> Option<SessionUpdate> {
             SessionUpdate::ToolCall(call)
         }
         EventKind::ToolOutput { id, text } => {
-            let fields = ToolCallUpdateFields::new().content(vec![words(text)]);
+            let fields = ToolCallUpdateFields::new().content(vec![text_content(text)]);
             SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))
         }
         EventKind::ToolEnd { id, ok, text, .. } => {
             let status = if *ok { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
-            let fields = ToolCallUpdateFields::new().status(status).content(vec![words(text)]);
+            let fields =
+                ToolCallUpdateFields::new().status(status).content(vec![text_content(text)]);
             SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))
         }
         EventKind::Todo { items } => SessionUpdate::Plan(plan(items)),
@@ -101,11 +102,11 @@ pub(crate) fn update(what: &EventKind, cwd: &Path) -> Option<SessionUpdate> {
 /// Returns the entry of a session for the list of sessions.
 pub(crate) fn listed(cwd: &Path, id: &base::id::Id) -> SessionInfo {
     let dir = session::sessions_dir(cwd).join(id.as_str());
-    let seen = SessionSnapshot::read(&dir, id.as_str());
-    let title = seen.task.lines().next().unwrap_or_default();
+    let snapshot = SessionSnapshot::read(&dir, id.as_str());
+    let title = snapshot.task.lines().next().unwrap_or_default();
     SessionInfo::new(id.to_string(), cwd)
         .title(base::text::cut_columns(title, 80))
-        .updated_at(Some(seen.updated_at).filter(|time| !time.is_empty()))
+        .updated_at(Some(snapshot.updated_at).filter(|time| !time.is_empty()))
 }
 
 /// Converts a conversation into the updates that a client would have received.
@@ -152,10 +153,10 @@ pub(crate) fn details(details: &str) -> ToolCallContent {
     let language = if details.starts_with("--- ") { "diff" } else { "" };
     let mut text = String::new();
     export::push_code_block(&mut text, language, details);
-    words(text.trim_start())
+    text_content(text.trim_start())
 }
 
-fn words(text: &str) -> ToolCallContent {
+fn text_content(text: &str) -> ToolCallContent {
     ToolCallContent::from(ContentBlock::Text(TextContent::new(text)))
 }
 

@@ -111,8 +111,8 @@ async fn serve(host: &Arc<Host>) -> Result<()> {
         )
         .on_receive_request(
             async move |request: NewSessionRequest, responder, client: ConnectionTo<Client>| {
-                let begun = new.clone().begin(request, client.clone());
-                beside!(client, responder, begun)
+                let result = new.clone().begin(request, client.clone());
+                beside!(client, responder, result)
             },
             on_receive_request!(),
         )
@@ -190,8 +190,8 @@ fn initialized() -> InitializeResponse {
 /// Converts a failure for the client: the sentence is the message, and exit code and hints are the
 /// data.
 fn wire_error(failure: Failure) -> Error {
-    let message = match &failure.why {
-        Some(why) => format!("{}: {why}", failure.what),
+    let message = match &failure.cause {
+        Some(reason) => format!("{}: {reason}", failure.what),
         None => failure.what.clone(),
     };
     let data = serde_json::json!({"exit": failure.exit_code(), "try": failure.hints});
@@ -206,8 +206,8 @@ impl Host {
         request: NewSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<NewSessionResponse> {
-        let which = SessionSelector::New("session".to_owned());
-        let (id, open) = self.open(request.cwd, which, client, request.mcp_servers).await?;
+        let selector = SessionSelector::New("session".to_owned());
+        let (id, open) = self.open(request.cwd, selector, client, request.mcp_servers).await?;
         Ok(NewSessionResponse::new(id).modes(modes(&open)))
     }
 
@@ -249,8 +249,8 @@ impl Host {
         let changing = self.changing(id);
         let _changing = changing.lock().await;
         self.close_session(id).await;
-        let which = SessionSelector::Resume(Some(id.to_owned()));
-        self.open(cwd.to_owned(), which, client, servers).await
+        let selector = SessionSelector::Resume(Some(id.to_owned()));
+        self.open(cwd.to_owned(), selector, client, servers).await
     }
 
     /// Returns the lock that is held while a session is opened or closed.
@@ -291,11 +291,11 @@ impl Host {
         self.cancel(id);
         let changing = self.changing(id);
         // Locked from here on, so that a later request for this session waits.
-        let held = changing.clone().try_lock_owned().ok();
-        let open = held.as_ref().and_then(|_| self.opened().remove(id));
+        let guard = changing.clone().try_lock_owned().ok();
+        let open = guard.as_ref().and_then(|_| self.opened().remove(id));
         let (host, id) = (self.clone(), id.to_owned());
         async move {
-            match (held, open) {
+            match (guard, open) {
                 (Some(_held), Some(open)) => open.end().await,
                 (Some(_), None) => {}
                 (None, _) => {
@@ -332,24 +332,24 @@ impl Host {
     async fn open(
         self: &Arc<Host>,
         cwd: PathBuf,
-        which: SessionSelector,
+        selector: SessionSelector,
         client: ConnectionTo<Client>,
         servers: Vec<McpServer>,
     ) -> Result<(String, Arc<OpenSession>)> {
         let host = self.clone();
-        off_loop(move || host.opened_now(&cwd, &which, client, servers)).await
+        off_loop(move || host.opened_now(&cwd, &selector, client, servers)).await
     }
 
     fn opened_now(
         &self,
         cwd: &Path,
-        which: &SessionSelector,
+        selector: &SessionSelector,
         client: ConnectionTo<Client>,
         servers: Vec<McpServer>,
     ) -> Result<(String, Arc<OpenSession>)> {
-        let cwd: PathBuf = cwd
-            .canonicalize()
-            .map_err(|why| Failure::usage(format!("cannot use {}", cwd.display())).because(why))?;
+        let cwd: PathBuf = cwd.canonicalize().map_err(|error| {
+            Failure::usage(format!("cannot use {}", cwd.display())).because(error)
+        })?;
         let mut settings = (self.settings)(&cwd)?;
         settings.config.mcp.extend(servers.into_iter().filter_map(convert::server));
         let sink = UpdateSink::unnamed(client.clone(), cwd.clone());
@@ -361,7 +361,7 @@ impl Host {
         let pair =
             self.rounds.as_ref().map(|terms| PlayerCoach::of(&settings, terms)).transpose()?;
         let player = pair.as_ref().map_or(&settings, |pair| &pair.player);
-        let mut work = AgentSession::begin(player, which, bus.clone(), Some(editor.clone()))?;
+        let mut work = AgentSession::begin(player, selector, bus.clone(), Some(editor.clone()))?;
         work.set_client_io(Arc::new(client_io));
         let team = pair
             .map(|pair| PromptedPair { pair, listeners: Listeners { bus, asker: Some(editor) } });
@@ -429,7 +429,7 @@ async fn answer(
 ) -> Result<PromptResponse> {
     let message = convert::message(request.prompt);
     let ended = match &open.team {
-        Some(team) => team.prompt(&message.words(), &mut work, &cancel).await,
+        Some(team) => team.prompt(&message.full_text(), &mut work, &cancel).await,
         None => work.turn(message, cancel).await,
     };
     match (ended.status, ended.into_failure()) {

@@ -102,8 +102,8 @@ impl EventSink for UpdateSink {
             self.send(update);
         }
         if let Some(id) = self.session.get() {
-            let own = OwnEvent { session_id: id.clone(), event: event.clone() };
-            let _ = self.client.send_notification(own);
+            let notification = OwnEvent { session_id: id.clone(), event: event.clone() };
+            let _ = self.client.send_notification(notification);
         }
     }
 }
@@ -135,7 +135,7 @@ impl Asker for AcpAsker {
             if let Some(bus) = self.bus.get() {
                 bus.emit(ask::event(&id, question));
             }
-            let title = format!("{} ({})", question.what, question.why);
+            let title = format!("{} ({})", question.what, question.reason);
             let mut fields = ToolCallUpdateFields::new().title(title);
             if let Some(file) = &question.writes {
                 let location = ToolCallLocation::new(file.clone());
@@ -160,8 +160,8 @@ impl Asker for AcpAsker {
             let response = self.client.send_request(request).block_task().await;
             // An orchestrator may deny without asking, and says why.
             let denied = response.as_ref().ok().and_then(|response| response.meta.as_ref());
-            if let Some(why) = denied.and_then(|meta| meta.get(META)?["denied"].as_str()) {
-                return PermissionAnswer::Unasked(why.to_owned());
+            if let Some(reason) = denied.and_then(|meta| meta.get(META)?["denied"].as_str()) {
+                return PermissionAnswer::Unasked(reason.to_owned());
             }
             match response.map(|response| response.outcome) {
                 Ok(RequestPermissionOutcome::Selected(selected)) => {

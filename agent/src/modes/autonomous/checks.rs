@@ -45,22 +45,22 @@ pub(crate) struct CheckRunner<'a> {
     /// Timeout of each check.
     pub most: Duration,
     /// The sandbox of the checks; `None` for no sandbox.
-    pub around: Option<&'a CommandSandbox>,
+    pub sandbox: Option<&'a CommandSandbox>,
 }
 
 /// Runs every check in order, even after one has failed: the coach needs to see all failures.
 /// Returns `None` if the user cancelled.
 pub(crate) async fn run(
     lines: &[String],
-    at: &CheckRunner<'_>,
+    runner: &CheckRunner<'_>,
     cancel: &CancellationToken,
 ) -> io::Result<Option<Vec<CheckOutcome>>> {
-    fs::create_dir_all(at.logs)?;
+    fs::create_dir_all(runner.logs)?;
     let mut results = Vec::new();
     for (n, line) in lines.iter().enumerate() {
-        let log = at.logs.join(format!("check-{}.log", n + 1));
-        let Some(ran) = one(line, &log, at, cancel).await? else { return Ok(None) };
-        results.push(ran);
+        let log = runner.logs.join(format!("check-{}.log", n + 1));
+        let Some(outcome) = one(line, &log, runner, cancel).await? else { return Ok(None) };
+        results.push(outcome);
     }
     Ok(Some(results))
 }
@@ -68,21 +68,21 @@ pub(crate) async fn run(
 async fn one(
     line: &str,
     log: &Path,
-    at: &CheckRunner<'_>,
+    runner: &CheckRunner<'_>,
     cancel: &CancellationToken,
 ) -> io::Result<Option<CheckOutcome>> {
     let (out, since) = (File::create(log)?, Instant::now());
-    let job = Command::new("sh", at.cwd).arg("-c").arg(line);
+    let job = Command::new("sh", runner.cwd).arg("-c").arg(line);
     let job = environment::apply(job, Environment::Quiet)
         .stderr(Stream::File(out.try_clone()?))
         .stdout(Stream::File(out));
-    let held = at.around.map_or(Ok(None), CommandSandbox::containment_if_supported);
-    let (exit, more) = match held.and_then(|hold| confinement::spawn(job, hold)) {
-        Err(why) => (NOT_STARTED, why.to_string()),
+    let containment = runner.sandbox.map_or(Ok(None), CommandSandbox::containment_if_supported);
+    let (exit, more) = match containment.and_then(|hold| confinement::spawn(job, hold)) {
+        Err(error) => (NOT_STARTED, error.to_string()),
         Ok(mut running) => {
             let ended = tokio::select! {
                 status = running.child.wait() => Some(status?),
-                () = tokio::time::sleep(at.most) => None,
+                () = tokio::time::sleep(runner.most) => None,
                 () = cancel.cancelled() => {
                     running.end(GRACE).await?;
                     return Ok(None);
@@ -92,7 +92,7 @@ async fn one(
                 Some(status) => (exit_code(status), String::new()),
                 None => {
                     running.end(GRACE).await?;
-                    let seconds = at.most.as_secs();
+                    let seconds = runner.most.as_secs();
                     (TIMED_OUT, format!("\n[timed out after {seconds} s]"))
                 }
             }
@@ -130,13 +130,13 @@ pub(crate) fn remember(session_dir: &Path, checks: &[String]) -> Result<()> {
 pub(crate) fn refuse_unknown(
     session_dir: &Path,
     checks: &[String],
-    given: &[String],
+    commands: &[String],
 ) -> Result<()> {
     if mark(session_dir, checks).is_some_and(|mark| mark.exists()) {
         return Ok(());
     }
     let strange: Vec<&str> =
-        checks.iter().filter(|line| !given.contains(line)).map(String::as_str).collect();
+        checks.iter().filter(|line| !commands.contains(line)).map(String::as_str).collect();
     if strange.is_empty() {
         return Ok(());
     }
@@ -164,7 +164,7 @@ mod tests {
     async fn ran(line: &str, most: Duration) -> CheckOutcome {
         let dir = tempfile::tempdir().unwrap();
         let at =
-            CheckRunner { cwd: dir.path(), logs: &dir.path().join("logs"), most, around: None };
+            CheckRunner { cwd: dir.path(), logs: &dir.path().join("logs"), most, sandbox: None };
         let lines = [line.to_owned()];
         let mut all = run(&lines, &at, &CancellationToken::new()).await.unwrap().unwrap();
         all.remove(0)

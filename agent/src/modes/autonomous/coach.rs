@@ -31,7 +31,7 @@ struct State {
     verdict: Option<Verdict>,
     refused: u32,
     /// Why the last verdict was invalid.
-    why: Option<String>,
+    invalid_reason: Option<String>,
 }
 
 impl VerdictTool {
@@ -43,8 +43,8 @@ impl VerdictTool {
     /// Returns the verdict, or why it is missing or invalid.
     pub(crate) fn taken(&self) -> Result<Verdict, String> {
         let state = self.state();
-        let none = || match &state.why {
-            Some(why) => format!("its verdict was invalid: {why}"),
+        let none = || match &state.invalid_reason {
+            Some(reason) => format!("its verdict was invalid: {reason}"),
             None => "the coach gave no verdict".to_owned(),
         };
         state.verdict.clone().ok_or_else(none)
@@ -56,7 +56,7 @@ impl VerdictTool {
 
     /// Parses a verdict. The error lists everything that is wrong with it.
     fn read(&self, args: &Value) -> Result<Verdict, String> {
-        let verdict = Verdict::deserialize(args).map_err(|why| why.to_string())?;
+        let verdict = Verdict::deserialize(args).map_err(|error| error.to_string())?;
         let by = VerdictBasis { requirements: &self.requirements, failed_checks: &self.red };
         match validate(&verdict, &by) {
             wrong if wrong.is_empty() => Ok(verdict),
@@ -98,13 +98,15 @@ impl RoleTool for VerdictTool {
                 self.state().verdict = Some(verdict);
                 ToolOutput::success("the verdict was accepted")
             }
-            Err(why) => {
+            Err(error) => {
                 let mut state = self.state();
                 // An invalid verdict withdraws the one before it.
                 state.verdict = None;
                 state.refused += 1;
-                state.why = Some(why.clone());
-                ToolOutput::invalid(format!("invalid verdict: {why}. Send the whole verdict again"))
+                state.invalid_reason = Some(error.clone());
+                ToolOutput::invalid(format!(
+                    "invalid verdict: {error}. Send the whole verdict again"
+                ))
             }
         }
     }

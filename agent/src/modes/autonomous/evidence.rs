@@ -98,11 +98,11 @@ pub(crate) fn to_fit(
     room: usize,
 ) -> EvidenceChanges {
     let count = files.len();
-    let mut left = room / 3;
+    let mut remaining = room / 3;
     let fits = |line: &String| {
         let needed = line.len() + 1;
-        let fits = needed <= left;
-        left = left.saturating_sub(needed);
+        let fits = needed <= remaining;
+        remaining = remaining.saturating_sub(needed);
         fits
     };
     let files: Vec<String> = files.into_iter().take_while(fits).collect();
@@ -111,29 +111,29 @@ pub(crate) fn to_fit(
     }
     let parts = parts(diff);
     let shares = shares(&parts.iter().map(|part| part.len()).collect::<Vec<_>>(), room * 2 / 3);
-    let mut shown = String::new();
+    let mut text = String::new();
     let mut hidden = 0;
     for (part, share) in parts.iter().zip(shares) {
         if share == 0 {
             hidden += 1;
         } else if share >= part.len() {
-            shown.push_str(part);
+            text.push_str(part);
         } else {
             let kept = base::text::head(part, share);
             let lines = part[kept.len()..].lines().count();
-            shown.push_str(&format!("{kept}\n[cut: {lines} more lines of this diff]\n"));
+            text.push_str(&format!("{kept}\n[cut: {lines} more lines of this diff]\n"));
         }
     }
     if hidden > 0 {
         notes.push(format!("the diffs of {hidden} files are not shown: read those files"));
     }
-    EvidenceChanges { files, diff: shown, notes }
+    EvidenceChanges { files, diff: text, notes }
 }
 
 /// Splits a diff into the diffs of its files.
 fn parts(diff: &str) -> Vec<&str> {
     let starts: Vec<usize> = std::iter::once(0)
-        .chain(diff.match_indices("\ndiff --git ").map(|(at, _)| at + 1))
+        .chain(diff.match_indices("\ndiff --git ").map(|(index, _)| index + 1))
         .chain([diff.len()])
         .collect();
     let parts = starts.windows(2).map(|pair| &diff[pair[0]..pair[1]]);
@@ -143,14 +143,14 @@ fn parts(diff: &str) -> Vec<&str> {
 /// Divides the bytes over the diffs: short ones are shown in full, long ones get equal shares. The
 /// last ones get nothing if less than [`LEAST`] is left for each.
 fn shares(lengths: &[usize], room: usize) -> Vec<usize> {
-    let shown = lengths.len().min((room / LEAST).max(1));
-    let mut order: Vec<usize> = (0..shown).collect();
-    order.sort_by_key(|at| lengths[*at]);
+    let count = lengths.len().min((room / LEAST).max(1));
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_key(|index| lengths[*index]);
     let mut shares = vec![0; lengths.len()];
-    let mut left = room;
-    for (done, at) in order.into_iter().enumerate() {
-        shares[at] = lengths[at].min(left / (shown - done));
-        left -= shares[at];
+    let mut remaining = room;
+    for (done, index) in order.into_iter().enumerate() {
+        shares[index] = lengths[index].min(remaining / (count - done));
+        remaining -= shares[index];
     }
     shares
 }

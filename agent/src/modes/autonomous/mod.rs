@@ -44,7 +44,7 @@ pub(crate) struct RunRequest {
     /// The settings of the command line and the configuration.
     pub settings: AgentSettings,
     /// Whether the run is new or resumed.
-    pub how: RunOrigin,
+    pub origin: RunOrigin,
     /// Maximum number of rounds; five by default.
     pub rounds: Option<u32>,
     /// Commands that must pass, in addition to the configured ones.
@@ -106,14 +106,14 @@ pub(crate) async fn run(
     tokens: &CancelTokens,
 ) -> Result<RunStatus> {
     let emit_failure = |failure: &Failure| report_failure(&bus, failure);
-    let Plan { pair, which, contract, again } = plan(request).inspect_err(emit_failure)?;
-    let mut work = AgentSession::begin(&pair.player, &which, bus.clone(), asker.clone())?;
-    if again.is_none() {
+    let Plan { pair, selector, contract, resumed_run } = plan(request).inspect_err(emit_failure)?;
+    let mut work = AgentSession::begin(&pair.player, &selector, bus.clone(), asker.clone())?;
+    if resumed_run.is_none() {
         checks::remember(&work.session.dir, &contract.checks).inspect_err(emit_failure)?;
     }
     let listeners = Listeners { bus: bus.clone(), asker };
-    let begun = start::open(&pair, contract, again, &mut work, listeners).await;
-    let mut run = begun.inspect_err(emit_failure)?;
+    let result = start::open(&pair, contract, resumed_run, &mut work, listeners).await;
+    let mut run = result.inspect_err(emit_failure)?;
     let ended = tokio::select! {
         ended = run.go(&tokens.cancel) => ended,
         () = tokens.end.cancelled() => {
@@ -130,30 +130,30 @@ pub(crate) async fn run(
 /// Everything that is known before the session is opened.
 struct Plan {
     pair: PlayerCoach,
-    which: SessionSelector,
+    selector: SessionSelector,
     contract: Contract,
-    again: Option<ResumedRun>,
+    resumed_run: Option<ResumedRun>,
 }
 
 fn plan(request: &RunRequest) -> Result<Plan> {
     let terms = RunTerms { rounds: request.rounds, checks: request.checks.clone() };
     let pair = PlayerCoach::of(&request.settings, &terms)?;
-    match &request.how {
+    match &request.origin {
         RunOrigin::New(text) => {
             let contract = pair.contract(text.clone(), &[])?;
             let named = contract.requirements.iter().take(1).map(|it| it.text.as_str()).collect();
-            Ok(Plan { pair, which: SessionSelector::New(named), contract, again: None })
+            Ok(Plan { pair, selector: SessionSelector::New(named), contract, resumed_run: None })
         }
         RunOrigin::Resume(wanted) => {
             let cwd = &request.settings.cwd;
-            let (id, found) = ResumableRun::meant(cwd, wanted.as_deref())?;
+            let (id, run) = ResumableRun::meant(cwd, wanted.as_deref())?;
             let dir = session::sessions_dir(cwd).join(&id);
-            checks::refuse_unknown(&dir, &found.checks, &pair.checks)?;
-            let contract = pair.contract(found.text.clone(), &found.checks)?;
-            let rounds = pair.rounds.unwrap_or(found.rounds.most);
+            checks::refuse_unknown(&dir, &run.checks, &pair.checks)?;
+            let contract = pair.contract(run.text.clone(), &run.checks)?;
+            let rounds = pair.rounds.unwrap_or(run.rounds.most);
             let note = RoundNote::Resumed { rounds, more: false, said: None };
-            let again = Some(ResumedRun { found, note });
-            Ok(Plan { pair, which: SessionSelector::Resume(Some(id)), contract, again })
+            let resumed_run = Some(ResumedRun { run, note });
+            Ok(Plan { pair, selector: SessionSelector::Resume(Some(id)), contract, resumed_run })
         }
     }
 }
@@ -225,7 +225,7 @@ impl Run<'_> {
     fn shortfall(&self, status: RunStatus) -> Option<Failure> {
         let last = self.rounds.rounds.last();
         let judged = last.and_then(|round| round.judged.as_ref()).map(|(judged, _)| judged);
-        let why = match judged {
+        let reason = match judged {
             Some(Ok(verdict)) => {
                 let open = planner::verdict::unmet(verdict);
                 let lines: Vec<String> = open
@@ -234,7 +234,7 @@ impl Run<'_> {
                     .collect();
                 if lines.is_empty() { verdict.feedback.clone() } else { lines.join("\n") }
             }
-            Some(Err(why)) => why.clone(),
+            Some(Err(reason)) => reason.clone(),
             None => String::new(),
         };
         match status {
@@ -242,9 +242,11 @@ impl Run<'_> {
             RunStatus::NotApproved | RunStatus::Limit => {
                 let rounds = self.rounds.rounds.len();
                 let word = if rounds == 1 { "round" } else { "rounds" };
-                Some(Failure::refused(format!("not approved after {rounds} {word}")).because(why))
+                Some(
+                    Failure::refused(format!("not approved after {rounds} {word}")).because(reason),
+                )
             }
-            RunStatus::Failed => Some(Failure::failed("no model answered").because(why)),
+            RunStatus::Failed => Some(Failure::failed("no model answered").because(reason)),
         }
     }
 }

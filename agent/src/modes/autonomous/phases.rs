@@ -35,23 +35,23 @@ impl Run<'_> {
     pub(crate) async fn play(&mut self, n: u32, cancel: &CancellationToken) -> Result<Option<End>> {
         let of = (n, self.rounds.most);
         self.bus.emit(report::playing(of.0, of.1, &self.work.facts().model));
-        let before = n.checked_sub(2).and_then(|at| self.rounds.rounds.get(at as usize));
+        let before = n.checked_sub(2).and_then(|index| self.rounds.rounds.get(index as usize));
         let prompt = prompts::play(&self.contract, of, before);
         let asked = self.work.conversation.request();
         let goes_on = asked.contains(&prompt) || asked.starts_with(&prompts::interrupted(n));
         let mut message = if goes_on { prompts::interrupted(n) } else { prompt };
-        message.push_str(&prompts::user_messages(&self.rounds.said));
+        message.push_str(&prompts::user_messages(&self.rounds.user_messages));
         let since = Instant::now();
-        let mut why = None;
+        let mut reason = None;
         for _ in 0..PLAYER_TRIES {
-            let left = match self.budget.remaining(self.cost().usage) {
-                Ok(left) => left,
+            let limits = match self.budget.remaining(self.cost().usage) {
+                Ok(limits) => limits,
                 Err(limit) => return Ok(Some(End::Limit(limit))),
             };
-            self.work.limits = UsageLimits { turns: self.work.limits.turns, ..left };
+            self.work.limits = UsageLimits { turns: self.work.limits.turns, ..limits };
             let message_now = Message::text(MessageRole::User, std::mem::take(&mut message));
             let ended = self.work.run_part(message_now, cancel.child_token()).await;
-            why = match ended.status {
+            reason = match ended.status {
                 RunStatus::Done => None,
                 RunStatus::Cancelled => return Ok(Some(End::Cancelled)),
                 RunStatus::Failed | RunStatus::Limit | RunStatus::NotApproved => {
@@ -59,12 +59,12 @@ impl Run<'_> {
                     Some(failure.unwrap_or_else(|| "unknown reason".to_owned()))
                 }
             };
-            let Some(reason) = &why else { break };
+            let Some(reason) = &reason else { break };
             self.warn(format!("the player's part of round {n} ended early: {reason}"));
-            message = prompts::again(reason);
+            message = prompts::retry_prompt(reason);
         }
         let cost = self.since_played(since);
-        self.note(RoundNote::Played { round: n, why, cost })?;
+        self.note(RoundNote::Played { round: n, why: reason, cost })?;
         Ok(None)
     }
 
@@ -80,10 +80,11 @@ impl Run<'_> {
         let logs = self.work.session.dir.join(format!("checks/round-{n}"));
         let seconds = self.coach.config.studio.limits.check_seconds.unwrap_or(CHECK_SECONDS);
         let most = Duration::from_secs(seconds);
-        let around = CommandSandbox::of(&self.coach.config.sandbox, &root_of(&self.place.cwd));
-        let at = CheckRunner { cwd: &self.place.cwd, logs: &logs, most, around: Some(&around) };
-        let ran = checks::run(&self.contract.checks, &at, cancel).await;
-        match ran.or_fail(|| "cannot run the checks")? {
+        let sandbox = CommandSandbox::of(&self.coach.config.sandbox, &root_of(&self.place.cwd));
+        let runner =
+            CheckRunner { cwd: &self.place.cwd, logs: &logs, most, sandbox: Some(&sandbox) };
+        let result = checks::run(&self.contract.checks, &runner, cancel).await;
+        match result.or_fail(|| "cannot run the checks")? {
             Some(results) => self.note(RoundNote::Checked { round: n, results }).map(|()| None),
             None => Ok(Some(End::Cancelled)),
         }
@@ -99,26 +100,26 @@ impl Run<'_> {
         let mut judged: CoachResult = (Err(String::new()), PartCost::default());
         for attempt in 0..COACH_TRIES {
             let spent = self.cost().usage.plus(judged.1.usage);
-            let left = match self.budget.remaining(spent) {
-                Ok(left) => left,
+            let limits = match self.budget.remaining(spent) {
+                Ok(limits) => limits,
                 Err(limit) => return Ok(Some(End::Limit(limit))),
             };
             let room = self.room >> attempt;
-            let Some((verdict, cost)) = self.one_coach(n, room, left, cancel).await? else {
+            let Some((verdict, cost)) = self.one_coach(n, room, limits, cancel).await? else {
                 return Ok(Some(End::Cancelled));
             };
             judged = (verdict, judged.1.plus(cost));
             match &judged.0 {
                 Ok(_) => break,
-                Err(why) => self.warn(format!("no verdict in round {n}: {why}")),
+                Err(error) => self.warn(format!("no verdict in round {n}: {error}")),
             }
         }
         let (verdict, cost) = judged;
-        let (verdict, why) = match verdict {
+        let (verdict, reason) = match verdict {
             Ok(verdict) => (Some(verdict), None),
-            Err(why) => (None, Some(why)),
+            Err(error) => (None, Some(error)),
         };
-        self.note(RoundNote::Judged { round: n, verdict, why, cost })?;
+        self.note(RoundNote::Judged { round: n, verdict, why: reason, cost })?;
         let round = self.round(n);
         self.bus.emit(report::judged((n, self.rounds.most), &round));
         Ok(None)
@@ -129,12 +130,12 @@ impl Run<'_> {
         &mut self,
         n: u32,
         room: usize,
-        left: UsageLimits,
+        limits: UsageLimits,
         cancel: &CancellationToken,
     ) -> Result<Option<CoachResult>> {
         let changes = self.place.since(&self.start, room / 2).await?;
         let (of, now) = ((n, self.rounds.most), self.round(n));
-        let before = n.checked_sub(2).and_then(|at| self.rounds.rounds.get(at as usize));
+        let before = n.checked_sub(2).and_then(|index| self.rounds.rounds.get(index as usize));
         let case = CoachCase { round: of, now: &now, before, changes: &changes, room };
         let message = prompts::judge(&self.contract, &case);
         let tool = VerdictTool::new(self.contract.requirements.clone(), now.red());
@@ -144,7 +145,7 @@ impl Run<'_> {
         let (bus, asker) = (self.bus.clone(), self.asker.clone());
         let open = move || AgentSession::child_session(&settings, (&session, &name), bus, asker);
         let mut work = off_loop(open).await?;
-        work.limits = UsageLimits { turns: work.limits.turns, ..left };
+        work.limits = UsageLimits { turns: work.limits.turns, ..limits };
         self.bus.emit(report::judging(of.0, of.1, &work.facts().model));
         let since = Instant::now();
         let ended =
@@ -154,9 +155,9 @@ impl Run<'_> {
         }
         let (turns, usage) = (work.conversation.turns(), work.conversation.usage());
         let cost = PartCost { turns, usage, ms: millis(since) };
-        let verdict = tool.taken().map_err(|why| match ended.failure {
+        let verdict = tool.taken().map_err(|error| match ended.failure {
             Some(failure) => failure.sentence(),
-            None => why,
+            None => error,
         });
         Ok(Some((verdict, cost)))
     }

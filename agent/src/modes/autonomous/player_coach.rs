@@ -89,8 +89,9 @@ fn sides(settings: &AgentSettings) -> (AgentSettings, AgentSettings) {
     both.config.agent.max_retry_attempts = settings.config.agent.autonomous_max_retry_attempts;
     both.limits.turns = None;
     let providers = &settings.config.providers;
-    let at = |role: &Option<String>| settings.choice.reference.clone().or_else(|| role.clone());
-    let (player, coach) = (at(&providers.player), at(&providers.coach));
+    let reference_of =
+        |role: &Option<String>| settings.choice.reference.clone().or_else(|| role.clone());
+    let (player, coach) = (reference_of(&providers.player), reference_of(&providers.coach));
     let typed = Some(settings.choice.clone()).filter(|_| player == coach).unwrap_or_default();
     let budget = settings.choice.budget;
     let choice = ProviderChoice { reference: coach, budget, ..typed };

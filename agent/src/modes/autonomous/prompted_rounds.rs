@@ -3,7 +3,7 @@
 
 use base::event::RunStatus;
 use base::failure::{Failure, Result};
-use base::text::GO_ON;
+use base::text::CONTINUE_PROMPT;
 use planner::document;
 use tokio_util::sync::CancellationToken;
 
@@ -44,17 +44,17 @@ impl PromptedPair {
     }
 
     async fn begin<'w>(&self, text: &str, work: &'w mut AgentSession) -> Result<Run<'w>> {
-        let (contract, again) = match ResumableRun::at(&work.session.dir)? {
+        let (contract, resumed_run) = match ResumableRun::read(&work.session.dir)? {
             None => (self.first(text)?, None),
-            Some(found) => {
-                checks::refuse_unknown(&work.session.dir, &found.checks, &self.pair.checks)?;
-                let contract = self.pair.contract(found.text.clone(), &found.checks)?;
-                let note = self.later(text, &found);
-                (contract, Some(ResumedRun { found, note }))
+            Some(resumable) => {
+                checks::refuse_unknown(&work.session.dir, &resumable.checks, &self.pair.checks)?;
+                let contract = self.pair.contract(resumable.text.clone(), &resumable.checks)?;
+                let note = self.later(text, &resumable);
+                (contract, Some(ResumedRun { run: resumable, note }))
             }
         };
         // Limits apply to each prompt.
-        let mut run = open(&self.pair, contract, again, work, self.listeners.clone()).await?;
+        let mut run = open(&self.pair, contract, resumed_run, work, self.listeners.clone()).await?;
         let spent = run.cost().usage;
         run.budget.leave_out(spent);
         Ok(run)
@@ -63,7 +63,7 @@ impl PromptedPair {
     /// Builds the contract of the first prompt. A prompt that only says to go on is not a
     /// requirement.
     fn first(&self, text: &str) -> Result<Contract> {
-        if text.trim() == GO_ON {
+        if text.trim() == CONTINUE_PROMPT {
             return Err(Failure::usage("this session has no requirements yet")
                 .because("there is nothing to resume")
                 .hint("state the requirements, one item per line"));
@@ -73,27 +73,30 @@ impl PromptedPair {
 
     /// Returns how the run continues: where it was interrupted. If it had ended, or if the user
     /// says something, the player works again and the run gets its full number of further rounds.
-    fn later(&self, text: &str, found: &ResumableRun) -> RoundNote {
-        let rounds = &found.rounds;
-        let said = user_message(text, &found.text);
-        let more = said.is_some() || matches!(rounds.next(), NextStep::End(_));
+    fn later(&self, text: &str, run: &ResumableRun) -> RoundNote {
+        let rounds = &run.rounds;
+        let message = user_message(text, &run.text);
+        let more = message.is_some() || matches!(rounds.next(), NextStep::End(_));
         let allowance = self.pair.rounds.unwrap_or(ROUNDS);
         let most = if more { rounds.rounds.len() as u32 + allowance } else { rounds.most };
-        RoundNote::Resumed { rounds: most, more, said }
+        RoundNote::Resumed { rounds: most, more, said: message }
     }
 }
 
 /// Returns what the user says in a later prompt, without the request to go on and without the text
 /// that the run began with.
 fn user_message(text: &str, began_with: &str) -> Option<String> {
-    let again = document::current(text)
+    let has_section = document::current(text)
         .is_some_and(|section| section.trim() == requirements::section(began_with).trim());
-    let words =
-        if again { document::remove_section(text, document::CURRENT) } else { text.to_owned() };
+    let words = if has_section {
+        document::remove_section(text, document::CURRENT)
+    } else {
+        text.to_owned()
+    };
     let known = document::remove_section(began_with, document::CURRENT);
-    let known = Some(known.trim()).filter(|known| again && !known.is_empty());
+    let known = Some(known.trim()).filter(|known| has_section && !known.is_empty());
     let words = known.and_then(|known| words.trim().strip_prefix(known)).unwrap_or(&words).trim();
-    (!words.is_empty() && words != GO_ON).then(|| words.to_owned())
+    (!words.is_empty() && words != CONTINUE_PROMPT).then(|| words.to_owned())
 }
 
 #[cfg(test)]
@@ -104,8 +107,8 @@ mod tests {
     fn text_that_the_run_began_with_is_not_repeated() {
         let mark = document::CURRENT;
         let began = format!("Build it\n\n{mark}\n\n- R1: a\n");
-        assert_eq!(user_message(GO_ON, &began), None);
-        assert_eq!(user_message(&format!("{GO_ON}\n\n{mark}\n\n- R1: a"), &began), None);
+        assert_eq!(user_message(CONTINUE_PROMPT, &began), None);
+        assert_eq!(user_message(&format!("{CONTINUE_PROMPT}\n\n{mark}\n\n- R1: a"), &began), None);
         assert_eq!(
             user_message(&format!("be quick\n\n{mark}\n\n- R1: a"), &began),
             Some("be quick".into())

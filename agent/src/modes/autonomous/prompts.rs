@@ -66,11 +66,11 @@ pub(crate) fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&R
     if let Some(round) = before {
         text.push_str(&review_of(round));
     }
-    let shown = match document::current(&contract.text) {
+    let requirements_text = match document::current(&contract.text) {
         Some(_) => document::remove_section(&contract.text, document::ORIGINAL),
         None => contract.text.clone(),
     };
-    text.push_str(&requirements(contract, &shown));
+    text.push_str(&requirements(contract, &requirements_text));
     if !contract.checks.is_empty() {
         text.push_str("\nThese commands must pass; they are run for the review:\n");
         contract.checks.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
@@ -79,9 +79,9 @@ pub(crate) fn play(contract: &Contract, (n, most): (u32, u32), before: Option<&R
 }
 
 /// Returns the prompt for a player whose last attempt ended early.
-pub(crate) fn again(why: &str) -> String {
+pub(crate) fn retry_prompt(reason: &str) -> String {
     format!(
-        "Your last attempt ended early: {why}\nLook at what is already done, and continue with what \
+        "Your last attempt ended early: {reason}\nLook at what is already done, and continue with what \
          is missing for the requirements."
     )
 }
@@ -110,18 +110,19 @@ fn review_of(round: &Round) -> String {
                 let _ = writeln!(text, "- {id} is {status}: {}", judged.evidence.trim());
             }
         }
-        Some(Err(why)) => text.push_str(&format!(
-            "\nThe review came to no result ({why}). Check every requirement by yourself.\n"
+        Some(Err(error)) => text.push_str(&format!(
+            "\nThe review came to no result ({error}). Check every requirement by yourself.\n"
         )),
         None => {}
     }
-    if let Some((Some(why), _)) = &round.played {
-        let _ = writeln!(text, "\nYour part of that round ended early: {why}");
+    if let Some((Some(reason), _)) = &round.played {
+        let _ = writeln!(text, "\nYour part of that round ended early: {reason}");
     }
-    let red: Vec<&CheckOutcome> = round.checks.iter().flatten().filter(|ran| !ran.ok).collect();
+    let red: Vec<&CheckOutcome> =
+        round.checks.iter().flatten().filter(|outcome| !outcome.ok).collect();
     if !red.is_empty() {
         text.push_str("\nChecks that failed:\n");
-        red.into_iter().for_each(|ran| text.push_str(&check(ran, usize::MAX)));
+        red.into_iter().for_each(|outcome| text.push_str(&check(outcome, usize::MAX)));
     }
     text
 }
@@ -146,8 +147,8 @@ pub(crate) fn judge(contract: &Contract, case: &CoachCase<'_>) -> String {
     let (n, most) = case.round;
     let mut text = format!("Round {n} of {most}. Review the work against these requirements.\n");
     text.push_str(&requirements(contract, requirements::section(&contract.text)));
-    if let Some((Some(why), _)) = &case.now.played {
-        let _ = writeln!(text, "\nThe player's part of this round ended early: {why}");
+    if let Some((Some(reason), _)) = &case.now.played {
+        let _ = writeln!(text, "\nThe player's part of this round ended early: {reason}");
     }
     text.push_str("\nChecks that were run for you:\n");
     let results = case.now.checks.as_deref().unwrap_or_default();
@@ -155,7 +156,7 @@ pub(crate) fn judge(contract: &Contract, case: &CoachCase<'_>) -> String {
         text.push_str("  none are configured\n");
     }
     let share = case.room / 4 / results.len().max(1);
-    results.iter().for_each(|ran| text.push_str(&check(ran, share)));
+    results.iter().for_each(|outcome| text.push_str(&check(outcome, share)));
     text.push_str(&changed(case.changes));
     if let Some(verdict) = case.before.and_then(Round::verdict) {
         let _ = writeln!(
@@ -168,8 +169,8 @@ pub(crate) fn judge(contract: &Contract, case: &CoachCase<'_>) -> String {
     text
 }
 
-fn requirements(contract: &Contract, shown: &str) -> String {
-    let mut text = format!("\nThe requirements, word for word:\n\n{}\n", shown.trim());
+fn requirements(contract: &Contract, requirements_text: &str) -> String {
+    let mut text = format!("\nThe requirements, word for word:\n\n{}\n", requirements_text.trim());
     text.push_str("\nTheir ids:\n");
     for requirement in &contract.requirements {
         let _ = writeln!(text, "- {}: {}", requirement.id, short(&requirement.text));
@@ -191,11 +192,12 @@ fn changed(changes: &EvidenceChanges) -> String {
     text
 }
 
-fn check(ran: &CheckOutcome, most: usize) -> String {
-    let word = if ran.ok { "passed" } else { "FAILED" };
-    let seconds = ran.ms as f64 / 1e3;
-    let head = format!("- `{}` {word}, exit code {}, {seconds:.1} s\n", ran.command, ran.exit);
-    let tail = base::text::tail(&ran.tail, if ran.ok { most.min(600) } else { most });
+fn check(outcome: &CheckOutcome, most: usize) -> String {
+    let word = if outcome.ok { "passed" } else { "FAILED" };
+    let seconds = outcome.ms as f64 / 1e3;
+    let head =
+        format!("- `{}` {word}, exit code {}, {seconds:.1} s\n", outcome.command, outcome.exit);
+    let tail = base::text::tail(&outcome.tail, if outcome.ok { most.min(600) } else { most });
     tail.lines().fold(head, |text, line| text + "    " + line + "\n")
 }
 

@@ -54,18 +54,18 @@ fn round_of(n: u32, round: &Round) -> RoundReport {
         None if round.judged.is_some() => RoundOutcome::NoVerdict,
         None => RoundOutcome::NotReached,
     };
-    let why = round.judged.as_ref().and_then(|(judged, _)| judged.as_ref().err().cloned());
-    let checks = round.checks.iter().flatten().map(|ran| RoundCheck {
-        command: ran.command.clone(),
-        ok: ran.ok,
-        exit: ran.exit,
-        ms: ran.ms,
+    let reason = round.judged.as_ref().and_then(|(judged, _)| judged.as_ref().err().cloned());
+    let checks = round.checks.iter().flatten().map(|check| RoundCheck {
+        command: check.command.clone(),
+        ok: check.ok,
+        exit: check.exit,
+        ms: check.ms,
     });
     let disagreements = round.disagreements().into_iter();
     RoundReport {
         round: n,
         verdict: outcome,
-        why,
+        why: reason,
         requirements: verdict.map(|verdict| verdict.requirements.iter().map(requirement).collect()),
         feedback: verdict.map(|verdict| verdict.feedback.clone()),
         disagreements: disagreements

@@ -59,14 +59,15 @@ fn missing(file: &Path) -> Failure {
 }
 
 fn text_of(file: &Path) -> Result<String> {
-    let cannot = |why: String| {
-        Failure::usage(format!("cannot read the requirements in {}", file.display())).because(why)
+    let cannot = |reason: String| {
+        Failure::usage(format!("cannot read the requirements in {}", file.display()))
+            .because(reason)
     };
-    let size = fs::metadata(file).map_err(|why| cannot(why.to_string()))?.len();
+    let size = fs::metadata(file).map_err(|error| cannot(error.to_string()))?.len();
     if size > MOST {
         return Err(cannot(format!("it has {size} bytes, more than {MOST}")));
     }
-    let bytes = fs::read(file).map_err(|why| cannot(why.to_string()))?;
+    let bytes = fs::read(file).map_err(|error| cannot(error.to_string()))?;
     String::from_utf8(bytes).map_err(|_| cannot("it is not UTF-8".to_owned()))
 }
 

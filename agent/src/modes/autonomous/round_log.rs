@@ -112,7 +112,7 @@ impl Round {
     /// Returns the command lines of the checks that failed.
     pub(crate) fn red(&self) -> Vec<String> {
         let all = self.checks.iter().flatten();
-        all.filter(|ran| !ran.ok).map(|ran| ran.command.clone()).collect()
+        all.filter(|outcome| !outcome.ok).map(|ran| ran.command.clone()).collect()
     }
 
     /// Returns where the coach and the checks disagree.
@@ -144,7 +144,7 @@ pub(crate) struct RoundHistory {
     /// Whether the player is to work again and has not done so yet.
     pub more: bool,
     /// What the user has said to the player since its last part.
-    pub said: Vec<String>,
+    pub user_messages: Vec<String>,
 }
 
 /// The next step of a run.
@@ -175,24 +175,24 @@ impl RoundHistory {
             RoundNote::Resumed { rounds, more, said } => {
                 self.most = rounds;
                 self.more |= more;
-                self.said.extend(said);
+                self.user_messages.extend(said);
                 // A round without a reply is repeated: the cause may be gone.
                 self.rounds.pop_if(|round| round.judged.is_some() && round.was_silent());
             }
             RoundNote::Played { round, why, cost } => {
-                self.at(round).played = Some((why, cost));
+                self.round_mut(round).played = Some((why, cost));
                 self.more = false;
-                self.said.clear();
+                self.user_messages.clear();
             }
-            RoundNote::Checked { round, results } => self.at(round).checks = Some(results),
+            RoundNote::Checked { round, results } => self.round_mut(round).checks = Some(results),
             RoundNote::Judged { round, verdict, why, cost } => {
                 let judged = verdict.ok_or_else(|| why.unwrap_or_default());
-                self.at(round).judged = Some((judged, cost));
+                self.round_mut(round).judged = Some((judged, cost));
             }
         }
     }
 
-    fn at(&mut self, round: u32) -> &mut Round {
+    fn round_mut(&mut self, round: u32) -> &mut Round {
         let index = round.max(1) as usize - 1;
         if self.rounds.len() <= index {
             self.rounds.resize(index + 1, Round::default());
@@ -294,9 +294,13 @@ mod tests {
     #[test]
     fn user_messages_are_kept_for_the_players_next_part() {
         let mut rounds = RoundHistory::of(&[more(5), judged(1, true), more(6)]);
-        assert_eq!((rounds.said.len(), rounds.next()), (2, NextStep::Play(1)), "never played");
+        assert_eq!(
+            (rounds.user_messages.len(), rounds.next()),
+            (2, NextStep::Play(1)),
+            "never played"
+        );
         rounds.take(RoundNote::Played { round: 1, why: None, cost: cost() });
-        assert_eq!((rounds.said.len(), rounds.more), (0, false));
+        assert_eq!((rounds.user_messages.len(), rounds.more), (0, false));
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub(crate) struct Listeners {
 /// A run to resume.
 pub(crate) struct ResumedRun {
     /// The run as it stopped.
-    pub found: ResumableRun,
+    pub run: ResumableRun,
     /// The note that the run resumes, with the new number of rounds.
     pub note: RoundNote,
 }
@@ -43,15 +43,15 @@ pub(crate) struct ResumedRun {
 pub(crate) async fn open<'w>(
     pair: &PlayerCoach,
     contract: Contract,
-    again: Option<ResumedRun>,
+    resumed_run: Option<ResumedRun>,
     work: &'w mut AgentSession,
     listeners: Listeners,
 ) -> Result<Run<'w>> {
     let place = EvidencePaths { cwd: pair.player.cwd.clone(), keep: work.session.dir.clone() };
     let path = work.session.dir.join(JOURNAL);
     let journal = Journal::open(&path).or_fail(|| format!("cannot open {}", path.display()))?;
-    let (rounds, start, note) = match again {
-        Some(ResumedRun { found, note }) => (found.rounds, found.start, note),
+    let (rounds, start, note) = match resumed_run {
+        Some(ResumedRun { run, note }) => (run.rounds, run.start, note),
         None => {
             let start = place.begin().await?;
             let note = RoundNote::Begun {
@@ -92,7 +92,7 @@ pub(crate) struct ResumableRun {
 
 impl ResumableRun {
     /// Reads the run of a session, by the session's directory; `None` if it has no run.
-    pub(crate) fn at(session_dir: &Path) -> Result<Option<ResumableRun>> {
+    pub(crate) fn read(session_dir: &Path) -> Result<Option<ResumableRun>> {
         let path = session_dir.join(JOURNAL);
         let notes: Vec<RoundNote> =
             files::read_journal(&path).or_fail(|| format!("cannot read {}", path.display()))?;
@@ -117,8 +117,8 @@ impl ResumableRun {
                 })?
             }
         };
-        match ResumableRun::at(&dir.join(&id))? {
-            Some(found) => Ok((id, found)),
+        match ResumableRun::read(&dir.join(&id))? {
+            Some(run) => Ok((id, run)),
             None => Err(Failure::usage(format!("session `{id}` is not an autonomous run"))
                 .hint(format!("g3 --resume {id}"))
                 .hint("g3 --autonomous")),
@@ -144,11 +144,11 @@ pub(crate) struct PreviousRun {
 pub(crate) fn latest(cwd: &Path, text: &str) -> Result<Option<PreviousRun>> {
     let dir = session::sessions_dir(cwd);
     for id in session::list(cwd)?.into_iter().map(|id| id.to_string()) {
-        let Ok(Some(found)) = ResumableRun::at(&dir.join(&id)) else { continue };
-        if found.text != text {
+        let Ok(Some(run)) = ResumableRun::read(&dir.join(&id)) else { continue };
+        if run.text != text {
             continue;
         }
-        let rounds = found.rounds;
+        let rounds = run.rounds;
         let verdict = rounds.rounds.iter().rev().find_map(|round| round.verdict().cloned());
         let approved = rounds.next() == NextStep::End(RunStatus::Done);
         let usage = rounds.cost().usage;

@@ -66,7 +66,7 @@ impl LineEditor {
             Ok(text) => editor.accept(&text),
             Err(ReadlineError::Interrupted) => PromptInput::Nothing,
             Err(ReadlineError::Eof) => PromptInput::End,
-            Err(why) => return Err(why).or_fail(|| "cannot read from the terminal"),
+            Err(error) => return Err(error).or_fail(|| "cannot read from the terminal"),
         };
         Ok((editor, line))
     }
@@ -119,15 +119,15 @@ fn completions(cwd: &Path, typed: &str) -> (usize, Vec<String>) {
         return (name.len(), ids.filter(|id| id.starts_with(&typed[name.len()..])).collect());
     }
     let start = typed.rfind(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '(' | '`'));
-    let start = start.map_or(0, |at| at + 1);
+    let start = start.map_or(0, |index| index + 1);
     let begun = &typed[start..];
     match begun.strip_prefix('@') {
         Some(begun) => {
-            let found = match paths(cwd, begun) {
-                found if found.is_empty() => anywhere(cwd, begun),
-                found => found,
+            let matches = match paths(cwd, begun) {
+                matches if matches.is_empty() => anywhere(cwd, begun),
+                matches => matches,
             };
-            (start, found.into_iter().map(|path| format!("@{path}")).collect())
+            (start, matches.into_iter().map(|path| format!("@{path}")).collect())
         }
         None => (start, if begun.is_empty() { Vec::new() } else { paths(cwd, begun) }),
     }
@@ -148,28 +148,28 @@ fn anywhere(cwd: &Path, text: &str) -> Vec<String> {
         (is_file && path.to_lowercase().contains(&text)).then_some(path)
     };
     let walk = ignore::WalkBuilder::new(cwd).build().flatten().take(LOOKED_AT);
-    let mut found: Vec<String> = walk.filter_map(below).take(OFFERED).collect();
-    found.sort();
-    found
+    let mut matches: Vec<String> = walk.filter_map(below).take(OFFERED).collect();
+    matches.sort();
+    matches
 }
 
 /// Returns the paths that start with this text, as they would be typed; directories end with a
 /// slash.
 fn paths(cwd: &Path, begun: &str) -> Vec<String> {
     let (folder, name) = begun.rsplit_once('/').map_or(("", begun), |(dir, name)| (dir, name));
-    let shown = if begun.contains('/') { format!("{folder}/") } else { String::new() };
+    let prefix = if begun.contains('/') { format!("{folder}/") } else { String::new() };
     let home = base::user_dirs::home_dir().unwrap_or_default();
-    let place = match shown.strip_prefix("~/") {
+    let place = match prefix.strip_prefix("~/") {
         Some(below) => home.join(below),
-        None => cwd.join(&shown),
+        None => cwd.join(&prefix),
     };
     let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
     let mut fits: Vec<String> = entries
         .filter_map(|entry| {
-            let found = entry.file_name().into_string().ok()?;
-            let hidden = found.starts_with('.') && !name.starts_with('.');
+            let file_name = entry.file_name().into_string().ok()?;
+            let hidden = file_name.starts_with('.') && !name.starts_with('.');
             let end = if entry.path().is_dir() { "/" } else { "" };
-            (found.starts_with(name) && !hidden).then(|| format!("{shown}{found}{end}"))
+            (file_name.starts_with(name) && !hidden).then(|| format!("{prefix}{file_name}{end}"))
         })
         .collect();
     fits.sort();

@@ -23,14 +23,14 @@ use provider::message::Image;
 /// The start of an interactive session.
 pub(crate) struct Opening {
     /// The session to open.
-    pub which: SessionSelector,
+    pub selector: SessionSelector,
     /// Images for the first message.
     pub pictures: Vec<Image>,
 }
 
 impl Default for Opening {
     fn default() -> Opening {
-        Opening { which: SessionSelector::New(String::new()), pictures: Vec::new() }
+        Opening { selector: SessionSelector::New(String::new()), pictures: Vec::new() }
     }
 }
 
@@ -44,10 +44,10 @@ pub(crate) async fn run(
     let interrupts = Interrupts::listen()?;
     // The line editor echoes input itself; between two prompts nothing is echoed.
     let _quiet = QuietInput::begin();
-    let Opening { which, pictures } = opening;
+    let Opening { selector, pictures } = opening;
     let mut chat = InteractiveSession {
         settings,
-        which,
+        selector,
         pictures,
         work: None,
         bus,
@@ -56,7 +56,7 @@ pub(crate) async fn run(
         closing: Vec::new(),
         is_unfinished: false,
     };
-    if matches!(chat.which, SessionSelector::Resume(_)) {
+    if matches!(chat.selector, SessionSelector::Resume(_)) {
         chat.open("")?;
     }
     let mut editor = LineEditor::open(&chat.settings.cwd)?;

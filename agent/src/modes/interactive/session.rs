@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// An interactive session. The agent's session is created with the first message.
 pub(crate) struct InteractiveSession {
     pub(super) settings: AgentSettings,
-    pub(super) which: SessionSelector,
+    pub(super) selector: SessionSelector,
     pub(super) pictures: Vec<Image>,
     pub(super) work: Option<AgentSession>,
     pub(super) bus: Arc<Bus>,
@@ -139,13 +139,13 @@ impl InteractiveSession {
 
     /// Opens the selected session; a new one is named after the first message.
     pub(crate) fn open(&mut self, words: &str) -> Result<()> {
-        let which = match &self.which {
+        let selector = match &self.selector {
             SessionSelector::New(_) => SessionSelector::New(words.to_owned()),
             SessionSelector::Resume(wanted) => SessionSelector::Resume(wanted.clone()),
         };
         let work =
-            AgentSession::begin(&self.settings, &which, self.bus.clone(), self.asker.clone())?;
-        self.which = SessionSelector::Resume(Some(work.session.id.to_string()));
+            AgentSession::begin(&self.settings, &selector, self.bus.clone(), self.asker.clone())?;
+        self.selector = SessionSelector::Resume(Some(work.session.id.to_string()));
         self.is_unfinished = is_unfinished(&entries(&work));
         self.work = Some(work);
         Ok(())
@@ -262,12 +262,12 @@ pub(crate) fn turns(entries: Vec<ConversationEntry>) -> Vec<PastTurn> {
     for entry in turns::effective(entries).entries {
         match entry {
             ConversationEntry::Request { message } => {
-                all.push(PastTurn { asked: message.own_words(), ..PastTurn::default() });
+                all.push(PastTurn { asked: message.user_text(), ..PastTurn::default() });
             }
             ConversationEntry::Reply { message, .. } => {
                 let Some(turn) = all.last_mut() else { continue };
                 turn.calls.extend(message.calls().map(|call| call_line(&call.name, &call.args)));
-                let words = message.words();
+                let words = message.full_text();
                 if !words.trim().is_empty() {
                     turn.answer = words;
                 }

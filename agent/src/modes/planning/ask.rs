@@ -18,16 +18,16 @@ pub(crate) enum AnswerSource {
 /// The possible answers to a question.
 pub(crate) struct AnswerChoice {
     /// The choices as shown after the question, e.g. `[Y/n/q]`.
-    pub shown: &'static str,
+    pub label: &'static str,
     /// The answer that an empty line means; without it, the question is repeated.
     pub empty: Option<StageAnswer>,
 }
 
 /// An empty line means yes.
 pub(crate) const YES: AnswerChoice =
-    AnswerChoice { shown: "[Y/n/q]", empty: Some(StageAnswer::Yes) };
+    AnswerChoice { label: "[Y/n/q]", empty: Some(StageAnswer::Yes) };
 /// An explicit answer is required.
-pub(crate) const OWN: AnswerChoice = AnswerChoice { shown: "[yes/no/quit]", empty: None };
+pub(crate) const OWN: AnswerChoice = AnswerChoice { label: "[yes/no/quit]", empty: None };
 
 impl AnswerSource {
     /// Asks until there is an answer. The end of stdin and Ctrl-C mean quit.
@@ -41,7 +41,7 @@ impl AnswerSource {
             return Ok(StageAnswer::Yes);
         }
         loop {
-            ui::say(&format!("{question} {}", choice.shown));
+            ui::say(&format!("{question} {}", choice.label));
             let Some(line) = line(interrupts).await? else { return Ok(StageAnswer::Quit) };
             match line.trim().to_ascii_lowercase().as_str() {
                 "" if choice.empty.is_some() => {

@@ -84,15 +84,15 @@ impl Run {
         let paths = tree.pick(since, &self.place.dir)?.paths();
         let commit = |settings: &AgentSettings| {
             let typed = &settings.choice;
-            let own = settings.config.providers.commit.clone();
-            ProviderChoice { reference: typed.reference.clone().or(own), ..typed.clone() }
+            let configured = settings.config.providers.commit.clone();
+            ProviderChoice { reference: typed.reference.clone().or(configured), ..typed.clone() }
         };
         let answer = self.question(prompts::commit(&wanted, &paths), commit).await;
         let read = answer.map_err(|failure| failure.sentence());
         let read =
             read.and_then(|words| planner::commit::read(&base::text::printable_output(&words)));
-        let message = read.unwrap_or_else(|why| {
-            self.warn(format!("used a plain commit message: {why}"));
+        let message = read.unwrap_or_else(|error| {
+            self.warn(format!("used a plain commit message: {error}"));
             planner::commit::from_task(&prompts::plain(&wanted))
         });
         self.place.state.message = Some(message.clone());
@@ -113,8 +113,8 @@ impl Run {
             .iter()
             .take(30)
             .for_each(|line| ui::say(&format!("  {}", base::text::printable(line))));
-        for (path, why) in &pick.left {
-            self.warn(format!("left out: {path}: {why}"));
+        for (path, reason) in &pick.excluded {
+            self.warn(format!("left out: {path}: {reason}"));
         }
     }
 }

@@ -104,9 +104,9 @@ pub(crate) fn report(code: &Path) -> String {
         text += &format!("## {title}\n");
         let end = text.len() + room.min(ROOM - text.len());
         let count = lines.len();
-        for (at, line) in lines.into_iter().enumerate() {
+        for (index, line) in lines.into_iter().enumerate() {
             if text.len() + line.len() > end {
-                text += &format!("[{} more lines]\n", count - at);
+                text += &format!("[{} more lines]\n", count - index);
                 break;
             }
             text += &line;
@@ -130,8 +130,8 @@ fn files(code: &Path) -> Vec<PathBuf> {
     let mut walk = WalkBuilder::new(code);
     walk.require_git(false).follow_links(false).sort_by_file_path(Path::cmp);
     walk.filter_entry(|entry| entry.file_name() != "g3-plan");
-    let found = walk.build().flatten().filter(|it| it.file_type().is_some_and(|it| it.is_file()));
-    found.filter_map(|it| Some(it.path().strip_prefix(code).ok()?.to_owned())).take(FILES).collect()
+    let files = walk.build().flatten().filter(|it| it.file_type().is_some_and(|it| it.is_file()));
+    files.filter_map(|it| Some(it.path().strip_prefix(code).ok()?.to_owned())).take(FILES).collect()
 }
 
 fn language(file: &Path) -> Option<&'static Language> {

@@ -73,8 +73,10 @@ impl PlanDir {
         place.state = match fs::read(&file) {
             Ok(text) => serde_json::from_slice(&text)
                 .or_fail(|| format!("cannot read {}", file.display()))?,
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound => RequirementsRecord::default(),
-            Err(why) => return Err(why).or_fail(|| format!("cannot read {}", file.display())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                RequirementsRecord::default()
+            }
+            Err(error) => return Err(error).or_fail(|| format!("cannot read {}", file.display())),
         };
         if !place.file(HISTORY).exists() {
             place.write(HISTORY, "")?;
@@ -115,7 +117,7 @@ impl PlanDir {
         let file = self.file(name);
         let failed = || format!("cannot read {}", file.display());
         match fs::metadata(&file) {
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Ok(facts) if facts.len() > MOST => {
                 return Err(
                     Failure::usage(failed()).because(format!("it has more than {MOST} bytes"))
@@ -139,7 +141,7 @@ impl PlanDir {
     pub(crate) fn rename(&self, from: &str, to: &str) -> Result<()> {
         let (from, to) = (self.file(from), self.file(to));
         match fs::rename(&from, &to) {
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound && to.exists() => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && to.exists() => Ok(()),
             renamed => renamed.or_fail(|| format!("cannot rename {}", from.display())),
         }
     }
@@ -151,7 +153,7 @@ impl PlanDir {
     }
 
     /// Returns the state of the files.
-    pub(crate) fn found(&self) -> Result<PlanningFiles> {
+    pub(crate) fn inspect(&self) -> Result<PlanningFiles> {
         let new = match self.read(NEW)? {
             Some(text) if document::current(&text).is_some() => NewRequirements::Refined,
             Some(text) if !text.trim().is_empty() => NewRequirements::Raw,

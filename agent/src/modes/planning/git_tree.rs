@@ -40,13 +40,13 @@ pub(crate) struct CommitSelection {
     /// Each path, its entry in the commit, and its entry in the index after the commit.
     taken: Vec<(Vec<u8>, Entry, Entry)>,
     /// The paths that are left out, for people, and why.
-    pub left: Vec<(String, &'static str)>,
+    pub excluded: Vec<(String, &'static str)>,
 }
 
 impl CommitSelection {
     /// Returns the paths, for people.
     pub(crate) fn paths(&self) -> Vec<String> {
-        self.taken.iter().map(|(path, ..)| shown(path)).collect()
+        self.taken.iter().map(|(path, ..)| display_path(path)).collect()
     }
 }
 
@@ -66,7 +66,7 @@ impl UserTree {
         match (branch, self.head()) {
             (Ok(branch), _) => Ok(branch),
             (Err(_), Some(head)) => Ok(base::text::head(&head, 12).to_owned()),
-            (Err(why), None) => Err(why).or_fail(|| "HEAD of the repository cannot be read"),
+            (Err(error), None) => Err(error).or_fail(|| "HEAD of the repository cannot be read"),
         }
     }
 
@@ -83,7 +83,7 @@ impl UserTree {
     /// Returns the uncommitted changes in git's short format, one line per file.
     pub(crate) fn dirty(&self) -> Result<Vec<String>> {
         let output = self.call(&["status", "--porcelain=v1", "-z", "--no-renames"], None)?;
-        Ok(parts(&output).map(|line| shown(&line)).collect())
+        Ok(parts(&output).map(|line| display_path(&line)).collect())
     }
 
     /// Records the current state of the files, as a tree of the checkpoints.
@@ -107,9 +107,9 @@ impl UserTree {
         let mut pick = CommitSelection { head, ..CommitSelection::default() };
         for (path, before, after) in checkpoints.compare(since, &now)? {
             let ours = path.starts_with(&[&whole[..], b"/"].concat());
-            let name = shown(&path);
-            if let Some(why) = exclusion_reason(&name).filter(|_| !ours) {
-                pick.left.push((name, why));
+            let name = display_path(&path);
+            if let Some(reason) = exclusion_reason(&name).filter(|_| !ours) {
+                pick.excluded.push((name, reason));
                 continue;
             }
             let before = if ours { committed.get(&path).cloned() } else { before };
@@ -124,7 +124,7 @@ impl UserTree {
             let in_index = self.moved(staged.get(&path).cloned(), change, &checkpoints)?;
             match (in_commit, in_index) {
                 (Some(in_commit), Some(in_index)) => pick.taken.push((path, in_commit, in_index)),
-                _ => pick.left.push((name, "it also contains your own changes")),
+                _ => pick.excluded.push((name, "it also contains your own changes")),
             }
         }
         Ok(pick)
@@ -187,7 +187,7 @@ impl UserTree {
         }
         let args: Vec<OsString> =
             ["merge-file", "-p", "-q"].map(OsString::from).into_iter().chain(files).collect();
-        let merged = self.git.job(&args).output(OutputLimits::seconds(PATIENCE));
+        let merged = self.git.command(&args).output(OutputLimits::seconds(PATIENCE));
         let merged = merged.or_fail(|| "cannot merge a file")?;
         if !merged.ok() {
             return Ok(None);
@@ -216,7 +216,7 @@ impl UserTree {
         input: Option<Vec<u8>>,
         index: Option<&Path>,
     ) -> Result<Vec<u8>> {
-        let mut job = self.git.job(args);
+        let mut job = self.git.command(args);
         // Author and committer may be set in the user's environment.
         for part in ["NAME", "EMAIL", "DATE"] {
             let variable = |who: &str| std::env::var_os(format!("GIT_{who}_{part}"));
@@ -236,9 +236,9 @@ impl UserTree {
         }
         let output = job.output(OutputLimits::seconds(PATIENCE)).map_err(git::GitError::from);
         let output = output.and_then(|output| checked(args, output));
-        let output = output.map_err(|why| {
+        let output = output.map_err(|error| {
             let failure = Failure::failed("git failed");
-            match why.to_string() {
+            match error.to_string() {
                 why if why.contains("tell me who you are") => {
                     let hint = "git config user.name \"…\"; git config user.email \"…\"";
                     failure.because("git does not know who you are").hint(hint)
@@ -290,7 +290,7 @@ fn index(output: &[u8]) -> Entries {
 }
 
 /// Formats a path for people.
-fn shown(path: &[u8]) -> String {
+fn display_path(path: &[u8]) -> String {
     OsString::from_vec(path.to_vec()).as_os_str().to_string_lossy().into_owned()
 }
 
@@ -303,7 +303,7 @@ mod tests {
         let list = b"100644 blob aa\ta \xc3\xbc\nb\x00160000 commit bb\tsub\x00";
         let found = entries(list);
         assert_eq!(found.len(), 1);
-        assert_eq!(shown(found.keys().next().unwrap()), "a ü\nb");
+        assert_eq!(display_path(found.keys().next().unwrap()), "a ü\nb");
         let found = index(b"100644 aa 0\tx\x00100644 bb 2\ty\x00");
         assert_eq!(found[&b"x"[..]].0, "100644");
         assert_eq!(found[&b"y"[..]].0, "conflict");

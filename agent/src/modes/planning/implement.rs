@@ -28,7 +28,7 @@ impl Run {
             self.start(&wanted, &all).await?;
         }
         let past = autonomous::latest(&self.request.settings.cwd, &wanted)?;
-        let (how, before) = match past {
+        let (origin, before) = match past {
             Some(PreviousRun { id, rounds, approved: false, .. }) => {
                 (RunOrigin::Resume(Some(id)), rounds)
             }
@@ -41,7 +41,7 @@ impl Run {
         let settings = AgentSettings { limits, ..self.request.settings.clone() };
         let request = autonomous::RunRequest {
             settings,
-            how,
+            origin,
             rounds: Some(before + most),
             checks: self.request.checks.clone(),
         };

@@ -138,15 +138,15 @@ impl Run {
                 }
             }
         }
-        let found = self.place.found()?;
-        if !planning_stage::is_recovery(found) {
-            return Ok(Some(planning_stage::stage(found)));
+        let files = self.place.inspect()?;
+        if !planning_stage::is_recovery(files) {
+            return Ok(Some(planning_stage::stage(files)));
         }
-        self.recover(found).await
+        self.recover(files).await
     }
 
     /// Continues or archives the work of an earlier run, as the user decides.
-    async fn recover(&mut self, found: PlanningFiles) -> Result<Option<PlanningStage>> {
+    async fn recover(&mut self, files: PlanningFiles) -> Result<Option<PlanningStage>> {
         ui::say("unfinished work of an earlier run:");
         for name in [CURRENT, LIST] {
             if let Some(text) = self.place.read(name)? {
@@ -156,11 +156,11 @@ impl Run {
         match self.ask("continue it? (no: archive it)", &YES).await? {
             StageAnswer::Yes => {
                 self.place.record(HistoryEvent::Recovering)?;
-                Ok(Some(planning_stage::stage(found)))
+                Ok(Some(planning_stage::stage(files)))
             }
             StageAnswer::No => {
                 self.place.record(HistoryEvent::Skipped)?;
-                Ok(Some(if found.archived {
+                Ok(Some(if files.archived {
                     PlanningStage::Commit
                 } else {
                     PlanningStage::Archive
@@ -189,7 +189,8 @@ impl Run {
         let mut pressed = self.answers == AnswerSource::Yes;
         loop {
             if let Some(text) = self.place.read(NEW)?.filter(|text| !text.trim().is_empty())
-                && (pressed || planning_stage::stage(self.place.found()?) == PlanningStage::Refine)
+                && (pressed
+                    || planning_stage::stage(self.place.inspect()?) == PlanningStage::Refine)
             {
                 self.place.write(NEW, &document::mark_original(&text))?;
                 return Ok(StageAnswer::Yes);

@@ -89,7 +89,7 @@ impl TextTool {
         for looks in [!small, false] {
             // `--max-turns` means rounds of player and coach here.
             let limits = match budget.remaining(*spent) {
-                Ok(left) => left,
+                Ok(limits) => limits,
                 Err(limit) => {
                     let failure = Failure::refused(format!("stopped: {limit}"));
                     return Ok(ModelText::Nothing(failure));
@@ -145,14 +145,14 @@ impl RoleTool for TextTool {
                     self.spec.name
                 ))
             }
-            Err(why) => ToolOutput::invalid(why),
+            Err(error) => ToolOutput::invalid(error),
         }
     }
 
     fn open_work(&self) -> Option<String> {
         let name = &self.spec.name;
-        let left = || format!("the {name} are missing: call the tool `{name}`");
-        self.taken().is_none().then(left)
+        let message = || format!("the {name} are missing: call the tool `{name}`");
+        self.taken().is_none().then(message)
     }
 }
 

@@ -88,8 +88,8 @@ pub(crate) fn summed_up(words: Option<&str>, requirements: &[Requirement]) -> Ve
         .map(|line| line.trim().trim_start_matches(['-', '*', ' ']).to_owned())
         .filter(|line| !line.is_empty() && !line.starts_with("```"))
         .collect();
-    let own = || requirements.iter().map(|it| format!("{}: {}", it.id, it.text)).collect();
-    let lines = if lines.is_empty() { own() } else { lines };
+    let typed_lines = || requirements.iter().map(|it| format!("{}: {}", it.id, it.text)).collect();
+    let lines = if lines.is_empty() { typed_lines() } else { lines };
     lines.into_iter().take(5).map(|line| line.chars().take(120).collect()).collect()
 }
 

@@ -69,7 +69,7 @@ fn open<'a>(all: &'a [Requirement], tasks: &[Task]) -> Vec<&'a Requirement> {
 
 fn read(args: &Value, all: &[Requirement], there: &[Task]) -> Result<String, String> {
     let rows: Vec<TaskRow> =
-        Deserialize::deserialize(&args["tasks"]).map_err(|why| format!("`tasks`: {why}"))?;
+        Deserialize::deserialize(&args["tasks"]).map_err(|error| format!("`tasks`: {error}"))?;
     let new: Vec<Task> = rows.into_iter().map(task).collect();
     let mut tasks = there.to_vec();
     tasks.extend(new.iter().cloned());

@@ -93,13 +93,13 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 }
 
 fn report(matching: &[&Control]) -> ToolOutput {
-    let shown = &matching[..matching.len().min(MAX_REPORTED)];
+    let reported = &matching[..matching.len().min(MAX_REPORTED)];
     let mut text: String =
-        shown.iter().map(|control| format!("{} in {}\n", line(control), control.app)).collect();
+        reported.iter().map(|control| format!("{} in {}\n", line(control), control.app)).collect();
     if matching.len() > MAX_REPORTED {
         text.push_str(&format!("[{} more fit]\n", matching.len() - MAX_REPORTED));
     }
-    let elements: Vec<Value> = shown.iter().map(|control| as_json_with_app(control)).collect();
+    let elements: Vec<Value> = reported.iter().map(|control| as_json_with_app(control)).collect();
     let metadata = json!({ "status": "success", "backend": "accessibility", "elements": elements });
     ToolOutput::success(text).with(metadata).titled(format!("found {}", matching.len()))
 }

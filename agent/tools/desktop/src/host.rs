@@ -121,11 +121,11 @@ pub(crate) async fn controls(
     context: &ToolContext,
     query: base::desktop_protocol::ControlQuery,
 ) -> Result<Controls, ToolError> {
-    let DesktopResponse::Controls(found) = ask(context, DesktopRequest::Controls(query)).await?
+    let DesktopResponse::Controls(controls) = ask(context, DesktopRequest::Controls(query)).await?
     else {
         return Err(unexpected_response());
     };
-    Ok(found)
+    Ok(controls)
 }
 
 /// Returns the error for a response of the wrong kind.

@@ -102,8 +102,8 @@ fn center(area: Area) -> (i64, i64) {
 }
 
 /// Whether two words are at the same position.
-fn is_same(own: &OcrWord, other: &OcrWord) -> bool {
-    contains(own.area, other.area) || contains(other.area, own.area)
+fn is_same(word: &OcrWord, other: &OcrWord) -> bool {
+    contains(word.area, other.area) || contains(other.area, word.area)
 }
 
 #[cfg(test)]

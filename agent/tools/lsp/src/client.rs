@@ -48,13 +48,13 @@ pub(crate) async fn start(
     language: &LanguageServer,
     root: &Path,
     logs: Option<PathBuf>,
-    around: &CommandSandbox,
+    sandbox: &CommandSandbox,
 ) -> Result<LspClient, String> {
     let Some(command) = language.command() else {
         return Err(format!("no such program: `{}`", language.command));
     };
     let log = logs.as_deref().map(|logs| (logs, language.name.as_str()));
-    let hold = around.containment_if_supported().map_err(|why| why.to_string())?;
+    let hold = sandbox.containment_if_supported().map_err(|error| error.to_string())?;
     let wanted =
         ServerStart { command: &command, env: &language.env, cwd: root, log, containment: hold };
     let (mut program, stdin, stdout) = child_server::start(&wanted)?;
@@ -62,7 +62,7 @@ pub(crate) async fn start(
     let timeout = language.timeout();
     let hello = match connection.request("initialize", hello(root), timeout).await {
         Ok(hello) => hello,
-        Err(RequestError::Gone(why)) => return Err(why.with_end(program.describe_end().await)),
+        Err(RequestError::Gone(error)) => return Err(error.with_end(program.describe_end().await)),
         Err(RequestError::Late) => {
             return Err(format!("it did not answer within {} s of its start", timeout.as_secs()));
         }
@@ -161,7 +161,7 @@ impl LspClient {
             let mut changes = self.connection.watch();
             let reads = self.reads();
             let answer = self.connection.request(method, params.clone(), self.timeout).await;
-            let again = match &answer {
+            let retry = match &answer {
                 Ok(answer) => reads && is_nothing(answer),
                 Err(RequestError::Refused { code, .. }) => {
                     tries += 1;
@@ -169,7 +169,7 @@ impl LspClient {
                 }
                 Err(RequestError::Gone(_) | RequestError::Late) => false,
             };
-            if !again || Instant::now() > end {
+            if !retry || Instant::now() > end {
                 return answer;
             }
             let _ = tokio::time::timeout(pause, changes.changed()).await;
@@ -186,8 +186,8 @@ impl LspClient {
     }
 
     /// Returns how it ended, after the connection broke.
-    pub(crate) async fn end_of_it(&self, why: &Disconnect) -> String {
-        why.with_end(self.program.lock().await.describe_end().await)
+    pub(crate) async fn end_of_it(&self, disconnect: &Disconnect) -> String {
+        disconnect.with_end(self.program.lock().await.describe_end().await)
     }
 
     /// Shuts the server down, and ends the process if it does not exit by itself.

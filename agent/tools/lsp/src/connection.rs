@@ -65,7 +65,7 @@ pub(crate) struct PublishedDiagnostics {
     /// The version of the file, if the server reports it.
     pub version: Option<i64>,
     /// When they arrived.
-    pub at: Instant,
+    pub time: Instant,
     /// The diagnostics.
     pub items: Vec<Value>,
 }
@@ -110,8 +110,8 @@ impl LspConnection {
         let (send, answer) = oneshot::channel();
         let asked = {
             let mut state = self.state();
-            if let Some(why) = &state.gone {
-                return Err(RequestError::Gone(why.clone()));
+            if let Some(reason) = &state.gone {
+                return Err(RequestError::Gone(reason.clone()));
             }
             state.asked += 1;
             let id = state.asked;
@@ -182,14 +182,14 @@ impl LspConnection {
         let _ = asked.send(answer);
     }
 
-    fn broke(&self, why: Disconnect) {
+    fn broke(&self, disconnect: Disconnect) {
         let waiting = {
             let mut state = self.state();
-            state.gone = Some(why.clone());
+            state.gone = Some(disconnect.clone());
             std::mem::take(&mut state.waiting)
         };
         for (_, asked) in waiting {
-            let _ = asked.send(Err(RequestError::Gone(why.clone())));
+            let _ = asked.send(Err(RequestError::Gone(disconnect.clone())));
         }
         self.changed.send_replace(());
     }
@@ -222,14 +222,14 @@ async fn write(mut stdin: ChildStdin, mut messages: mpsc::UnboundedReceiver<Valu
 
 async fn listen(stdout: ChildStdout, connection: Arc<LspConnection>) {
     let mut frames = FrameReader::new(BufReader::new(stdout));
-    let why = loop {
+    let disconnect = loop {
         match frames.next().await {
             Ok(Some(message)) => connection.handle(message),
             Ok(None) => break Disconnect::Closed,
-            Err(why) => break Disconnect::Failed(why),
+            Err(error) => break Disconnect::Failed(error),
         }
     };
-    connection.broke(why);
+    connection.broke(disconnect);
 }
 
 impl Notifications {
@@ -266,7 +266,7 @@ impl Notifications {
                 let items = params["diagnostics"].as_array().cloned().unwrap_or_default();
                 let version = params["version"].as_i64();
                 self.published
-                    .insert(path, PublishedDiagnostics { version, at: Instant::now(), items });
+                    .insert(path, PublishedDiagnostics { version, time: Instant::now(), items });
                 true
             }
             _ => false,
@@ -298,7 +298,7 @@ impl<R: AsyncBufRead + Unpin> FrameReader<R> {
         while let Some(length) = self.length().await? {
             let mut body = Vec::new();
             let read = (&mut self.from).take(length as u64).read_to_end(&mut body).await;
-            if read.map_err(|why| why.to_string())? < length {
+            if read.map_err(|error| error.to_string())? < length {
                 return Ok(None);
             }
             match serde_json::from_slice(&body) {
@@ -315,7 +315,7 @@ impl<R: AsyncBufRead + Unpin> FrameReader<R> {
         loop {
             let mut line = Vec::new();
             let read = (&mut self.from).take(LINE).read_until(b'\n', &mut line).await;
-            let read = read.map_err(|why| why.to_string())?;
+            let read = read.map_err(|error| error.to_string())?;
             if read == 0 {
                 return Ok(None);
             }

@@ -43,16 +43,16 @@ pub(crate) async fn with_errors(
     let end = Instant::now() + PATIENCE;
     let mut reported = Vec::new();
     for file in files {
-        let found = call.context.cancel.run_until_cancelled(errors(hub, call, file, end)).await;
+        let result = call.context.cancel.run_until_cancelled(errors(hub, call, file, end)).await;
         let Some(Some(errors)) =
-            found.filter(|found| found.as_ref().is_some_and(|it| !it.is_empty()))
+            result.filter(|errors| errors.as_ref().is_some_and(|it| !it.is_empty()))
         else {
             continue;
         };
-        let shown = call.display_path(file);
-        outcome.text.push_str(&block(&shown, &errors));
+        let display_path = call.display_path(file);
+        outcome.text.push_str(&block(&display_path, &errors));
         reported.extend(errors.iter().map(|it| {
-            json!({ "path": shown, "line": it.line, "column": it.column, "message": it.message })
+            json!({ "path": display_path, "line": it.line, "column": it.column, "message": it.message })
         }));
     }
     if let (false, Some(metadata)) = (reported.is_empty(), outcome.metadata.as_object_mut()) {
@@ -75,7 +75,7 @@ async fn errors(
         (None, Diagnostics::Running | Diagnostics::Off) => return None,
         (None, Diagnostics::Start) => {
             let started = hub.start(&wanted, call.context);
-            tokio::time::timeout(left(end), started).await.ok()?.ok()?
+            tokio::time::timeout(remaining(end), started).await.ok()?.ok()?
         }
     };
     let written = SyncedFile::send(&client, &wanted, file)?;
@@ -88,7 +88,7 @@ async fn errors(
     Some(all)
 }
 
-fn left(end: Instant) -> Duration {
+fn remaining(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }
 
@@ -97,7 +97,7 @@ struct SyncedFile {
     path: PathBuf,
     text: String,
     version: i64,
-    at: Instant,
+    time: Instant,
 }
 
 impl SyncedFile {
@@ -109,12 +109,12 @@ impl SyncedFile {
             known.forget(client, file);
             return None;
         };
-        let at = Instant::now();
+        let time = Instant::now();
         if known.text(file).is_none() {
             document::created(client, file);
         }
         let version = known.update(client, file, wanted.id, &text);
-        Some(SyncedFile { path: file.to_owned(), text, version, at })
+        Some(SyncedFile { path: file.to_owned(), text, version, time })
     }
 
     /// Returns the diagnostics that the server pushes, and those that it returns on request.
@@ -133,8 +133,11 @@ impl SyncedFile {
 
     async fn pull(&self, client: &LspClient, end: Instant) -> Option<Vec<Value>> {
         let params = json!({ "textDocument": { "uri": super::document::of(&self.path) } });
-        let answer =
-            client.connection.request("textDocument/diagnostic", params, left(end)).await.ok()?;
+        let answer = client
+            .connection
+            .request("textDocument/diagnostic", params, remaining(end))
+            .await
+            .ok()?;
         answer["items"].as_array().cloned()
     }
 
@@ -142,21 +145,21 @@ impl SyncedFile {
     /// arrived for a moment.
     async fn pushed(&self, client: &LspClient, end: Instant) -> Option<Vec<Value>> {
         let mut changes = client.connection.watch();
-        let mut found = None;
+        let mut items = None;
         loop {
             let now = client
                 .connection
                 .notifications(|notifications| notifications.published.get(&self.path).cloned());
-            let now =
-                now.filter(|it| it.at >= self.at && it.version.is_none_or(|v| v >= self.version));
+            let now = now
+                .filter(|it| it.time >= self.time && it.version.is_none_or(|v| v >= self.version));
             let pause = match &now {
-                Some(it) => (it.at + CALM).saturating_duration_since(Instant::now()),
-                None => left(end),
+                Some(it) => (it.time + CALM).saturating_duration_since(Instant::now()),
+                None => remaining(end),
             };
-            found = now.map(|it| it.items).or(found);
-            let pause = pause.min(left(end));
+            items = now.map(|it| it.items).or(items);
+            let pause = pause.min(remaining(end));
             if pause.is_zero() || client.connection.gone().is_some() {
-                return found;
+                return items;
             }
             let _ = tokio::time::timeout(pause, changes.changed()).await;
         }
@@ -166,18 +169,18 @@ impl SyncedFile {
         if item["severity"].as_u64().unwrap_or(ERROR) != ERROR {
             return None;
         }
-        let at = client.encoding.of_server(Some(&self.text), &item["range"]["start"]);
+        let position = client.encoding.of_server(Some(&self.text), &item["range"]["start"]);
         let words = base::text::printable_output(item["message"].as_str().unwrap_or_default());
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
         let message = base::text::cut_columns(&words, LONGEST);
-        Some(FileFinding { line: at.line + 1, column: at.column + 1, message })
+        Some(FileFinding { line: position.line + 1, column: position.column + 1, message })
     }
 }
 
-fn block(shown: &str, errors: &[FileFinding]) -> String {
+fn block(display_path: &str, errors: &[FileFinding]) -> String {
     let mut text = format!(
-        "\n\nThe language server finds errors in {shown}; please fix them:\n<diagnostics \
-         file=\"{shown}\">\n"
+        "\n\nThe language server finds errors in {display_path}; please fix them:\n<diagnostics \
+         file=\"{display_path}\">\n"
     );
     for FileFinding { line, column, message } in errors.iter().take(MOST) {
         text.push_str(&format!("ERROR [{line}:{column}] {message}\n"));

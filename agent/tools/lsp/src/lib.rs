@@ -60,13 +60,13 @@ impl LspPool {
         question.check(&text, &call.display_own_path())?;
         let wanted = match self.find(&call.path, call.context) {
             Ok(wanted) => wanted,
-            Err(why) => return Ok(unavailable(&why)),
+            Err(error) => return Ok(unavailable(&error)),
         };
         let started =
             call.context.cancel.run_until_cancelled(self.start(&wanted, call.context)).await;
         let client = match started.ok_or_else(cancelled)? {
             Ok(client) => client,
-            Err(why) => return Ok(unavailable(&cannot(&wanted, &why))),
+            Err(error) => return Ok(unavailable(&cannot(&wanted, &error))),
         };
         synchronize(&client, call, &wanted, &text);
         let (method, capability) = question.operation.method();
@@ -81,10 +81,10 @@ impl LspPool {
             call.context.cancel.run_until_cancelled(ask(&client, call, &question, &text)).await;
         match asked.ok_or_else(cancelled)? {
             Ok(answer) => Ok(rendered(&client, call, &question, &answer)),
-            Err(RequestError::Gone(why)) => {
-                let why = client.end_of_it(&why).await;
-                self.mark_broken(&client, &why);
-                Ok(unavailable(&cannot(&wanted, &why)))
+            Err(RequestError::Gone(error)) => {
+                let reason = client.end_of_it(&error).await;
+                self.mark_broken(&client, &reason);
+                Ok(unavailable(&cannot(&wanted, &reason)))
             }
             Err(RequestError::Late) => Ok(unavailable(&format!(
                 "The language server `{}` did not answer within {} s; [lsp.{0}] timeout_seconds gives \
@@ -125,29 +125,29 @@ fn cancelled() -> ToolError {
 }
 
 /// Returns a result without an answer. It is not an error, so the model continues without one.
-fn unavailable(why: &str) -> ToolOutput {
-    ToolOutput::success(why).with(json!({ "available": false, "count": 0 }))
+fn unavailable(reason: &str) -> ToolOutput {
+    ToolOutput::success(reason).with(json!({ "available": false, "count": 0 }))
 }
 
-fn cannot(wanted: &ServerKey<'_>, why: &str) -> String {
+fn cannot(wanted: &ServerKey<'_>, reason: &str) -> String {
     let language = wanted.language;
     let install = match language.install.is_empty() {
         true => String::new(),
         false => format!("; to install it: {}", language.install),
     };
     format!(
-        "The language server `{}` (`{}`) cannot be used in this session: {why}{install}",
+        "The language server `{}` (`{}`) cannot be used in this session: {reason}{install}",
         language.name, language.command
     )
 }
 
 /// Returns the text of the file for a server; fails if it is too large or not UTF-8.
 fn text(call: &Invocation<'_>) -> Result<String, ToolError> {
-    let failed = |why: &io::Error| ToolError::io(&call.display_own_path(), why);
-    let bytes = call.load(&call.path).map_err(|why| failed(&why))?.bytes;
+    let failed = |error: &io::Error| ToolError::io(&call.display_own_path(), error);
+    let bytes = call.load(&call.path).map_err(|error| failed(&error))?.bytes;
     if bytes.len() as u64 > document::LARGEST {
-        let why = format!("{} is too large for a language server", call.display_own_path());
-        return Err(ToolError::failed(why));
+        let reason = format!("{} is too large for a language server", call.display_own_path());
+        return Err(ToolError::failed(reason));
     }
     String::from_utf8(bytes)
         .map_err(|_| ToolError::failed(format!("{} is not UTF-8 text", call.display_own_path())))
@@ -168,7 +168,7 @@ async fn ask(
 ) -> Result<Value, RequestError> {
     let (method, _) = question.operation.method();
     let document = json!({ "uri": document::of(&call.path) });
-    let position = client.encoding.to_server(text, question.at);
+    let position = client.encoding.to_server(text, question.position);
     let params = match question.operation {
         LspOperation::WorkspaceSymbol => json!({ "query": question.query }),
         LspOperation::Symbols => json!({ "textDocument": document }),
@@ -198,8 +198,8 @@ async fn ask(
     };
     let mut all = Vec::new();
     for item in answer.as_array().into_iter().flatten().take(FUNCTIONS) {
-        let found = client.ask(calls, json!({ "item": item })).await?;
-        all.extend(found.as_array().into_iter().flatten().cloned());
+        let response = client.ask(calls, json!({ "item": item })).await?;
+        all.extend(response.as_array().into_iter().flatten().cloned());
     }
     Ok(Value::Array(all))
 }

@@ -52,8 +52,9 @@ impl FromStr for LspOperation {
     type Err = String;
 
     fn from_str(name: &str) -> Result<LspOperation, String> {
-        let found = NAMES.iter().find(|(known, _)| *known == name).map(|(_, operation)| *operation);
-        found.ok_or_else(|| {
+        let operation =
+            NAMES.iter().find(|(known, _)| *known == name).map(|(_, operation)| *operation);
+        operation.ok_or_else(|| {
             let names: Vec<&str> = NAMES[..12].iter().map(|(name, _)| *name).collect();
             format!("there is no operation `{name}`; there are: {}", names.join(", "))
         })
@@ -105,7 +106,7 @@ pub(crate) struct LspRequest {
     /// The operation.
     pub operation: LspOperation,
     /// The position, for operations that need one; in characters, counted from 0.
-    pub at: Position,
+    pub position: Position,
     /// Whether references include the definition.
     pub with_declaration: bool,
     /// The name to search for in the whole project.
@@ -130,27 +131,28 @@ impl LspRequest {
         let args: Args = call.decode()?;
         let operation: LspOperation = args.operation.parse().map_err(ToolError::invalid)?;
         let from_one = counts_from_one(call.used_name("path"), &args)?;
-        let mut at = Position { line: 0, column: 0 };
+        let mut position = Position { line: 0, column: 0 };
         if operation.wants_position() {
             let column =
                 if from_one { ("character", args.character) } else { ("column", args.column) };
-            at = Position {
+            position = Position {
                 line: counted(&args.operation, ("line", args.line), from_one)?,
                 column: counted(&args.operation, column, from_one)?,
             };
         }
         let with_declaration = args.with_declaration.unwrap_or(true);
-        Ok(LspRequest { operation, at, with_declaration, query: args.query })
+        Ok(LspRequest { operation, position, with_declaration, query: args.query })
     }
 
     /// Fails if the file does not have the line of the position.
-    pub(crate) fn check(&self, text: &str, shown: &str) -> Result<(), ToolError> {
-        if self.operation.wants_position() && line(text, self.at.line).is_none() {
+    pub(crate) fn check(&self, text: &str, display_path: &str) -> Result<(), ToolError> {
+        if self.operation.wants_position() && line(text, self.position.line).is_none() {
             let lines = text.lines().count();
-            let wanted = self.at.line + 1;
-            let why =
-                format!("{shown} has {lines} lines; line {wanted} (counted from 1) does not exist");
-            return Err(ToolError::invalid(why));
+            let wanted = self.position.line + 1;
+            let reason = format!(
+                "{display_path} has {lines} lines; line {wanted} (counted from 1) does not exist"
+            );
+            return Err(ToolError::invalid(reason));
         }
         Ok(())
     }
@@ -161,8 +163,8 @@ impl LspRequest {
 fn counts_from_one(file: &str, args: &Args) -> Result<bool, ToolError> {
     let one = [(file == "filePath", "filePath"), (args.character.is_some(), "character")];
     let zero = [(file == "file", "file"), (args.column.is_some(), "column")];
-    let of_one = one.iter().find(|(given, _)| *given);
-    let of_zero = zero.iter().find(|(given, _)| *given);
+    let of_one = one.iter().find(|(is_given, _)| *is_given);
+    let of_zero = zero.iter().find(|(is_given, _)| *is_given);
     if let (Some((_, one)), Some((_, zero))) = (of_one, of_zero) {
         return Err(ToolError::invalid(format!(
             "`{one}` and `{zero}` contradict each other: `file`, `line`, `column` count from 0, \

@@ -57,9 +57,9 @@ impl LspPool {
     pub(crate) fn find(
         &self,
         file: &Path,
-        at: &ToolContext,
+        context: &ToolContext,
     ) -> std::result::Result<ServerKey<'_>, String> {
-        let tree = gate::paths::follow(&at.root).unwrap_or_else(|_| at.root.clone());
+        let tree = gate::paths::follow(&context.root).unwrap_or_else(|_| context.root.clone());
         let mut missing = None;
         for language in self.languages.iter().filter(|language| !language.off) {
             let Some(id) = language.id_of(file) else { continue };
@@ -95,26 +95,26 @@ impl LspPool {
     pub(crate) fn start(
         &self,
         wanted: &ServerKey<'_>,
-        at: &ToolContext,
+        context: &ToolContext,
     ) -> Shared<BoxFuture<'static, StartedServer>> {
         let key = (wanted.language.name.clone(), wanted.root.clone());
         let mut running = self.running();
         if let Some(slot) = running.get(&key) {
             return match &slot.broken {
-                Some(why) => std::future::ready(Err(why.clone())).boxed().shared(),
+                Some(reason) => std::future::ready(Err(reason.clone())).boxed().shared(),
                 None => slot.started.clone(),
             };
         }
         let (language, root) = (wanted.language.clone(), wanted.root.clone());
-        let logs = Some(at.session_dir.join("lsp"));
-        let around = at.command_sandbox();
+        let logs = Some(context.session_dir.join("lsp"));
+        let sandbox = context.command_sandbox();
         let task =
-            tokio::spawn(async move { client::start(&language, &root, logs, &around).await });
+            tokio::spawn(async move { client::start(&language, &root, logs, &sandbox).await });
         let handle = task.abort_handle();
         let started = async {
             match task.await {
                 Ok(Ok(client)) => Ok(Arc::new(client)),
-                Ok(Err(why)) => Err(why.into()),
+                Ok(Err(error)) => Err(error.into()),
                 Err(_) => Err("its start was cancelled".into()),
             }
         };
@@ -133,12 +133,12 @@ impl LspPool {
     }
 
     /// Marks a server as broken, so that it is not started again.
-    pub(crate) fn mark_broken(&self, client: &LspClient, why: &str) {
+    pub(crate) fn mark_broken(&self, client: &LspClient, reason: &str) {
         for ((name, _), slot) in self.running().iter_mut() {
             let is_it = matches!(slot.started.peek(), Some(Ok(it)) if std::ptr::eq(&raw const **it, client));
             if is_it {
                 tracing::warn!(target: "g3::lsp", server = name, "server lost");
-                slot.broken = Some(why.into());
+                slot.broken = Some(reason.into());
             }
         }
     }

@@ -54,31 +54,31 @@ impl PositionEncoding {
     }
 
     /// Converts a position for the server. A column past the end of a line becomes the end.
-    pub(crate) fn to_server(self, text: &str, at: Position) -> Value {
-        let line = line(text, at.line).unwrap_or_default();
-        let units: usize = line.chars().take(at.column).map(|c| self.units(c)).sum();
-        json!({ "line": at.line, "character": units })
+    pub(crate) fn to_server(self, text: &str, position: Position) -> Value {
+        let line = line(text, position.line).unwrap_or_default();
+        let units: usize = line.chars().take(position.column).map(|c| self.units(c)).sum();
+        json!({ "line": position.line, "character": units })
     }
 
     /// Converts a position of the server. A position within a character becomes that character.
-    pub(crate) fn of_server(self, text: Option<&str>, at: &Value) -> Position {
-        let number = |key: &str| usize::try_from(at[key].as_u64().unwrap_or(0)).unwrap_or(0);
+    pub(crate) fn of_server(self, text: Option<&str>, position: &Value) -> Position {
+        let number = |key: &str| usize::try_from(position[key].as_u64().unwrap_or(0)).unwrap_or(0);
         let (row, units) = (number("line"), number("character"));
         let Some(line) = text.and_then(|text| line(text, row)) else {
             return Position { line: row, column: units };
         };
-        let mut ends = line.chars().scan(0, |sum, c| {
+        let mut column_ends = line.chars().scan(0, |sum, c| {
             *sum += self.units(c);
             Some(*sum)
         });
         let all = line.chars().count();
-        Position { line: row, column: ends.position(|end| end > units).unwrap_or(all) }
+        Position { line: row, column: column_ends.position(|end| end > units).unwrap_or(all) }
     }
 }
 
 /// Returns a line of a text without its line ending.
-pub(crate) fn line(text: &str, at: usize) -> Option<&str> {
-    text.split('\n').nth(at).map(|line| line.strip_suffix('\r').unwrap_or(line))
+pub(crate) fn line(text: &str, index: usize) -> Option<&str> {
+    text.split('\n').nth(index).map(|line| line.strip_suffix('\r').unwrap_or(line))
 }
 
 #[cfg(test)]

@@ -90,32 +90,33 @@ impl<'a, 'c> AnswerRenderer<'a, 'c> {
             Value::Null => Vec::new(),
             Value::Object(_) | Value::Bool(_) | Value::Number(_) | Value::String(_) => vec![answer],
         };
-        let place = |at: &&Value| match at.get("targetUri") {
+        let place = |location: &&Value| match location.get("targetUri") {
             Some(uri) => {
-                let range = at.get("targetSelectionRange").unwrap_or(&at["targetRange"]);
+                let range =
+                    location.get("targetSelectionRange").unwrap_or(&location["targetRange"]);
                 self.place(uri, &range["start"])
             }
-            None => self.place(&at["uri"], &at["range"]["start"]),
+            None => self.place(&location["uri"], &location["range"]["start"]),
         };
         let mut places: Vec<ShownPlace> = all.iter().map(place).collect();
         if sorted {
             places.sort();
         }
         places.dedup();
-        let lines = places.iter().map(ShownPlace::shown).collect();
+        let lines = places.iter().map(ShownPlace::render).collect();
         rendered(lines, places.iter().map(ShownPlace::json).collect())
     }
 
     /// Renders items with a kind, a name and a location.
     fn named(&mut self, answer: &Value, item: fn(&Value) -> &Value) -> RenderedAnswer {
         let (mut lines, mut places) = (Vec::new(), Vec::new());
-        for found in answer.as_array().into_iter().flatten().map(item) {
-            let location = found.get("location").unwrap_or(found);
-            let range = found.get("selectionRange").unwrap_or(&location["range"]);
+        for symbol in answer.as_array().into_iter().flatten().map(item) {
+            let location = symbol.get("location").unwrap_or(symbol);
+            let range = symbol.get("selectionRange").unwrap_or(&location["range"]);
             let start = range.get("start");
             let place = self.place(&location["uri"], start.unwrap_or(&Value::Null));
-            let shown = if start.is_some() { place.shown() } else { place.path.clone() };
-            lines.push(format!("{} {} {shown}", kind(found), name(found)));
+            let text = if start.is_some() { place.render() } else { place.path.clone() };
+            lines.push(format!("{} {} {text}", kind(symbol), name(symbol)));
             places.push(place.json());
         }
         rendered(lines, places)
@@ -125,9 +126,9 @@ impl<'a, 'c> AnswerRenderer<'a, 'c> {
         let uri = uri.as_str().unwrap_or_default();
         let (path, encoding) = (document::path(uri), self.client.encoding);
         let text = path.as_deref().and_then(|path| self.text(path));
-        let at = encoding.of_server(text, start);
+        let position = encoding.of_server(text, start);
         let path = path.map_or_else(|| uri.to_owned(), |path| self.call.display_path(&path));
-        ShownPlace { path, line: at.line + 1, column: at.column + 1 }
+        ShownPlace { path, line: position.line + 1, column: position.column + 1 }
     }
 
     /// Returns the text of a file as the server knows it, or else as it is on disk.
@@ -150,7 +151,7 @@ struct ShownPlace {
 }
 
 impl ShownPlace {
-    fn shown(&self) -> String {
+    fn render(&self) -> String {
         format!("{}:{}:{}", self.path, self.line, self.column)
     }
 

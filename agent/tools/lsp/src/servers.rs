@@ -64,9 +64,11 @@ static KNOWN: LazyLock<Vec<LanguageServer>> = LazyLock::new(|| {
 });
 
 /// Returns all servers, those of the user first.
-pub(crate) fn languages(own: &BTreeMap<String, LspServerConfig>) -> Result<Vec<LanguageServer>> {
+pub(crate) fn languages(
+    configured: &BTreeMap<String, LspServerConfig>,
+) -> Result<Vec<LanguageServer>> {
     let mut all = Vec::new();
-    for (name, server) in own {
+    for (name, server) in configured {
         let known = KNOWN.iter().find(|known| known.name == *name);
         let fresh = LanguageServer { name: name.clone(), ..LanguageServer::default() };
         let language = changed(known.cloned().unwrap_or(fresh), server);
@@ -77,29 +79,29 @@ pub(crate) fn languages(own: &BTreeMap<String, LspServerConfig>) -> Result<Vec<L
         }
         all.push(language);
     }
-    all.extend(KNOWN.iter().filter(|known| !own.contains_key(&known.name)).cloned());
+    all.extend(KNOWN.iter().filter(|known| !configured.contains_key(&known.name)).cloned());
     Ok(all)
 }
 
-fn changed(known: LanguageServer, own: &LspServerConfig) -> LanguageServer {
-    let is_other = own.command.is_some();
-    let language = own.language.clone();
+fn changed(known: LanguageServer, configured: &LspServerConfig) -> LanguageServer {
+    let is_other = configured.command.is_some();
+    let language = configured.language.clone();
     LanguageServer {
-        command: own.command.clone().unwrap_or(known.command),
+        command: configured.command.clone().unwrap_or(known.command),
         // The arguments of one program are meaningless for another.
-        args: own.args.clone().unwrap_or(if is_other { Vec::new() } else { known.args }),
+        args: configured.args.clone().unwrap_or(if is_other { Vec::new() } else { known.args }),
         ids: if language.is_some() { BTreeMap::new() } else { known.ids },
         language: language.unwrap_or(if known.language.is_empty() {
             known.name.clone()
         } else {
             known.language
         }),
-        extensions: own.extensions.clone().unwrap_or(known.extensions),
-        outer: if own.root_patterns.is_some() { None } else { known.outer },
-        roots: own.root_patterns.clone().map_or(known.roots, |one| vec![one]),
-        off: own.enabled.map_or(known.off, |on| !on),
-        env: own.env.clone(),
-        seconds: own.timeout_seconds,
+        extensions: configured.extensions.clone().unwrap_or(known.extensions),
+        outer: if configured.root_patterns.is_some() { None } else { known.outer },
+        roots: configured.root_patterns.clone().map_or(known.roots, |one| vec![one]),
+        off: configured.enabled.map_or(known.off, |on| !on),
+        env: configured.env.clone(),
+        seconds: configured.timeout_seconds,
         ..known
     }
 }
@@ -144,12 +146,12 @@ impl LanguageServer {
     pub(crate) fn command(&self) -> Option<Vec<String>> {
         let home = base::user_dirs::home_dir().unwrap_or_default();
         let program = base::config::studio::expand_tilde(Path::new(&self.command), &home);
-        let found = match program.is_absolute() {
+        let path = match program.is_absolute() {
             true => program.is_file().then_some(program)?,
             // A relative entry of PATH would depend on the project.
-            false => find_program(&self.command).filter(|found| found.is_absolute())?,
+            false => find_program(&self.command).filter(|path| path.is_absolute())?,
         };
-        let program = found.to_str()?.to_owned();
+        let program = path.to_str()?.to_owned();
         Some(std::iter::once(program).chain(self.args.iter().cloned()).collect())
     }
 }
@@ -167,7 +169,7 @@ pub(crate) fn of(file: &Path, language: &LanguageServer, tree: &Path) -> Option<
     if nearest(&language.unless).is_some() {
         return None;
     }
-    let Some(found) = language.roots.iter().find_map(|group| nearest(group)) else {
+    let Some(root) = language.roots.iter().find_map(|group| nearest(group)) else {
         return within.last().map(|dir| (*dir).to_owned());
     };
     let is_outer = |dir: &&&Path| {
@@ -177,8 +179,8 @@ pub(crate) fn of(file: &Path, language: &LanguageServer, tree: &Path) -> Option<
             text.lines().any(|line| line.trim() == outer.with)
         })
     };
-    let outer = within[found..].iter().find(is_outer);
-    Some(outer.map_or(within[found], |dir| dir).to_owned())
+    let outer = within[root..].iter().find(is_outer);
+    Some(outer.map_or(within[root], |dir| dir).to_owned())
 }
 
 /// Returns whether a directory contains a file with this name, or with this extension (`*.sln`).
@@ -252,7 +254,7 @@ mod tests {
         let near =
             LspServerConfig { command: Some("./bin/x".into()), ..LspServerConfig::default() };
         let wrong = languages(&BTreeMap::from([("rust".to_owned(), near)])).unwrap_err();
-        assert!(wrong.in_full().contains("absolute"), "{}", wrong.in_full());
+        assert!(wrong.full_text().contains("absolute"), "{}", wrong.full_text());
     }
 
     /// Returns the root of a file for a server, in a tree with these files.

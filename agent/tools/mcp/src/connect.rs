@@ -27,7 +27,7 @@ pub struct ServerPaths {
     /// The directory of its stderr log; none if absent.
     pub logs: Option<PathBuf>,
     /// Its sandbox, unless its configuration disables it.
-    pub around: CommandSandbox,
+    pub sandbox: CommandSandbox,
 }
 
 /// Reads the tools of a server that reports that they changed.
@@ -92,7 +92,7 @@ fn start(
     // A g3 that serves its tools sandboxes their commands itself, and needs its configuration.
     let is_sandboxed = server.sandbox && !is_g3(&server.command);
     let containment_result =
-        is_sandboxed.then(|| paths.around.containment_if_supported()).transpose();
+        is_sandboxed.then(|| paths.sandbox.containment_if_supported()).transpose();
     let containment = containment_result.map_err(|error| error.to_string())?.flatten();
     child_server::start(&ServerStart {
         command: &server.command,
@@ -106,7 +106,7 @@ fn start(
 /// Whether a command is our own program.
 fn is_g3(command: &[String]) -> bool {
     let found_and_named = command.first().map(|name| (find_program(name), PathBuf::from(name)));
-    let file = found_and_named.map(|(found, name)| found.unwrap_or(name));
+    let file = found_and_named.map(|(program, name)| program.unwrap_or(name));
     let canonical = |path: PathBuf| path.canonicalize().ok();
     let own_program = std::env::current_exe().ok().and_then(canonical);
     own_program.is_some() && file.and_then(canonical) == own_program

@@ -74,7 +74,7 @@ async fn token(server: &McpServerConfig) -> Result<Option<String>, String> {
         return Err(failure("it is empty".to_owned()));
     };
     let result =
-        Command::new(program, "/").args(args).output_beside(OutputLimits::seconds(60)).await;
+        Command::new(program, "/").args(args).output_async(OutputLimits::seconds(60)).await;
     let output = result.map_err(|error| failure(error.to_string()))?;
     match output.text().trim() {
         token if output.ok() && !token.is_empty() => Ok(Some(token.to_owned())),

@@ -61,12 +61,12 @@ impl McpHub {
     /// are no servers.
     pub fn start(
         configured: &BTreeMap<String, McpServerConfig>,
-        (cwd, around): (&Path, CommandSandbox),
+        (cwd, sandbox): (&Path, CommandSandbox),
         session_dir: &Path,
         on_notice: &OnServerNotice,
     ) -> Option<Arc<McpHub>> {
         let logs = Some(session_dir.join("mcp"));
-        let servers = servers(configured, &ServerPaths { cwd: cwd.to_owned(), logs, around });
+        let servers = servers(configured, &ServerPaths { cwd: cwd.to_owned(), logs, sandbox });
         if servers.is_empty() {
             return None;
         }
@@ -158,7 +158,7 @@ impl McpHub {
         let denied = |reason: String| Err(ToolError::new(ToolErrorKind::Denied, reason));
         match context.cancel.run_until_cancelled(context.gate.admit(&access_request)).await {
             None => return Err(cancelled()),
-            Some(Err(refused)) => return denied(refused.why),
+            Some(Err(refused)) => return denied(refused.reason),
             Some(Ok(Permit::StrictSandbox | Permit::ScratchSandbox)) => {
                 return denied(format!(
                     "denied: a rule boxes `{name}`, and no box can hold a server"

@@ -280,16 +280,16 @@ impl ConfiguredServer {
             () = cancel.cancelled() => return Err(CallLost::ToolError(cancelled())),
         };
         let mut request = request;
-        let why = tokio::select! {
+        let error = tokio::select! {
             response = &mut request.rx => {
                 return self.to_output(response.unwrap_or(Err(ServiceError::TransportClosed)));
             }
             () = cancel.cancelled() => cancelled(),
             () = tokio::time::sleep(self.limit()) => self.timeout_error(),
         };
-        let reason = Some(base::text::head(&why.text, 200).to_owned());
+        let reason = Some(base::text::head(&error.text, 200).to_owned());
         let _ = tokio::time::timeout(CANCEL_TIMEOUT, request.cancel(reason)).await;
-        Err(CallLost::ToolError(why))
+        Err(CallLost::ToolError(error))
     }
 
     fn timeout_error(&self) -> ToolError {
@@ -327,12 +327,14 @@ impl ConfiguredServer {
             Ok(_) => failed(format!("`{}` requires a capability that g3 does not have", self.name)),
             Err(ServiceError::TransportClosed) => Err(CallLost::Died(None)),
             // Over HTTP a request may have arrived although its answer did not.
-            Err(ServiceError::TransportSend(why)) if self.definition.url.is_some() => {
-                Err(CallLost::Died(Some(why.error.to_string())))
+            Err(ServiceError::TransportSend(error)) if self.definition.url.is_some() => {
+                Err(CallLost::Died(Some(error.error.to_string())))
             }
-            Err(ServiceError::TransportSend(why)) => Err(CallLost::Unsent(why.error.to_string())),
+            Err(ServiceError::TransportSend(error)) => {
+                Err(CallLost::Unsent(error.error.to_string()))
+            }
             Err(ServiceError::McpError(error)) => failed(error.message.into_owned()),
-            Err(why) => failed(why.to_string()),
+            Err(error) => failed(error.to_string()),
         }
     }
 

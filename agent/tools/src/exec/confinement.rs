@@ -183,15 +183,15 @@ pub fn command_confinement(sandbox: &config::SandboxConfig) -> CommandConfinemen
 
 /// Whether g3 runs in studio's sandbox.
 pub fn in_studio() -> bool {
-    std::env::var_os(sandbox::COMMANDS).is_some()
+    std::env::var_os(sandbox::COMMAND_RULES_VAR).is_some()
 }
 
 /// Returns the rules of studio's sandbox for commands, or `None` outside of it.
 pub(crate) fn studio_rules() -> io::Result<Option<SandboxRules>> {
-    let Some(file) = std::env::var_os(sandbox::COMMANDS).map(PathBuf::from) else {
+    let Some(file) = std::env::var_os(sandbox::COMMAND_RULES_VAR).map(PathBuf::from) else {
         return Ok(None);
     };
-    let failed = |why| io::Error::other(format!("cannot read {}: {why}", file.display()));
+    let failed = |error| io::Error::other(format!("cannot read {}: {error}", file.display()));
     read_rules(&file).map_err(failed).map(Some)
 }
 
@@ -260,8 +260,8 @@ impl Containment {
 /// Fails if the kernel cannot enforce all restrictions.
 fn require_complete(what: &str, confinement: io::Result<Confinement>) -> io::Result<Confinement> {
     let missing = match &confinement {
-        Ok(confinement) => confinement.lacks().first().cloned(),
-        Err(why) => Some(why.to_string()),
+        Ok(confinement) => confinement.missing().first().cloned(),
+        Err(error) => Some(error.to_string()),
     };
     match missing {
         Some(missing) => Err(io::Error::other(format!("no {what} to run it in: {missing}"))),

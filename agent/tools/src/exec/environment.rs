@@ -1,7 +1,7 @@
 //! The environment of commands: g3's own without secrets, or a fixed list of variables.
 
 use base::process::Command;
-use base::sandbox::COMMANDS;
+use base::sandbox::COMMAND_RULES_VAR;
 use base::sandbox::environment::{holds_password, is_secret};
 use base::test_hooks::is_hook;
 use serde::Deserialize;
@@ -50,7 +50,7 @@ const CORE_VARIABLES: [&str; 24] = [
 /// Whether a variable is withheld from commands: secrets (by name) and g3's own configuration.
 fn is_withheld(name: &str) -> bool {
     let is_own = name.starts_with("G3_") && !is_hook(name);
-    is_own || name == "SSH_AUTH_SOCK" || name == COMMANDS || is_secret(name)
+    is_own || name == "SSH_AUTH_SOCK" || name == COMMAND_RULES_VAR || is_secret(name)
 }
 
 /// Sets the environment of a command.

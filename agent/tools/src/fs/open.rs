@@ -45,8 +45,8 @@ pub fn read_at_most(path: &Path, max_bytes: u64) -> io::Result<FileContent> {
     }
     if metadata.len() > max_bytes {
         let advice = "take a part of it with the shell";
-        let why = format!("it has {} bytes, more than {max_bytes}; {advice}", metadata.len());
-        return Err(io::Error::other(why));
+        let reason = format!("it has {} bytes, more than {max_bytes}; {advice}", metadata.len());
+        return Err(io::Error::other(reason));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0));
     file.take(max_bytes).read_to_end(&mut bytes)?;

@@ -71,12 +71,12 @@ pub fn changed(
     path: &Path,
     bytes: &[u8],
 ) -> Result<Option<ChangedFile>, ToolError> {
-    let seen = match fs::read(file(session_dir, path)) {
-        Ok(seen) => seen,
+    let record = match fs::read(file(session_dir, path)) {
+        Ok(record) => record,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(ToolError::io("cannot read the notes of this session", &e)),
     };
-    let mut parts = seen.splitn(2, |byte| *byte == SEPARATOR);
+    let mut parts = record.splitn(2, |byte| *byte == SEPARATOR);
     if parts.next() == Some(hash(bytes).as_bytes()) {
         return Ok(None);
     }
@@ -124,9 +124,9 @@ pub fn check_edit(
 impl ChangedFile {
     /// Explains that an edit did not match: shows the change, which may be the reason, and records
     /// it as seen.
-    pub fn explain(&self, session_dir: &Path, path: &Path, bytes: &[u8], why: &str) -> String {
+    pub fn explain(&self, session_dir: &Path, path: &Path, bytes: &[u8], reason: &str) -> String {
         record(session_dir, path, bytes);
-        format!("{why}\n[note: {}]", self.note())
+        format!("{reason}\n[note: {}]", self.note())
     }
 
     /// Returns the error: nothing was written, what changed, and what to do.

@@ -56,7 +56,8 @@ fn files(call: &Invocation<'_>) -> Vec<PathBuf> {
 
 fn named_images(call: &Invocation<'_>) -> Result<Vec<NamedImage>, ToolError> {
     let Args { paths, path } = call.decode()?;
-    let invalid = |why: &str| Err(ToolError::invalid(format!("{}: {why}", call.profile_tool.name)));
+    let invalid =
+        |reason: &str| Err(ToolError::invalid(format!("{}: {reason}", call.profile_tool.name)));
     let raw_paths = match (paths, path) {
         (paths, None) => paths,
         (paths, Some(path)) if paths.is_empty() || paths == [path.as_str()] => vec![path],
@@ -68,9 +69,9 @@ fn named_images(call: &Invocation<'_>) -> Result<Vec<NamedImage>, ToolError> {
         return invalid("missing required parameter `file_paths`: name at least one picture");
     }
     if raw_paths.len() > MAX_IMAGES {
-        let why =
+        let reason =
             format!("{} pictures are too many: at most {MAX_IMAGES} in one call", raw_paths.len());
-        return invalid(&why);
+        return invalid(&reason);
     }
     let resolve = |raw: String| {
         let path = paths::resolve(&call.context.cwd, &raw);
@@ -160,7 +161,7 @@ pub fn prepare_png(bytes: Vec<u8>) -> Result<(Image, String), String> {
 
 /// Prepares an image file for a model. Returns it with its description. The error is a sentence.
 pub fn prepare_file(path: &std::path::Path) -> Result<(Image, String), String> {
-    let bytes = open::read_at_most(path, MAX_FILE).map_err(|why| why.to_string())?.bytes;
+    let bytes = open::read_at_most(path, MAX_FILE).map_err(|error| error.to_string())?.bytes;
     let ready = prepare::prepare(ImageKind::of(&bytes)?, bytes, MAX_TOTAL / 4 * 3)?;
     Ok((encode_image(&ready), ready.describe()))
 }
@@ -171,12 +172,12 @@ async fn read_image(
     path: std::io::Result<PathBuf>,
     max_bytes: usize,
 ) -> Result<ReadyImage, ToolError> {
-    let path = path.map_err(|why| ToolError::io("no such path", &why))?;
+    let path = path.map_err(|error| ToolError::io("no such path", &error))?;
     let task = async {
         let _lock = MEMORY_LOCK.lock().await;
         let read = move || {
             let file = open::read_at_most(&path, MAX_FILE);
-            let bytes = file.map_err(|why| ToolError::io("cannot read it", &why))?.bytes;
+            let bytes = file.map_err(|error| ToolError::io("cannot read it", &error))?.bytes;
             let kind = ImageKind::of(&bytes).map_err(ToolError::failed)?;
             prepare::prepare(kind, bytes, max_bytes / 4 * 3).map_err(ToolError::failed)
         };

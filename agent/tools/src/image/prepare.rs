@@ -96,7 +96,7 @@ fn upright_size((width, height): Size, orientation: Orientation) -> Size {
 }
 
 fn decode(kind: ImageKind, bytes: &[u8]) -> Result<Decoded, String> {
-    let damaged = |why: image::ImageError| format!("the {} is damaged: {why}", kind.name());
+    let damaged = |error: image::ImageError| format!("the {} is damaged: {error}", kind.name());
     let mut reader = ImageReader::with_format(Cursor::new(bytes), kind.format());
     let mut limits = Limits::default();
     limits.max_alloc = Some(MAX_ALLOCATED);
@@ -134,7 +134,7 @@ fn encode(
     from: ImageKind,
     max_bytes: usize,
 ) -> Result<(ImageKind, Vec<u8>), String> {
-    let failed = |why: image::ImageError| format!("it cannot be re-encoded: {why}");
+    let failed = |error: image::ImageError| format!("it cannot be re-encoded: {error}");
     if from != ImageKind::Jpeg {
         let mut bytes = Vec::new();
         to_eight_bits(picture)

@@ -19,10 +19,10 @@ pub(crate) enum NamedTool {
 /// Finds a tool by name: first in the profile, then in all others. A name in several other profiles
 /// resolves to the tool whose parameters match the arguments.
 pub(crate) fn find(profile: Profile, name: &str, args: &Value) -> NamedTool {
-    let own = (profile != Profile::All)
+    let profile_tool = (profile != Profile::All)
         .then(|| tools(profile).into_iter().find(|tool| tool.name == name))
         .flatten();
-    if let Some(tool) = own {
+    if let Some(tool) = profile_tool {
         return NamedTool::One(tool);
     }
     // The profile `all` has borrowed tools in the variant of the g3 profile.

@@ -90,8 +90,8 @@ static G3: LazyLock<Vec<ProfileTool>> = LazyLock::new(|| {
         tool.defaults.retain(|key, _| !STRICT.contains(&key.as_str()));
         Some(ProfileTool { style: OutputStyle::G3, borrowed: true, ..tool })
     };
-    let own = parse_table(include_str!("g3.json"), OutputStyle::G3);
-    own.into_iter().chain(BORROWED.into_iter().filter_map(borrow)).collect()
+    let g3_tools = parse_table(include_str!("g3.json"), OutputStyle::G3);
+    g3_tools.into_iter().chain(BORROWED.into_iter().filter_map(borrow)).collect()
 });
 static EGIRL: LazyLock<Vec<ProfileTool>> =
     LazyLock::new(|| parse_table(include_str!("egirl.json"), OutputStyle::Egirl));

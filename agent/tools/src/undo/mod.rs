@@ -84,7 +84,7 @@ pub fn list(session_dir: &Path) -> io::Result<Vec<Backup>> {
         // one.
         let bytes = fs::read(dir.join("record.json"))?;
         let record = serde_json::from_slice(&bytes)
-            .map_err(|why| io::Error::other(format!("{}: {why}", dir.display())))?;
+            .map_err(|error| io::Error::other(format!("{}: {error}", dir.display())))?;
         all.push(Backup { number, dir, record });
     }
     Ok(all)

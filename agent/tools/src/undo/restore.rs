@@ -70,7 +70,7 @@ fn plan_restores(backup: &Backup) -> Result<Vec<RestoreOutcome>> {
     for file in &backup.record.files {
         match plan_restore(file) {
             Ok(outcome) => all.push(outcome),
-            Err(why) => conflicts.push(format!("{} ({why})", file.path)),
+            Err(error) => conflicts.push(format!("{} ({error})", file.path)),
         }
     }
     if conflicts.is_empty() {

@@ -47,7 +47,7 @@ fn non_public_v4_reason(address: Ipv4Addr) -> Option<&'static str> {
     NON_PUBLIC_V4
         .iter()
         .find(|(first, prefix_len, _)| is_in(*first, *prefix_len))
-        .map(|(_, _, why)| *why)
+        .map(|(_, _, reason)| *reason)
 }
 
 fn non_public_v6_reason(address: Ipv6Addr) -> Option<&'static str> {
@@ -77,7 +77,7 @@ fn non_public_global_reason(address: Ipv6Addr) -> Option<&'static str> {
     NON_PUBLIC_V6
         .iter()
         .find(|(first, prefix_len, _)| is_in(*first, *prefix_len))
-        .map(|(_, _, why)| *why)
+        .map(|(_, _, reason)| *reason)
 }
 
 #[cfg(test)]

@@ -26,8 +26,8 @@ pub struct SystemResolver;
 impl Resolver for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a str) -> BoxFuture<'a, io::Result<Vec<IpAddr>>> {
         Box::pin(async move {
-            let found = tokio::net::lookup_host((host, 0)).await?;
-            Ok(found.map(|address| address.ip()).collect())
+            let addresses = tokio::net::lookup_host((host, 0)).await?;
+            Ok(addresses.map(|address| address.ip()).collect())
         })
     }
 }
@@ -73,34 +73,39 @@ impl<'a> GuardedClient<'a> {
         let non_public = addresses
             .iter()
             .find_map(|address| Some((*address, address::non_public_reason(*address)?)));
-        if let Some((address, why)) = non_public.filter(|_| !is_allowed(self.allowed, url)) {
-            self.ask(url, address, why).await?;
+        if let Some((address, reason)) = non_public.filter(|_| !is_allowed(self.allowed, url)) {
+            self.ask(url, address, reason).await?;
         }
         let pinned: Vec<SocketAddr> =
             addresses.iter().map(|address| (*address, 0).into()).collect();
         let client = http::pinned_client(url, &pinned)
-            .map_err(|why| ToolError::failed(format!("cannot make a connection: {why}")))?;
+            .map_err(|error| ToolError::failed(format!("cannot make a connection: {error}")))?;
         Ok(ResolvedHost { client, addresses })
     }
 
     /// Asks whether a non-public host may be fetched; once per host.
-    async fn ask(&self, url: &Url, address: IpAddr, why: &str) -> Result<(), ToolError> {
+    async fn ask(&self, url: &Url, address: IpAddr, reason: &str) -> Result<(), ToolError> {
         let host_and_port = host_and_port(url);
         let approved = || base::sync::lock(&self.approved);
         if approved().contains(&host_and_port) {
             return Ok(());
         }
-        let answer = self.gate.ask(&build_question(url, address, why)).await;
-        answer.map_err(|denied| ToolError::new(ToolErrorKind::Denied, denied.why))?;
+        let answer = self.gate.ask(&build_question(url, address, reason)).await;
+        answer.map_err(|denied| ToolError::new(ToolErrorKind::Denied, denied.reason))?;
         approved().push(host_and_port);
         Ok(())
     }
 
     async fn resolve_host(&self, url: &Url, host: &str) -> Result<Vec<IpAddr>, ToolError> {
         let unknown =
-            |why: String| ToolError::failed(format!("cannot find the host of {url}: {why}"));
-        let found = self.resolver.resolve(host).await.map_err(|why| unknown(why.to_string()))?;
-        if found.is_empty() { Err(unknown("it has no address".to_owned())) } else { Ok(found) }
+            |reason: String| ToolError::failed(format!("cannot find the host of {url}: {reason}"));
+        let addresses =
+            self.resolver.resolve(host).await.map_err(|error| unknown(error.to_string()))?;
+        if addresses.is_empty() {
+            Err(unknown("it has no address".to_owned()))
+        } else {
+            Ok(addresses)
+        }
     }
 }
 
@@ -145,14 +150,16 @@ fn host_and_port(url: &Url) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-fn build_question(url: &Url, address: IpAddr, why: &str) -> PermissionQuestion {
+fn build_question(url: &Url, address: IpAddr, reason: &str) -> PermissionQuestion {
     let host = host(url);
     let subject =
         if host == address.to_string() { String::new() } else { format!(" is {address}, which") };
     PermissionQuestion {
         tool: "webfetch".to_owned(),
         what: format!("fetch {url}"),
-        why: format!("`{host}`{subject} is {why}, and only the public web is fetched unasked"),
+        reason: format!(
+            "`{host}`{subject} is {reason}, and only the public web is fetched unasked"
+        ),
         rule: format!(
             "[tools.webfetch]\nallow_hosts = [{}]",
             toml::Value::from(host_and_port(url))

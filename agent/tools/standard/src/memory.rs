@@ -72,7 +72,7 @@ pub(crate) struct RememberTool;
 impl Tool for RememberTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec::new("memory.notes", Effect::Writes)
-            .with_path(PathRule::Fixed(|at| at.memory.notes_file(&at.cwd)))
+            .with_path(PathRule::Fixed(|context| context.memory.notes_file(&context.cwd)))
     }
 
     fn scope(&self, call: &Invocation<'_>) -> CallScope {
@@ -119,7 +119,7 @@ async fn remember(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 /// Blocks on a separate thread.
 async fn lock(notes: &Path) -> Result<OwnedFd, ToolError> {
     let dir = notes.parent().unwrap_or(notes).to_owned();
-    let shown = dir.display().to_string();
+    let display_path = dir.display().to_string();
     let lock_task = tokio::task::spawn_blocking(move || {
         std::fs::create_dir_all(&dir)?;
         let lock_fd = OwnedFd::from(std::fs::File::open(&dir)?);
@@ -127,7 +127,7 @@ async fn lock(notes: &Path) -> Result<OwnedFd, ToolError> {
         Ok::<_, std::io::Error>(lock_fd)
     });
     let lock_task = lock_task.await.map_err(std::io::Error::other).flatten();
-    lock_task.map_err(|error| ToolError::io(&format!("cannot lock {shown}"), &error))
+    lock_task.map_err(|error| ToolError::io(&format!("cannot lock {display_path}"), &error))
 }
 
 /// Updates the user's memories from the notes. If another g3 process changed the notes in the
@@ -330,9 +330,9 @@ fn picture(call: &Invocation<'_>) -> Option<PathBuf> {
 
 /// Copies the image to the memory store, so that it outlives the file. Returns its new path.
 fn keep_picture(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
-    let shown = call.text("image");
+    let image = call.text("image");
     let invalid =
-        |error: String| ToolError::invalid(format!("memory_set: `image` {shown}: {error}"));
+        |error: String| ToolError::invalid(format!("memory_set: `image` {image}: {error}"));
     let file = picture(call).ok_or_else(|| invalid("it cannot be found".to_owned()))?;
     let content =
         open::read_at_most(&file, MAX_PICTURE).map_err(|error| invalid(error.to_string()))?;

@@ -103,7 +103,7 @@ async fn may_read_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
     let question = PermissionQuestion {
         tool: call.profile_tool.name.clone(),
         what: "let a research agent read any page of the public web".to_owned(),
-        why: "it works in the background and cannot ask about each host".to_owned(),
+        reason: "it works in the background and cannot ask about each host".to_owned(),
         rule: format!("[[gate.rules]]\ntool = \"{WEB_TOOLS}\"\nhost = \"*\"\naction = \"allow\""),
         host: None,
         writes: None,
@@ -111,7 +111,7 @@ async fn may_read_all(call: &Invocation<'_>) -> Result<bool, ToolError> {
     };
     match gate.ask(&question).await {
         Ok(()) => Ok(true),
-        Err(refusal) => Err(ToolError::new(ToolErrorKind::Denied, refusal.why)),
+        Err(refusal) => Err(ToolError::new(ToolErrorKind::Denied, refusal.reason)),
     }
 }
 

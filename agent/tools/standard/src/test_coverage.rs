@@ -192,11 +192,11 @@ fn failed(code: i32, stdout: &CapturedStream, stderr: &CapturedStream) -> ToolEr
 /// Returns the end of a stream, which contains the error.
 fn output_tail(stream: &CapturedStream) -> String {
     let text = output::render(stream);
-    let shown = base::text::tail(&text, MAX_OUTPUT);
-    let omitted = text.len() - shown.len();
+    let tail = base::text::tail(&text, MAX_OUTPUT);
+    let omitted = text.len() - tail.len();
     match omitted {
         0 => text,
-        _ => format!("[{omitted} bytes before this are left out]\n{shown}"),
+        _ => format!("[{omitted} bytes before this are left out]\n{tail}"),
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) struct FileReport {
     /// The file.
     pub path: PathBuf,
     /// Search index and its matches.
-    pub found: Vec<(usize, Result<Vec<SyntaxMatch>, SkipReason>)>,
+    pub results: Vec<(usize, Result<Vec<SyntaxMatch>, SkipReason>)>,
     /// How often the file was parsed.
     pub parses: usize,
 }
@@ -70,7 +70,7 @@ impl SearchCollector {
 
     fn add_report(&mut self, report: FileReport) {
         let mut was_searched = false;
-        for (search_index, result) in report.found {
+        for (search_index, result) in report.results {
             let search_totals = &mut self.totals[search_index];
             if search_totals.has_more {
                 continue;

@@ -97,7 +97,7 @@ fn search_file(
     let text = match searcher::content(&file_job.path) {
         Ok(text) => text,
         Err(reason) => {
-            report.found.extend(tasks.iter().map(|(_, search)| (*search, Err(reason))));
+            report.results.extend(tasks.iter().map(|(_, search)| (*search, Err(reason))));
             return report;
         }
     };
@@ -109,7 +109,7 @@ fn search_file(
         for (_, number) in same_grammar {
             let target = search_target(&request.searches[*number], grammar, request.max_matches);
             let Some(target) = target.filter(|target| target.query.may_match(&text)) else {
-                report.found.push((*number, Ok(Vec::new())));
+                report.results.push((*number, Ok(Vec::new())));
                 continue;
             };
             let tree = tree.get_or_insert_with(|| {
@@ -118,7 +118,7 @@ fn search_file(
             });
             let result = tree.as_ref().map_err(|reason| *reason);
             let result = result.and_then(|tree| worker.matches(tree, &text, &target, &stop));
-            report.found.push((*number, result));
+            report.results.push((*number, result));
         }
     }
     report

@@ -67,7 +67,7 @@ pub(crate) fn compile(language: &Language, source: &str) -> Result<CompiledQuery
         let offset = query.start_byte_for_pattern(pattern);
         let predicates = query.general_predicates(pattern).iter();
         let predicates_by_pattern = predicates.map(|predicate| {
-            Any::read(predicate).map_err(|why| with_position(source, offset, &why))
+            Any::read(predicate).map_err(|error| with_position(source, offset, &error))
         });
         predicates_by_pattern.collect()
     });

@@ -259,8 +259,8 @@ fn line_starts(text: &[u8]) -> Vec<usize> {
 
 fn truncate(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
-        Some((at, _)) => {
-            format!("{}… [{} characters more]", &text[..at], text[at..].chars().count())
+        Some((end, _)) => {
+            format!("{}… [{} characters more]", &text[..end], text[end..].chars().count())
         }
         None => text.to_owned(),
     }

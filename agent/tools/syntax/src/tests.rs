@@ -179,7 +179,7 @@ fn reports_are_counted_in_the_order_of_the_files() {
     let mut tally = SearchCollector::new(1, 10);
     let report = |name: &str| FileReport {
         path: name.into(),
-        found: vec![(0, Err(SkipReason::Binary))],
+        results: vec![(0, Err(SkipReason::Binary))],
         parses: 1,
     };
     tally.add(2, report("c"));

@@ -66,7 +66,7 @@ pub(crate) fn check_readable(content_type: &str) -> Result<(), String> {
 }
 
 /// What the model reads of a body; the error is the end of a sentence.
-pub(crate) fn shown(
+pub(crate) fn render(
     bytes: Vec<u8>,
     content_type: &str,
     url: &Url,
@@ -131,7 +131,7 @@ fn decode(bytes: &[u8], content_type: &str) -> Option<String> {
     let is_utf8 = std::str::from_utf8(bytes).is_ok();
     let encoding = declared.unwrap_or(if is_utf8 { UTF_8 } else { WINDOWS_1252 });
     let (text, _, _) = encoding.decode(bytes);
-    let end = text.char_indices().nth(BEGINNING).map_or(text.len(), |(at, _)| at);
+    let end = text.char_indices().nth(BEGINNING).map_or(text.len(), |(index, _)| index);
     (!text[..end].contains('\0')).then(|| text.into_owned())
 }
 
@@ -169,7 +169,7 @@ mod tests {
 
     fn text(bytes: &[u8], content_type: &str) -> Result<String, String> {
         let url = Url::parse("http://a.example/").unwrap();
-        shown(bytes.to_vec(), content_type, &url, PageFormat::Text).map(|shown| shown.text)
+        render(bytes.to_vec(), content_type, &url, PageFormat::Text).map(|shown| shown.text)
     }
 
     #[test]
@@ -212,14 +212,14 @@ mod tests {
             (b"GIF89a..", "image/gif"),
             (b"RIFF....WEBPVP8 ", "image/webp"),
         ] {
-            let shown = shown(bytes.to_vec(), "text/plain", &url, PageFormat::Markdown).unwrap();
+            let shown = render(bytes.to_vec(), "text/plain", &url, PageFormat::Markdown).unwrap();
             assert_eq!(shown.images[0].media_type, kind);
             assert_eq!(STANDARD.decode(&shown.images[0].data).unwrap(), bytes);
         }
         let mut large = b"\x89PNG\r\n\x1a\n".to_vec();
         large.resize(MAX_IMAGE_BYTES + 1, 0);
         assert!(
-            shown(large, "image/png", &url, PageFormat::Text).unwrap_err().contains("too large")
+            render(large, "image/png", &url, PageFormat::Text).unwrap_err().contains("too large")
         );
     }
 }

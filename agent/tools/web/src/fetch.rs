@@ -99,8 +99,8 @@ async fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
 /// Returns the URL of a call. The Tools API uses https for every public name.
 fn target(call: &Invocation<'_>) -> Result<Url, ToolError> {
     let text = call.text("url").trim();
-    let bad = |why: &str| ToolError::invalid(format!("webfetch: `{text}` {why}"));
-    let mut url = Url::parse(text).map_err(|why| bad(&format!("is not an address: {why}")))?;
+    let bad = |reason: &str| ToolError::invalid(format!("webfetch: `{text}` {reason}"));
+    let mut url = Url::parse(text).map_err(|error| bad(&format!("is not an address: {error}")))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(bad("must begin with http:// or https://"));
     }
@@ -156,18 +156,19 @@ async fn fetch(
     if !status.is_success() {
         return Err(refused(&url, status));
     }
-    body::check_readable(&content_type).map_err(|why| ToolError::failed(format!("{url} {why}")))?;
+    body::check_readable(&content_type)
+        .map_err(|error| ToolError::failed(format!("{url} {error}")))?;
     let bytes = read(response, &url).await?;
     let count = bytes.len();
     let metadata = json!({
         "url": url.as_str(), "status": status.as_u16(), "content_type": content_type, "bytes": count,
     });
     let page = url.clone();
-    let made = tokio::task::spawn_blocking(move || body::shown(bytes, &content_type, &page, form));
+    let made = tokio::task::spawn_blocking(move || body::render(bytes, &content_type, &page, form));
     let made =
-        made.await.map_err(|why| ToolError::failed(format!("{url} cannot be read: {why}")))?;
-    let made = made.map_err(|why| ToolError::failed(format!("{url} {why}")))?;
-    let text = truncate::shown(call, &made.text, truncate::MOST, "page");
+        made.await.map_err(|error| ToolError::failed(format!("{url} cannot be read: {error}")))?;
+    let made = made.map_err(|error| ToolError::failed(format!("{url} {error}")))?;
+    let text = truncate::truncate(call, &made.text, truncate::MOST, "page");
     let title = if made.title.is_empty() { url.to_string() } else { made.title };
     Ok(ToolOutput { images: made.images, ..ToolOutput::success(text) }.titled(title).with(metadata))
 }
@@ -183,9 +184,9 @@ async fn follow(
         let way = client.open(&url).await?;
         let request = way.client.get(url.clone()).header(ACCEPT, form.accepts());
         let request = request.header(USER_AGENT, name);
-        let response = request.send().await.map_err(|why| unanswered(&url, &why))?;
-        let asked = response.remote_addr().map(|at| at.ip());
-        if asked.is_some_and(|at| !way.addresses.contains(&at)) {
+        let response = request.send().await.map_err(|error| unanswered(&url, &error))?;
+        let asked = response.remote_addr().map(|address| address.ip());
+        if asked.is_some_and(|address| !way.addresses.contains(&address)) {
             return Err(ToolError::new(ToolErrorKind::Denied, "denied: another address answered"));
         }
         let to = match sent_on(&response, &url)? {
@@ -230,7 +231,7 @@ async fn read(mut response: Response, url: &Url) -> Result<Vec<u8>, ToolError> {
         return Err(too_long(length));
     }
     let mut bytes = Vec::new();
-    while let Some(more) = response.chunk().await.map_err(|why| unanswered(url, &why))? {
+    while let Some(more) = response.chunk().await.map_err(|error| unanswered(url, &error))? {
         bytes.extend_from_slice(&more);
         if bytes.len() > MOST_BYTES {
             return Err(too_long(bytes.len() as u64));
@@ -248,6 +249,6 @@ fn refused(url: &Url, status: StatusCode) -> ToolError {
     ToolError::new(kind, format!("{url} answers {}: {reason}", status.as_u16()))
 }
 
-fn unanswered(url: &Url, why: &reqwest::Error) -> ToolError {
-    ToolError::failed(format!("{url} does not answer: {}", innermost(why)))
+fn unanswered(url: &Url, error: &reqwest::Error) -> ToolError {
+    ToolError::failed(format!("{url} does not answer: {}", innermost(error)))
 }

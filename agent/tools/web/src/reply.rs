@@ -17,8 +17,8 @@ impl SearchReply {
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Option<Result<String, String>> {
         self.whole.extend_from_slice(bytes);
         let mut events = Vec::new();
-        if let Err(why) = self.events.push(bytes, &mut events) {
-            return Some(Err(why.to_string()));
+        if let Err(error) = self.events.push(bytes, &mut events) {
+            return Some(Err(error.to_string()));
         }
         events.iter().find_map(|event| parse(&event.data))
     }

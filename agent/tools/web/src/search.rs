@@ -140,8 +140,8 @@ async fn pages(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     ask(call, "web_search_exa", args, truncate::MOST).await
 }
 
-fn within(given: Option<i64>, (usual, least, most): (i64, i64, i64)) -> i64 {
-    given.unwrap_or(usual).clamp(least, most)
+fn within(value: Option<i64>, (usual, least, most): (i64, i64, i64)) -> i64 {
+    value.unwrap_or(usual).clamp(least, most)
 }
 
 fn asked<'a>(call: &Invocation<'_>, query: &'a str) -> Result<&'a str, ToolError> {
@@ -181,7 +181,7 @@ async fn ask(
     let text = done.unwrap_or_else(|| {
         "No results found. Other words, or the name of the library, may help.".to_owned()
     });
-    let text = truncate::shown(call, &text, most, "search");
+    let text = truncate::truncate(call, &text, most, "search");
     Ok(ToolOutput::success(text).with(json!({ "query": query, "service": endpoint.host() })))
 }
 
@@ -189,14 +189,14 @@ async fn ask(
 fn endpoint(call: &Invocation<'_>) -> Result<Endpoint, ToolError> {
     let config = &call.context.services.web.codesearch;
     let wrong = |failure: base::failure::Failure| {
-        let why = format!("{}: {}", call.profile_tool.name, failure.sentence());
-        ToolError::failed(format!("{why}. `endpoint` in [tools.codesearch] names the service"))
+        let reason = format!("{}: {}", call.profile_tool.name, failure.sentence());
+        ToolError::failed(format!("{reason}. `endpoint` in [tools.codesearch] names the service"))
     };
     // A key in the environment is meant for the default service.
-    let given = config.api_key.clone();
+    let configured = config.api_key.clone();
     let key: Option<Secret> = match &config.endpoint {
-        Some(_) => given,
-        None => given.or_else(|| from_environment(VARIABLE)),
+        Some(_) => configured,
+        None => configured.or_else(|| from_environment(VARIABLE)),
     };
     let endpoint = Endpoint::new(address(call), "", false).map_err(wrong)?;
     let endpoint =
@@ -213,9 +213,9 @@ async fn exchange(endpoint: &Endpoint, body: &Value) -> Result<Option<String>, T
     let hint = "`endpoint` and `api_key` in [tools.codesearch] of the user's configuration (or the \
                 variable EXA_API_KEY) say which service is asked, and with which key";
     let sent = endpoint.post(body.to_string().into_bytes(), None).await;
-    let mut response = sent.map_err(|why| {
-        let why = endpoint.redact_key(&why.failure().sentence());
-        ToolError::failed(format!("the search service cannot be asked: {why}. {hint}"))
+    let mut response = sent.map_err(|error| {
+        let message = endpoint.redact_key(&error.failure().sentence());
+        ToolError::failed(format!("the search service cannot be asked: {message}. {hint}"))
     })?;
     let status = response.status();
     if !(200..300).contains(&status) {
@@ -224,12 +224,12 @@ async fn exchange(endpoint: &Endpoint, body: &Value) -> Result<Option<String>, T
         let message = base::text::head(message.trim(), 500);
         return Err(ToolError::failed(format!("{host} answers {status}: {message}. {hint}")));
     }
-    let failed = |why: String| {
-        let why = endpoint.redact_key(&base::text::printable(&why));
-        ToolError::failed(format!("{host} says: {why}"))
+    let failed = |message: String| {
+        let message = endpoint.redact_key(&base::text::printable(&message));
+        ToolError::failed(format!("{host} says: {message}"))
     };
     let mut answer = reply::SearchReply::default();
-    let broke = |why| ToolError::failed(format!("the answer of {host} broke off: {why}"));
+    let broke = |error| ToolError::failed(format!("the answer of {host} broke off: {error}"));
     while let Some(bytes) = response.next(None).await.map_err(broke)? {
         if let Some(done) = answer.take(&bytes) {
             return done.map(Some).map_err(failed);

@@ -213,11 +213,11 @@ fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
     let id = &view.record.id;
     let force = options.force;
     let has_failed_check = view.facts.summary.failed_check().is_some();
-    let refuse = |why: String, hint: String| {
+    let refuse = |reason: String, hint: String| {
         let message = format!("session `{id}` is {}", view.state.name());
-        Err(Failure::refused(message).because(why).hint(hint))
+        Err(Failure::refused(message).because(reason).hint(hint))
     };
-    let why = view.why().unwrap_or_default();
+    let reason = view.reason().unwrap_or_default();
     match &view.state {
         SessionState::Ready => Ok(()),
         SessionState::Stopped | SessionState::Failed { .. } | SessionState::Crashed if force => {
@@ -227,29 +227,29 @@ fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
         SessionState::Empty if force || !options.include.is_empty() => Ok(()),
         // Landing runs the checks again, so `--force` would fail at the same check.
         SessionState::Failed { .. } if has_failed_check => {
-            refuse(why, format!("studio check {id}")).map_err(|it| {
+            refuse(reason, format!("studio check {id}")).map_err(|it| {
                 it.hint(format!("studio send {id} 'make the check pass'"))
                     .hint(format!("studio edit {id} --check 'another command'"))
                     .hint(format!("studio accept {id} --no-checks    lands it without checks"))
             })
         }
         SessionState::Stopped if view.facts.summary.unchecked.is_some() => {
-            refuse(why, format!("studio check {id}")).map_err(|failure| {
+            refuse(reason, format!("studio check {id}")).map_err(|failure| {
                 failure.hint(format!("or land it as it is: studio accept --force {id}"))
             })
         }
         SessionState::Stopped | SessionState::Failed { .. } | SessionState::Crashed => {
-            refuse(why, format!("studio resume {id}")).map_err(|failure| {
+            refuse(reason, format!("studio resume {id}")).map_err(|failure| {
                 failure.hint(format!("or land it as it is: studio accept --force {id}"))
             })
         }
         SessionState::Empty => {
             let left_out = view.work().and_then(|work| work.omitted.first());
             let include = left_out.map(|file| format!("studio accept {id} --include '{file}'"));
-            refuse(why, include.unwrap_or_else(|| format!("studio send {id} 'what to do'")))
+            refuse(reason, include.unwrap_or_else(|| format!("studio send {id} 'what to do'")))
         }
         SessionState::Accepted | SessionState::Discarded => Err(Project::already_ended(view)),
-        SessionState::Landing => refuse(why, "studio doctor".into()),
+        SessionState::Landing => refuse(reason, "studio doctor".into()),
         SessionState::Queued
         | SessionState::Starting
         | SessionState::Working

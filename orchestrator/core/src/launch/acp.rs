@@ -63,7 +63,7 @@ impl Launcher for AcpLauncher {
                 Ok(Ok(Ok(Opened { conversation_id, loaded }))) => {
                     Ok(RunningAgent { conversation_id, loaded, commands, events })
                 }
-                Ok(Ok(Err(why))) => Err(cannot_start(&command, why)),
+                Ok(Ok(Err(error))) => Err(cannot_start(&command, error)),
                 Ok(Err(_)) => Err(cannot_start(&command, "it exited before it answered a request")),
                 Err(_) => Err(cannot_start(&command, "timed out after 120 s")),
             }

@@ -49,7 +49,7 @@ impl ExitReason {
         };
         match (self, status, line) {
             (ExitReason::NotAcp, _, line) => not_acp(line.unwrap_or_default()),
-            (ExitReason::Failed(why), _, _) => why,
+            (ExitReason::Failed(error), _, _) => error,
             (ExitReason::Requested, _, _) => "it was stopped".to_owned(),
             (ExitReason::Closed, Some(status), Some(line)) if status.success() => not_acp(line),
             (ExitReason::Closed, Some(status), _) => {
@@ -68,7 +68,9 @@ impl ExitReason {
     ) -> String {
         match (self, status) {
             (_, Some(status)) if !status.success() => exit_error(status, stderr_tail, sandboxed),
-            (ExitReason::Failed(why), _) => format!("the connection to the agent failed: {why}"),
+            (ExitReason::Failed(error), _) => {
+                format!("the connection to the agent failed: {error}")
+            }
             (ExitReason::Requested | ExitReason::NotAcp, _) => "the agent was stopped".to_owned(),
             (ExitReason::Closed, Some(_)) => "the agent exited".to_owned(),
             (ExitReason::Closed, None) => "the agent closed its output".to_owned(),

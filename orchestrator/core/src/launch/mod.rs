@@ -102,7 +102,7 @@ pub(crate) struct Decision {
     /// Whether the decision also applies to further requests of its kind.
     pub always: bool,
     /// Why studio decided it without asking the user.
-    pub why: Option<String>,
+    pub reason: Option<String>,
 }
 
 /// A permission request of an agent.
@@ -121,10 +121,10 @@ pub(crate) struct PermissionRequest {
 /// Returns the failure for an agent that did not start, with hints.
 pub(crate) fn cannot_start(
     command: &[String],
-    why: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> Failure {
     let program = command.first().map(String::as_str).unwrap_or("the agent");
     Failure::failed(format!("cannot start the agent `{program}`"))
-        .because(why)
+        .because(error)
         .hint("see `[studio.agents]` in ~/.config/g3/config.toml")
 }

@@ -83,10 +83,10 @@ pub(crate) fn response(
         RequestPermissionOutcome::Selected(selected)
     });
     let response = RequestPermissionResponse::new(outcome);
-    match &decision.why {
-        Some(why) => {
-            let reason = serde_json::json!({ "denied": why });
-            response.meta(serde_json::Map::from_iter([(META.to_owned(), reason)]))
+    match &decision.reason {
+        Some(reason) => {
+            let denial = serde_json::json!({ "denied": reason });
+            response.meta(serde_json::Map::from_iter([(META.to_owned(), denial)]))
         }
         None => response,
     }
@@ -141,7 +141,7 @@ mod tests {
             option("no", PermissionOptionKind::RejectOnce),
         ];
         let choose = |options: &[PermissionOption], allow, always| {
-            let decision = Decision { allow, always, why: None };
+            let decision = Decision { allow, always, reason: None };
             match response(options, &decision).outcome {
                 RequestPermissionOutcome::Selected(it) => it.option_id.to_string(),
                 _ => "none".to_owned(),

@@ -68,7 +68,7 @@ fn with_rounds(
     persona: Option<&str>,
     checks: &[String],
 ) -> Result<AgentRow> {
-    let refuse = |message: String, why: &str| Err(Failure::usage(message).because(why));
+    let refuse = |message: String, reason: &str| Err(Failure::usage(message).because(reason));
     if agent != "g3" {
         let message = format!("agent `{agent}` cannot be used with --requirements");
         return refuse(message, "player and coach are modes of g3")

@@ -113,7 +113,7 @@ pub(crate) fn run(args: SandboxArgs) -> io::Result<u8> {
         command = command.env("TMPDIR", temp).env("TMP", temp).env("TEMP", temp);
     }
     if on_terminal {
-        command = command.in_our_group();
+        command = command.in_parent_group();
     }
     match with_confinement(&args.spec, command)?.spawn_forget() {
         Ok(program) => {
@@ -152,11 +152,11 @@ fn with_confinement(spec: &SandboxSpec, command: Command) -> io::Result<Command>
     if !spec.confined {
         return Ok(command);
     }
-    let lacking = sandbox::lacking();
-    if !lacking.is_empty() && !spec.best_effort {
+    let missing = sandbox::missing_features();
+    if !missing.is_empty() && !spec.best_effort {
         return Err(io::Error::other(format!(
             "{}; `[sandbox] best_effort = true` continues without it",
-            lacking.join(", ")
+            missing.join(", ")
         )));
     }
     let mut rules = spec.rules.clone();

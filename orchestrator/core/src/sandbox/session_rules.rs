@@ -64,7 +64,10 @@ impl SandboxSpec {
         if let Some(row) = row {
             if config.enabled {
                 let rules_file = write_command_rules(paths, &rules)?;
-                commands.push((sandbox::COMMANDS.to_owned(), rules_file.display().to_string()));
+                commands.push((
+                    sandbox::COMMAND_RULES_VAR.to_owned(),
+                    rules_file.display().to_string(),
+                ));
                 rules.read.push(rules_file);
             }
             (variables, child) = (&row.env, ChildKind::Agent);

@@ -108,9 +108,9 @@ impl SessionState {
 }
 
 /// Explains the state of the session in one sentence.
-pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
+pub fn reason(facts: &SessionFacts, state: &SessionState) -> Option<String> {
     let summary = &facts.summary;
-    let why = match state {
+    let reason = match state {
         SessionState::Queued => queued_reason(&facts.dependencies),
         SessionState::Starting => "creating the worktree and starting the agent".into(),
         SessionState::Working => format!("turn {}", summary.turns),
@@ -137,7 +137,7 @@ pub fn why(facts: &SessionFacts, state: &SessionState) -> Option<String> {
     let denials = denials_clause(&summary.denials).filter(|_| {
         matches!(state, SessionState::Ready | SessionState::Empty | SessionState::Failed { .. })
     });
-    let clauses = [Some(why), note.cloned(), denials];
+    let clauses = [Some(reason), note.cloned(), denials];
     Some(clauses.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
@@ -151,10 +151,10 @@ fn denials_clause(denials: &Denials) -> Option<String> {
     }
 }
 
-fn failed_reason(why: &str, summary: &JournalSummary) -> String {
+fn failed_reason(reason: &str, summary: &JournalSummary) -> String {
     match summary.failed_check().and_then(|check| check.fails_on.as_ref()) {
-        Some(branch) => format!("{why}; this check also fails on `{branch}`"),
-        None => why.to_owned(),
+        Some(branch) => format!("{reason}; this check also fails on `{branch}`"),
+        None => reason.to_owned(),
     }
 }
 

@@ -34,7 +34,7 @@ struct Cached {
 
 impl SessionStore {
     /// Returns the store of a repository, by its git common directory.
-    pub(crate) fn at(common_dir: &Path) -> SessionStore {
+    pub(crate) fn new(common_dir: &Path) -> SessionStore {
         SessionStore { root: common_dir.join("studio") }
     }
 
@@ -153,8 +153,8 @@ impl SessionStore {
         let (lines, unreadable) = files::read_lines(&journal).map_err(fail)?;
         if let Some(line) = unreadable.first() {
             // The state depends on all lines: without one of them it would be a guess.
-            let why = format!("line {} is {}", line.number, line.why);
-            return Err(fail(io::Error::other(why)));
+            let reason = format!("line {} is {}", line.number, line.reason);
+            return Err(fail(io::Error::other(reason)));
         }
         if lines.is_empty() {
             // Every journal starts with a line; without one, the session would appear to be queued.
@@ -217,9 +217,9 @@ impl SessionStore {
 }
 
 /// Returns the failure for a damaged file of a session. Other sessions are not affected.
-fn unreadable(id: &Id, name: &str, why: impl std::fmt::Display) -> Failure {
+fn unreadable(id: &Id, name: &str, reason: impl std::fmt::Display) -> Failure {
     Failure::failed(format!("session `{id}` cannot be read"))
-        .because(format!("{name}: {why}"))
+        .because(format!("{name}: {reason}"))
         .hint("studio doctor")
 }
 

@@ -280,7 +280,7 @@ impl JournalSummary {
             JournalEntry::Answered { n, allow, always, why, .. } => {
                 let request = self.open_requests.remove(n).unwrap_or_default();
                 match (allow, why) {
-                    (false, Some(why)) => self.denials.add(&request.description, why),
+                    (false, Some(reason)) => self.denials.add(&request.description, reason),
                     (true, _) if *always => {
                         self.always.insert(request.rule);
                     }

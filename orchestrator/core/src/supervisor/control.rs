@@ -155,7 +155,7 @@ async fn forward(request: ControlRequest, tx: &mpsc::UnboundedSender<ControlCall
     }
     match reply_rx.await {
         Ok(Ok(())) => Reply::Done,
-        Ok(Err(why)) => Reply::Refused(why),
+        Ok(Err(error)) => Reply::Refused(error),
         Err(_) => Reply::Ending,
     }
 }
@@ -192,7 +192,7 @@ fn send_request_in(dir: &Path, request: &ControlRequest) -> Result<bool> {
     match serde_json::from_str(&reply).or_fail(fail)? {
         Reply::Done => Ok(true),
         Reply::Ending => Ok(false),
-        Reply::Refused(why) => Err(Failure::refused("the supervisor refused").because(why)),
+        Reply::Refused(reason) => Err(Failure::refused("the supervisor refused").because(reason)),
     }
 }
 

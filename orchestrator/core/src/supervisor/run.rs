@@ -77,7 +77,7 @@ pub(crate) struct SupervisorConfig {
 /// Supervises one run from its start to its exit entry. The caller holds the session's lock.
 pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     let clock = Clock::from_env();
-    let store = SessionStore::at(&config.repository.common_dir);
+    let store = SessionStore::new(&config.repository.common_dir);
     let id = &config.record.id;
     let journal = store.writer(id, clock)?;
     let memory = match config.row.protocol {
@@ -162,7 +162,7 @@ impl Supervisor {
                     // Dropping the agent ends its process and its sandbox.
                     self.agent = None;
                     self.launch_task.take().inspect(JoinHandle::abort);
-                    self.handle_input(Input::AgentExited { why: "it did not exit when it was asked to".into() })?;
+                    self.handle_input(Input::AgentExited { reason: "it did not exit when it was asked to".into() })?;
                 }
                 _ = tick.tick() => {
                     (self.config.on_tick)();
@@ -218,14 +218,14 @@ impl Supervisor {
                     futile_reason,
                 }))
             }
-            Some(AgentEvent::TurnEnded(why)) => self.handle_input(Input::TurnEnded { why }),
-            Some(AgentEvent::Exited(why)) => {
+            Some(AgentEvent::TurnEnded(reason)) => self.handle_input(Input::TurnEnded { reason }),
+            Some(AgentEvent::Exited(reason)) => {
                 self.agent = None;
-                self.handle_input(Input::AgentExited { why })
+                self.handle_input(Input::AgentExited { reason })
             }
             None => {
                 self.agent = None;
-                self.handle_input(Input::AgentExited { why: "the agent ended".into() })
+                self.handle_input(Input::AgentExited { reason: "the agent ended".into() })
             }
         }
     }
@@ -242,7 +242,7 @@ impl Supervisor {
             control::ControlRequest::Answer { n, allow, always } => match self.find_open_request(n)
             {
                 Ok(n) => Input::Answer { n, allow, always },
-                Err(why) => return Ok(Err(why)),
+                Err(error) => return Ok(Err(error)),
             },
         };
         self.handle_input(input)?;
@@ -353,7 +353,9 @@ impl Supervisor {
         let starting = tokio::spawn(async move {
             let event = match launcher.launch(params).await {
                 Ok(agent) => InternalEvent::Launched(agent),
-                Err(failure) => InternalEvent::Input(Input::CannotStart { why: failure.in_full() }),
+                Err(failure) => {
+                    InternalEvent::Input(Input::CannotStart { reason: failure.full_text() })
+                }
             };
             let _ = tx.send(event);
         });

@@ -18,7 +18,7 @@ pub(crate) const COMMAND: &str = "__supervise";
 /// Starts the supervisor of a session whose lock the caller holds. The lock is passed as its stdin,
 /// so that it is held at every moment.
 pub(crate) fn spawn(common_dir: &Path, id: &Id, lock: Lock) -> Result<u32> {
-    let store = SessionStore::at(common_dir);
+    let store = SessionStore::new(common_dir);
     let fail = || format!("cannot start the supervisor of `{id}`");
     let studio = std::env::current_exe().or_fail(fail)?;
     let log = OpenOptions::new()

@@ -2,7 +2,7 @@
 //! [`SupervisorAction`]s.
 
 use base::event::Usage;
-use base::text::{GO_ON, count};
+use base::text::{CONTINUE_PROMPT, count};
 use serde_json::Value;
 
 use crate::launch::Decision;
@@ -56,19 +56,19 @@ pub(crate) enum Input {
     /// The agent is running; `loaded` is whether it has loaded the conversation so far.
     Launched { conversation_id: Option<String>, loaded: bool },
     /// The worktree or the agent could not be started.
-    CannotStart { why: String },
+    CannotStart { reason: String },
     /// The agent sent an event in g3's wire format.
     Event { event: Value },
     /// The agent requests a permission.
     PermissionRequested(PermissionAsk),
     /// The agent ended its turn; `why` is the error, if any.
-    TurnEnded { why: Option<String> },
+    TurnEnded { reason: Option<String> },
     /// The agent's process exited.
-    AgentExited { why: String },
+    AgentExited { reason: String },
     /// The session's work was collected.
     Imported { work: WorkSummary },
     /// The session's work could not be collected.
-    CannotImport { why: String },
+    CannotImport { reason: String },
     /// The checks have run.
     Checked { results: Vec<CheckResult> },
     /// The user sent a message to the agent.
@@ -130,17 +130,17 @@ pub(crate) fn step(state: &mut RunState, input: Input) -> Vec<SupervisorAction> 
         Input::Begin { pid } => actions.on_begin(pid),
         Input::WorktreeReady { note } => actions.on_worktree_ready(note),
         Input::Launched { conversation_id, loaded } => actions.on_launched(conversation_id, loaded),
-        Input::CannotStart { why } => actions.finish(SessionOutcome::Failed { why }),
+        Input::CannotStart { reason: why } => actions.finish(SessionOutcome::Failed { why }),
         Input::Event { event } => actions.on_event(event),
         Input::PermissionRequested(request) => actions.on_permission_request(request),
-        Input::TurnEnded { why } => actions.on_turn_ended(why),
-        Input::AgentExited { why } => actions.on_agent_exited(why),
+        Input::TurnEnded { reason: why } => actions.on_turn_ended(why),
+        Input::AgentExited { reason: why } => actions.on_agent_exited(why),
         Input::Imported { work } => actions.on_imported(work),
-        Input::CannotImport { why } => actions.on_import_failed(why),
+        Input::CannotImport { reason: why } => actions.on_import_failed(why),
         Input::Checked { results } => actions.on_checked(results),
         Input::Send { text } => actions.write(JournalEntry::Sent { text }),
         Input::Answer { n, allow, always } => {
-            actions.answer(n, Decision { allow, always, why: None });
+            actions.answer(n, Decision { allow, always, reason: None });
         }
         Input::Stop => actions.on_stop(),
         Input::Limit { limit } => actions.on_limit(limit),
@@ -184,8 +184,12 @@ impl RunState {
         match (is_first, loaded, message) {
             (true, _, None) => (task.clone(), false),
             (true, _, Some(message)) => (format!("{task}\n\n{message}"), false),
-            (false, true, message) => (message.unwrap_or_else(|| GO_ON.to_owned()), false),
-            (false, false, message) => (self.recap(message.as_deref().unwrap_or(GO_ON)), true),
+            (false, true, message) => {
+                (message.unwrap_or_else(|| CONTINUE_PROMPT.to_owned()), false)
+            }
+            (false, false, message) => {
+                (self.recap(message.as_deref().unwrap_or(CONTINUE_PROMPT)), true)
+            }
         }
     }
 
@@ -334,7 +338,7 @@ impl StepActions<'_> {
         let id = &self.state.record.id;
         let denial = match futile_reason {
             _ if self.state.ending.is_some() => Some("the session is ending".to_owned()),
-            Some(why) => Some(why),
+            Some(reason) => Some(reason),
             None if is_always_allowed => None,
             None if !self.state.is_attended() => {
                 let rule = self
@@ -355,48 +359,48 @@ impl StepActions<'_> {
             None => return,
         };
         let allow = denial.is_none();
-        self.answer(number, Decision { allow, always: allow, why: denial });
+        self.answer(number, Decision { allow, always: allow, reason: denial });
     }
 
     fn answer(&mut self, n: u32, decision: Decision) {
         let Some(request) = self.state.summary.open_requests.get(&n) else { return };
-        let decided_by = match &decision.why {
+        let decided_by = match &decision.reason {
             None if !self.state.summary.always.contains(&request.rule) => "user",
             None | Some(_) => "studio",
         };
-        let Decision { allow, always, ref why } = decision;
+        let Decision { allow, always, ref reason } = decision;
         // The end of a run is its own reason.
-        let (by, why) =
-            (decided_by.to_owned(), why.clone().filter(|_| self.state.ending.is_none()));
-        self.write(JournalEntry::Answered { n, allow, always, by, why });
+        let (by, reason) =
+            (decided_by.to_owned(), reason.clone().filter(|_| self.state.ending.is_none()));
+        self.write(JournalEntry::Answered { n, allow, always, by, why: reason });
         self.actions.push(SupervisorAction::Answer { n, decision });
         // Open requests of the same kind are answered as well.
         let same_kind = self.state.summary.open_requests.iter().find(|(_, request)| {
             allow && always && self.state.summary.always.contains(&request.rule)
         });
         if let Some(n) = same_kind.map(|(n, _)| *n) {
-            self.answer(n, Decision { allow: true, always: true, why: None });
+            self.answer(n, Decision { allow: true, always: true, reason: None });
         }
     }
 
-    fn on_turn_ended(&mut self, why: Option<String>) {
+    fn on_turn_ended(&mut self, reason: Option<String>) {
         if !self.state.summary.in_turn {
             return;
         }
-        if let (Some(why), None) = (&why, &self.state.ending) {
-            self.state.ending = Some(Ending::Failed(why.clone()));
+        if let (Some(error), None) = (&reason, &self.state.ending) {
+            self.state.ending = Some(Ending::Failed(error.clone()));
         }
         let n = self.state.summary.turns;
-        self.write(JournalEntry::TurnEnd { n, why });
+        self.write(JournalEntry::TurnEnd { n, why: reason });
         self.actions.push(SupervisorAction::Import);
     }
 
-    fn on_agent_exited(&mut self, why: String) {
+    fn on_agent_exited(&mut self, reason: String) {
         let previous = std::mem::replace(&mut self.state.agent, AgentStatus::Absent);
         if self.state.summary.in_turn {
-            self.on_turn_ended(Some(why));
+            self.on_turn_ended(Some(reason));
         } else if previous == AgentStatus::Starting {
-            self.finish(SessionOutcome::Failed { why });
+            self.finish(SessionOutcome::Failed { why: reason });
         }
     }
 
@@ -420,13 +424,13 @@ impl StepActions<'_> {
         self.actions.push(SupervisorAction::Check);
     }
 
-    fn on_import_failed(&mut self, why: String) {
+    fn on_import_failed(&mut self, reason: String) {
         match self.state.ending.take() {
             Some(Ending::Stopped) => {
-                self.write(JournalEntry::Note { text: why });
+                self.write(JournalEntry::Note { text: reason });
                 self.finish(SessionOutcome::Stopped);
             }
-            Some(Ending::Failed(_)) | None => self.finish(SessionOutcome::Failed { why }),
+            Some(Ending::Failed(_)) | None => self.finish(SessionOutcome::Failed { why: reason }),
         }
     }
 
@@ -478,8 +482,8 @@ impl StepActions<'_> {
                 let open_requests: Vec<u32> =
                     self.state.summary.open_requests.keys().copied().collect();
                 for n in open_requests {
-                    let why = Some("the session is ending".to_owned());
-                    self.answer(n, Decision { allow: false, always: false, why });
+                    let reason = Some("the session is ending".to_owned());
+                    self.answer(n, Decision { allow: false, always: false, reason });
                 }
                 self.actions.push(SupervisorAction::Cancel);
             }
@@ -498,7 +502,7 @@ impl StepActions<'_> {
     fn end_with(&mut self, ending: Ending) {
         self.finish(match ending {
             Ending::Stopped => SessionOutcome::Stopped,
-            Ending::Failed(why) => SessionOutcome::Failed { why },
+            Ending::Failed(error) => SessionOutcome::Failed { why: error },
         });
     }
 

@@ -114,7 +114,7 @@ fn outcome_of(mut inputs: Vec<Input>, state: &mut RunState) -> String {
 fn a_successful_run_from_start_to_exit() {
     let mut state = run_state(&["true"], RunLimits::default(), false);
     let mut inputs = start_inputs();
-    inputs.extend([Input::TurnEnded { why: None }, work(1), check(true)]);
+    inputs.extend([Input::TurnEnded { reason: None }, work(1), check(true)]);
     assert_eq!(
         run_inputs(&mut state, inputs),
         [
@@ -139,15 +139,15 @@ fn a_successful_run_from_start_to_exit() {
 
 #[test]
 fn a_run_can_end_in_every_way() {
-    let turn_end = || Input::TurnEnded { why: None };
+    let turn_end = || Input::TurnEnded { reason: None };
     assert_eq!(outcome_of(vec![turn_end(), work(0)], &mut default_state()), "exit Empty");
     assert_eq!(outcome_of(vec![turn_end(), work(2)], &mut default_state()), "exit Ready");
     let mut checked = run_state(&["true"], RunLimits::default(), false);
     let failed = outcome_of(vec![turn_end(), work(1), check(false)], &mut checked);
     assert_eq!(failed, r#"exit Failed { why: "check `true` failed with exit code 1" }"#);
-    let inputs = vec![Input::AgentExited { why: "killed".into() }, work(1)];
+    let inputs = vec![Input::AgentExited { reason: "killed".into() }, work(1)];
     assert_eq!(outcome_of(inputs, &mut default_state()), r#"exit Failed { why: "killed" }"#);
-    let stopped = vec![Input::Stop, Input::TurnEnded { why: Some("cancelled".into()) }, work(1)];
+    let stopped = vec![Input::Stop, Input::TurnEnded { reason: Some("cancelled".into()) }, work(1)];
     assert_eq!(outcome_of(stopped, &mut default_state()), "exit Stopped");
     let mut checked = run_state(&["true"], RunLimits::default(), false);
     assert_eq!(outcome_of(vec![turn_end(), work(1), Input::Stop], &mut checked), "exit Stopped");
@@ -156,7 +156,7 @@ fn a_run_can_end_in_every_way() {
         outcome_of(inputs, &mut default_state()),
         r#"exit Failed { why: "it reached its limit of 5 s" }"#
     );
-    let inputs = vec![turn_end(), Input::CannotImport { why: "`.git` was rewritten".into() }];
+    let inputs = vec![turn_end(), Input::CannotImport { reason: "`.git` was rewritten".into() }];
     assert_eq!(
         outcome_of(inputs, &mut default_state()),
         r#"exit Failed { why: "`.git` was rewritten" }"#
@@ -177,9 +177,9 @@ fn a_message_during_a_turn_is_sent_at_its_end() {
     let mut inputs = start_inputs();
     inputs.extend([
         Input::Send { text: "also this".into() },
-        Input::TurnEnded { why: None },
+        Input::TurnEnded { reason: None },
         work(1),
-        Input::TurnEnded { why: None },
+        Input::TurnEnded { reason: None },
         work(1),
     ]);
     let names = run_inputs(&mut state, inputs);
@@ -209,7 +209,7 @@ fn answers_to(state: &mut RunState, inputs: Vec<Input>) -> Vec<(u32, bool, Optio
     let actions: Vec<SupervisorAction> =
         inputs.into_iter().flat_map(|input| step(state, input)).collect();
     let answers = actions.into_iter().filter_map(|action| match action {
-        SupervisorAction::Answer { n, decision } => Some((n, decision.allow, decision.why)),
+        SupervisorAction::Answer { n, decision } => Some((n, decision.allow, decision.reason)),
         _ => None,
     });
     answers.collect()
@@ -303,7 +303,7 @@ fn an_agent_without_memory_gets_the_task_with_a_message() {
     let mut state = RunState { memory: ConversationMemory::PerTurn, ..default_state() };
     let mut inputs = start_inputs();
     let sent = Input::Send { text: "also this".into() };
-    inputs.extend([sent, Input::TurnEnded { why: None }]);
+    inputs.extend([sent, Input::TurnEnded { reason: None }]);
     step_all(&mut state, inputs);
     let actions = step(&mut state, work(1));
     let Some(SupervisorAction::Prompt { text, recap: true }) = actions.last() else {

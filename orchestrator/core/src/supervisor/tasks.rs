@@ -42,7 +42,7 @@ pub(crate) fn make_worktree(
             Ok(WorktreeState::New { note }) => {
                 run_setup(&setup_runner, &setup, timeout, note, caches).await
             }
-            Err(failure) => Input::CannotStart { why: failure.in_full() },
+            Err(failure) => Input::CannotStart { reason: failure.full_text() },
         }
     }
 }
@@ -86,14 +86,14 @@ async fn run_setup(
             Ok(output) if output.exit == 0 => {}
             Ok(output) => {
                 let tail = base::text::tail(output.tail.trim_end(), 500);
-                let mut why =
+                let mut reason =
                     format!("setup `{line}` failed with exit code {}: {tail}", output.exit);
                 if let Some(hint) = path_dependencies::missing_hint(runner.worktree()) {
-                    why = format!("{why}\n{hint}");
+                    reason = format!("{reason}\n{hint}");
                 }
-                return Input::CannotStart { why };
+                return Input::CannotStart { reason };
             }
-            Err(failure) => return Input::CannotStart { why: failure.in_full() },
+            Err(failure) => return Input::CannotStart { reason: failure.full_text() },
         }
     }
     // If it fails, the caches are cold, which only costs time.
@@ -114,8 +114,8 @@ pub(crate) fn collect_work(
         };
         match tokio::task::spawn_blocking(collect).await {
             Ok(Ok(collected)) => Input::Imported { work: collected.work },
-            Ok(Err(failure)) => Input::CannotImport { why: failure.in_full() },
-            Err(e) => Input::CannotImport { why: e.to_string() },
+            Ok(Err(failure)) => Input::CannotImport { reason: failure.full_text() },
+            Err(e) => Input::CannotImport { reason: e.to_string() },
         }
     }
 }
@@ -135,7 +135,7 @@ pub(crate) fn check(
         let renewed = tokio::task::spawn_blocking(move || caches.renew_checks(&home())).await;
         if let Ok(Err(failure)) = renewed {
             let not_run =
-                |command: &String| check::failed_result(command.clone(), failure.in_full());
+                |command: &String| check::failed_result(command.clone(), failure.full_text());
             return Input::Checked { results: checks.iter().map(not_run).collect() };
         }
         let mut results = check::run(&runner, &checks, timeout).await;

@@ -145,7 +145,7 @@ impl Plan<'_> {
                     &requirements,
                 ) {
                     // The other tasks continue.
-                    report::say(&format!("{}: {}", tasks[*index].id, failure.in_full()));
+                    report::say(&format!("{}: {}", tasks[*index].id, failure.full_text()));
                     attempts[*index] = u32::MAX;
                 }
             }
@@ -234,7 +234,7 @@ impl Plan<'_> {
                 let text = format!(
                     "Your work does not land: {}. The branch `{branch}` is at commit {tip}. Commit \
                      what you have, run `git merge {tip}`, and make it pass.",
-                    failure.in_full()
+                    failure.full_text()
                 );
                 resume::requeue(self.context, id, Some(text))
             }
@@ -329,7 +329,7 @@ fn landed_commit(view: &SessionView) -> Option<String> {
 
 /// Returns the prompt for the agent of a failed session.
 fn retry_prompt(view: &SessionView) -> String {
-    let mut text = format!("It is not done yet: {}.", view.why().unwrap_or_default());
+    let mut text = format!("It is not done yet: {}.", view.reason().unwrap_or_default());
     let checks = view.facts.summary.checks.iter().flatten();
     for check in checks.filter(|check| !check.ok && !check.tail.trim().is_empty()) {
         let output_tail = tail(check.tail.trim_end(), MAX_OUTPUT_BYTES);

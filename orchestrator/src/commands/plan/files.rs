@@ -64,8 +64,8 @@ impl PlanFiles {
         let fail = || format!("cannot read {}", self.record_path.display());
         match std::fs::read(&self.record_path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).or_fail(fail),
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(why) => Err(why).or_fail(fail),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).or_fail(fail),
         }
     }
 
@@ -81,8 +81,8 @@ impl PlanFiles {
         let path = self.checkout.join(name);
         match std::fs::read_to_string(&path) {
             Ok(text) => Ok(Some(text)),
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(why) => Err(Failure::usage(format!("cannot read {name}")).because(why)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Failure::usage(format!("cannot read {name}")).because(error)),
         }
     }
 

@@ -282,10 +282,10 @@ impl<'a> Plan<'a> {
         if let Some(text) = reply["text"].as_str() {
             return Ok(text.to_owned());
         }
-        let why = Failure::from_json(&reply["error"]);
-        Err(why.map_or_else(failed, |why| {
-            let failure = failed().because(base::text::printable(&why.sentence()));
-            why.hints.into_iter().fold(failure, Failure::hint)
+        let cause = Failure::from_json(&reply["error"]);
+        Err(cause.map_or_else(failed, |cause| {
+            let failure = failed().because(base::text::printable(&cause.sentence()));
+            cause.hints.into_iter().fold(failure, Failure::hint)
         }))
     }
 

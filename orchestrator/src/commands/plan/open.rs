@@ -22,7 +22,7 @@ const MAX_BYTES: u64 = 4 << 20;
 pub(crate) fn read_request(context: &CommandContext, file: &Path) -> Result<String> {
     let path = context.directory.as_deref().unwrap_or(Path::new(".")).join(file);
     let unreadable =
-        |why: String| Failure::usage(format!("cannot read {}", file.display())).because(why);
+        |reason: String| Failure::usage(format!("cannot read {}", file.display())).because(reason);
     let bytes = input::read(&path, MAX_BYTES).map_err(|e| unreadable(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
     match text.trim().is_empty() {

@@ -122,12 +122,12 @@ pub(crate) fn end(context: &CommandContext, tasks: &[Task], placed: &[PlacedTask
             ));
             continue;
         }
-        let why = placed.view.as_ref().and_then(|view| view.why());
-        let why = why.unwrap_or_else(|| match task.after.is_empty() {
+        let reason = placed.view.as_ref().and_then(|view| view.reason());
+        let reason = reason.unwrap_or_else(|| match task.after.is_empty() {
             true => "not started".to_owned(),
             false => format!("waiting for {}", task.after.join(", ")),
         });
-        report::say(&format!("{}: {why}", task.id));
+        report::say(&format!("{}: {reason}", task.id));
     }
 }
 
@@ -136,7 +136,7 @@ fn task_json(task: &Task, placed: &PlacedTask) -> Value {
     json!({
         "id": task.id, "requirements": task.requirements, "after": task.after,
         "state": state(placed), "session": view.map(|view| &view.record.id),
-        "commit": commit(placed), "why": view.and_then(|view| view.why()),
+        "commit": commit(placed), "why": view.and_then(|view| view.reason()),
     })
 }
 

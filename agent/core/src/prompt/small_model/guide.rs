@@ -50,7 +50,7 @@ struct State {
     /// The last failed command that has not succeeded since, and the files at that time.
     failed: Option<Failure>,
     /// Command lines that ran since the last file change, and the files at that time.
-    ran: Vec<String>,
+    commands_run: Vec<String>,
     files_at_run: WorkspaceFiles,
     /// The last call, if it was a command.
     last: Option<String>,
@@ -113,7 +113,7 @@ impl TurnGuide {
         } else {
             "That failed. Find out why and do it differently.".to_owned()
         };
-        outcome.next = Some(next);
+        outcome.hint = Some(next);
         outcome
     }
 
@@ -121,7 +121,7 @@ impl TurnGuide {
         let line = command(call);
         state.last = Some(line.clone());
         self.forget_outdated_runs(state);
-        state.ran.push(line.clone());
+        state.commands_run.push(line.clone());
         state.files_at_run = list_files(&self.cwd);
         if outcome.ok && outcome.metadata["exit_code"].as_i64().unwrap_or(0) == 0 {
             state.failed = state.failed.take().filter(|failed| failed.line != line);
@@ -136,13 +136,13 @@ impl TurnGuide {
     /// ones.
     fn forget_outdated_runs(&self, state: &mut State) {
         if state.files_at_run != list_files(&self.cwd) {
-            state.ran.clear();
+            state.commands_run.clear();
         }
     }
 
     /// Returns the content of files that a command wrote, which its output does not show.
     fn redirected_content(&self, line: &str) -> String {
-        let shown = |name: String| {
+        let show = |name: String| {
             let path = paths::resolve(&self.cwd, &name).ok()?;
             let text = relevant::read_text(&path).filter(|_| paths::is_inside(&path, &self.cwd))?;
             let text = base::text::head(text.trim_end(), MAX_WRITTEN);
@@ -152,16 +152,16 @@ impl TurnGuide {
             .into_iter()
             .flat_map(|command| command.redirect_targets)
             .next_back();
-        written.and_then(shown).unwrap_or_default()
+        written.and_then(show).unwrap_or_default()
     }
 
     fn after_write(&self, state: &mut State, call: &ToolCall, outcome: &ToolOutput) -> String {
         let Some(name) = file(call) else { return "Say which file.".to_owned() };
         if !outcome.ok {
-            let shown = self.shown(&name);
-            return format!("{shown}Call write_file with the whole {name}, as it has to be.");
+            let content = self.show(&name);
+            return format!("{content}Call write_file with the whole {name}, as it has to be.");
         }
-        state.ran.clear();
+        state.commands_run.clear();
         state.wrote.insert(name.clone());
         if let Some((old, new)) = replacement(call) {
             state.replaced.insert((name.clone(), old.to_owned(), new.to_owned()));
@@ -214,10 +214,10 @@ impl TurnGuide {
     /// Returns the current content of a file that the first message did not show. A small model
     /// copies what it sees last, including its own mistakes.
     fn current_content(&self, name: &str) -> String {
-        if self.existed(name) { String::new() } else { self.shown(name) }
+        if self.existed(name) { String::new() } else { self.show(name) }
     }
 
-    fn shown(&self, name: &str) -> String {
+    fn show(&self, name: &str) -> String {
         let text = relevant::show(&self.cwd, Path::new(name)).filter(|it| it.len() <= MAX_SHOWN);
         text.map_or_else(String::new, |text| format!("\n{}\n", text.trim()))
     }
@@ -245,7 +245,7 @@ impl TurnGuide {
         if let Some(line) = self.unverified_command(state) {
             return Some(format!("Now run this with shell, to see whether it works:\n{line}"));
         }
-        if self.task.mentions_options() && state.ran.is_empty() && self.changed(state) {
+        if self.task.mentions_options() && state.commands_run.is_empty() && self.changed(state) {
             let program = self.task.files.iter().find_map(|name| Some((self.runner(name)?, name)));
             if let Some((runner, name)) = program {
                 return Some(format!(
@@ -287,7 +287,9 @@ impl TurnGuide {
         let code = self.task.files.iter().any(|name| !is_data(name) && !is_prose(name));
         let commands = self.task.commands.iter().filter(|_| code);
         let lines = commands.cloned().chain(tests);
-        lines.into_iter().find(|line| !state.ran.iter().any(|ran| ran.contains(line.as_str())))
+        lines
+            .into_iter()
+            .find(|line| !state.commands_run.iter().any(|ran| ran.contains(line.as_str())))
     }
 
     fn finish(&self) -> String {
@@ -326,7 +328,7 @@ impl TurnGuide {
                 || state.given_messages.insert("nothing again".into());
             let next = match self.faulty_file("") {
                 Some(name) => {
-                    format!("{}Call write_file with the whole changed {name}.", self.shown(&name))
+                    format!("{}Call write_file with the whole changed {name}.", self.show(&name))
                 }
                 None => "Call write_file or shell now.".to_owned(),
             };

@@ -32,8 +32,8 @@ pub(crate) fn with_files(task: &str, cwd: &Path, max_bytes: usize) -> String {
     }
     let end = text.len() + max_bytes;
     for file in by_relevance(task, &files) {
-        let shown = show(cwd, &file).filter(|shown| text.len() + shown.len() <= end);
-        text.push_str(&shown.unwrap_or_default());
+        let content = show(cwd, &file).filter(|content| text.len() + content.len() <= end);
+        text.push_str(&content.unwrap_or_default());
     }
     text.push_str(&missing);
     with_tips(task, text.trim_end())

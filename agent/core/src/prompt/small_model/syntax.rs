@@ -31,12 +31,12 @@ pub(crate) fn syntax_error(path: &Path) -> Option<String> {
         "json" => {
             let bytes = std::fs::read(path).ok()?;
             let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(&bytes);
-            parsed.err().map(|why| format!("it is not valid JSON: {why}"))
+            parsed.err().map(|reason| format!("it is not valid JSON: {reason}"))
         }
         "toml" => {
             let text = std::fs::read_to_string(path).ok()?;
-            let why = toml::from_str::<toml::Table>(&text).err()?;
-            Some(format!("it is not valid TOML: {}", why.message()))
+            let error = toml::from_str::<toml::Table>(&text).err()?;
+            Some(format!("it is not valid TOML: {}", error.message()))
         }
         // Isolated mode; otherwise a file `ast.py` in the same directory would be imported, and so
         // run.

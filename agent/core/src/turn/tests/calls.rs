@@ -96,7 +96,7 @@ async fn a_text_truncated_by_the_output_limit_is_continued() {
     let model = Script::new([half, says("two")]);
     let run = run(&model).await;
     assert_eq!(run.finish.unwrap(), TurnEnd::Done);
-    assert!(model.requests()[1].last().unwrap().words().contains("Go on exactly"));
+    assert!(model.requests()[1].last().unwrap().full_text().contains("Go on exactly"));
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn a_run_continues_while_the_toolbox_has_open_work() {
     let requests = model.requests();
     let last = requests[1].last().unwrap();
     assert!(last.is_reminder());
-    assert_eq!(last.words(), "[Not done] Look again.");
+    assert_eq!(last.full_text(), "[Not done] Look again.");
 }
 
 #[tokio::test]

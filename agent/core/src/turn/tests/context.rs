@@ -15,7 +15,7 @@ async fn a_too_long_request_is_summarized_and_sent_again() {
     let last = model.requests().pop().unwrap();
     assert_eq!(last.len(), 1);
     for kept in ["we did half", "go", "the rest"] {
-        assert!(last[0].words().contains(kept), "{kept} is lost");
+        assert!(last[0].full_text().contains(kept), "{kept} is lost");
     }
     assert!(run.events.iter().any(|what| matches!(what, EventKind::Compacted { .. })));
 }
@@ -92,7 +92,7 @@ async fn a_conversation_too_long_for_one_request_is_summarized_in_parts() {
             }
         }
     }
-    let kept = last[0].words();
+    let kept = last[0].full_text();
     assert!(kept.contains(&format!("summary {}", parts.len())), "{kept}");
     assert!(kept.contains("go") && kept.contains("the rest"), "{kept}");
 }
@@ -117,7 +117,7 @@ async fn a_too_long_summary_request_is_split_into_smaller_parts() {
     }
     let read = serde_json::to_string(parts).unwrap();
     assert!((0..7).all(|n| read.contains(&format!("mark-{n:02} "))), "{read}");
-    assert!(last[0].words().contains(&format!("summary {}", parts.len())));
+    assert!(last[0].full_text().contains(&format!("summary {}", parts.len())));
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ impl Provider for Script {
         let reply = self.replies.lock().unwrap().pop_front();
         Box::pin(async move {
             let reply = reply.expect("the script has no more replies")?;
-            on_delta(Delta::Text(&reply.message.words()));
+            on_delta(Delta::Text(&reply.message.full_text()));
             Ok(reply)
         })
     }
@@ -109,7 +109,7 @@ impl Toolbox for Tools {
                     tokio::task::yield_now().await;
                     let next = job.call.args["next"].as_str().map(str::to_owned);
                     let said = job.call.args["text"].as_str().unwrap_or("said");
-                    ToolOutput { next, ..ToolOutput::success(said) }
+                    ToolOutput { hint: next, ..ToolOutput::success(said) }
                 }
             };
             self.order.lock().unwrap().push(format!("end {}", job.call.id));

@@ -99,12 +99,12 @@ pub(crate) fn copy(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
     let messages = chat.at_work()?.conversation.messages().iter().rev();
     let mut answers = messages.filter(|message| message.role == MessageRole::Assistant);
     let words = answers.find_map(|message| {
-        Some(message.words().trim().to_owned()).filter(|words| !words.is_empty())
+        Some(message.full_text().trim().to_owned()).filter(|words| !words.is_empty())
     });
     let words = words.ok_or_else(|| Failure::failed("no answer yet"))?;
-    let how = clipboard::copy(&words, &cwd)
-        .map_err(|why| Failure::failed("cannot copy the answer").because(why))?;
-    chat.say(&format!("copied {} {how}", count(words.lines().count(), "line")));
+    let method = clipboard::copy(&words, &cwd)
+        .map_err(|error| Failure::failed("cannot copy the answer").because(error))?;
+    chat.say(&format!("copied {} {method}", count(words.lines().count(), "line")));
     Ok(())
 }
 
@@ -127,8 +127,8 @@ pub(crate) fn rehydrate(chat: &mut InteractiveSession, id: Option<String>) -> Re
         return Err(Failure::usage("which turn?").hint("/fragments lists them"));
     };
     let work = chat.at_work()?;
-    let fragment = Fragment::read(&work.session.dir, &id).map_err(|why| {
-        Failure::usage(format!("cannot restore `{id}`")).because(why).hint("/fragments")
+    let fragment = Fragment::read(&work.session.dir, &id).map_err(|error| {
+        Failure::usage(format!("cannot restore `{id}`")).because(error).hint("/fragments")
     })?;
     let count = fragment.message_count;
     work.conversation.rehydrate(fragment)?;

@@ -86,9 +86,10 @@ fn named(paths: &[PathBuf]) -> String {
 /// `/run FILE`.
 pub(crate) async fn run(chat: &mut InteractiveSession, file: Option<String>) -> Result<()> {
     let Some(file) = file else { return Err(Failure::usage("which file?").hint("/run FILE")) };
-    let path = at(&chat.settings.cwd, &file);
-    let text = std::fs::read_to_string(&path)
-        .map_err(|why| Failure::usage(format!("cannot read {}", path.display())).because(why))?;
+    let path = resolve(&chat.settings.cwd, &file);
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        Failure::usage(format!("cannot read {}", path.display())).because(error)
+    })?;
     if text.trim().is_empty() {
         return Err(Failure::usage(format!("{} is empty", path.display())));
     }
@@ -100,28 +101,28 @@ pub(crate) fn project(chat: &mut InteractiveSession, dir: Option<String>) -> Res
     let Some(dir) = dir else {
         return Err(Failure::usage("which project?").hint("/project DIRECTORY"));
     };
-    let (path, cwd) = (at(&chat.settings.cwd, &dir), chat.settings.cwd.clone());
+    let (path, cwd) = (resolve(&chat.settings.cwd, &dir), chat.settings.cwd.clone());
     let files = ["brief.md", "contacts.yaml", "status.md"].map(|name| path.join(name));
     let all = files.into_iter().chain([cwd.join("projects.md")]);
-    let found: Vec<String> = all
+    let matches: Vec<String> = all
         .filter_map(|file| {
             let text = std::fs::read_to_string(&file).ok()?;
             Some(format!("From {}:\n{}", file.display(), text.trim()))
         })
         .collect();
-    if !path.is_dir() || found.is_empty() {
+    if !path.is_dir() || matches.is_empty() {
         return Err(Failure::usage(format!("no project files in {}", path.display()))
             .because("expected brief.md, contacts.yaml or status.md"));
     }
     if chat.work.is_none() {
         chat.open("project")?;
     }
-    let text = format!("The project {}\n\n{}", path.display(), found.join("\n\n"));
+    let text = format!("The project {}\n\n{}", path.display(), matches.join("\n\n"));
     let work = chat.at_work()?;
     base::files::replace(&work.project_file(), text.as_bytes())
         .or_fail(|| "cannot keep the project's text")?;
     work.conversation.prompt(text)?;
-    let files = count(found.len(), "file");
+    let files = count(matches.len(), "file");
     chat.say(&format!("loaded {files} of the project"));
     Ok(())
 }
@@ -141,7 +142,7 @@ pub(crate) fn unproject(chat: &mut InteractiveSession, _: Option<String>) -> Res
 
 /// Resolves a path as typed: `~` is the home directory, and other paths start at the working
 /// directory.
-fn at(cwd: &Path, typed: &str) -> PathBuf {
+fn resolve(cwd: &Path, typed: &str) -> PathBuf {
     let home = base::user_dirs::home_dir();
     match (typed.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest),

@@ -69,7 +69,7 @@ fn list_models(chat: &InteractiveSession) {
 pub(crate) fn new(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
     chat.show_resume_hint();
     chat.leave();
-    chat.which = SessionSelector::New(String::new());
+    chat.selector = SessionSelector::New(String::new());
     chat.say("your next message starts a new session");
     Ok(())
 }
@@ -130,9 +130,10 @@ pub(crate) fn resume(chat: &mut InteractiveSession, id: Option<String>) -> Resul
 /// Switches to another session. On an error, the current one stays open.
 fn switch_to(chat: &mut InteractiveSession, id: &str) -> Result<()> {
     let was_open = chat.leave();
-    let before = std::mem::replace(&mut chat.which, SessionSelector::Resume(Some(id.to_owned())));
+    let before =
+        std::mem::replace(&mut chat.selector, SessionSelector::Resume(Some(id.to_owned())));
     chat.open("").or_else(|failure| {
-        chat.which = before;
+        chat.selector = before;
         if was_open {
             chat.open("")?;
         }

@@ -107,8 +107,8 @@ mod tests {
             let before = all.clone();
             trim(&mut all, "do it");
             assert!(all.len() <= MAX_MESSAGES, "{steps}: {}", all.len());
-            assert!(all[0].words().starts_with("do it"));
-            assert_eq!(all[0].words().contains("Reminder"), before.len() > MAX_MESSAGES);
+            assert!(all[0].full_text().starts_with("do it"));
+            assert_eq!(all[0].full_text().contains("Reminder"), before.len() > MAX_MESSAGES);
             for (at, message) in all.iter().enumerate() {
                 for result in results(message) {
                     let called = all[at - 1].calls().any(|call| call.id == result.call_id);

@@ -111,7 +111,7 @@ impl Run<'_, '_> {
             };
             let calls: Vec<ToolCall> = reply.calls().cloned().collect();
             if calls.is_empty() {
-                return Ok(InstructionEnd { status: "done", words: reply.words() });
+                return Ok(InstructionEnd { status: "done", words: reply.full_text() });
             }
             if let Some(reason) = calls.iter().find_map(functions::confirmation_reason) {
                 return Ok(InstructionEnd { status: "confirmation_required", words: reason });

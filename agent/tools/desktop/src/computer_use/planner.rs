@@ -149,14 +149,14 @@ impl<'a> Planner<'a> {
         url: &str,
     ) {
         let last = results.len().saturating_sub(1);
-        let part = |(at, (call, result)): (usize, (&ToolCall, Result<String, String>))| {
+        let part = |(index, (call, result)): (usize, (&ToolCall, Result<String, String>))| {
             let (ok, key, text_content) = match result {
                 Ok(text_content) => (true, "result", text_content),
                 Err(reason) => (false, "error", reason),
             };
             // Gemini's own model calls it `url`.
             let text = json!({ "current_url": url, "url": url, key: text_content }).to_string();
-            let images = if at == last { vec![picture.clone()] } else { Vec::new() };
+            let images = if index == last { vec![picture.clone()] } else { Vec::new() };
             let (call_id, name) = (call.id.clone(), call.name.clone());
             ContentPart::Result(ToolResult { call_id, name, ok, text, images, not_run: false })
         };

@@ -88,27 +88,27 @@ fn continues_line(line: Area, word: Area) -> bool {
     on_line && (-max_gap..=max_gap).contains(&gap)
 }
 
-fn overlap(area: Area, shown: Area) -> bool {
+fn overlap(area: Area, screen: Area) -> bool {
     let overlaps_axis = |start: i32, length: u32, first: i32, total: u32| {
         i64::from(start) < i64::from(first) + i64::from(total)
             && i64::from(start) + i64::from(length) > i64::from(first)
             && length > 0
     };
-    overlaps_axis(area.x, area.width, shown.x, shown.width)
-        && overlaps_axis(area.y, area.height, shown.y, shown.height)
+    overlaps_axis(area.x, area.width, screen.x, screen.width)
+        && overlaps_axis(area.y, area.height, screen.y, screen.height)
 }
 
 /// Converts an area to fractions of the shown area.
-fn as_fractions(area: Area, shown: Area) -> [f64; 4] {
+fn as_fractions(area: Area, screen: Area) -> [f64; 4] {
     let fraction = |position: f64, start: i32, total: u32| {
         ((position - f64::from(start)) / f64::from(total.max(1))).clamp(0.0, 1.0)
     };
     let (x, y) = (f64::from(area.x), f64::from(area.y));
     [
-        fraction(x, shown.x, shown.width),
-        fraction(y, shown.y, shown.height),
-        fraction(x + f64::from(area.width), shown.x, shown.width),
-        fraction(y + f64::from(area.height), shown.y, shown.height),
+        fraction(x, screen.x, screen.width),
+        fraction(y, screen.y, screen.height),
+        fraction(x + f64::from(area.width), screen.x, screen.width),
+        fraction(y + f64::from(area.height), screen.y, screen.height),
     ]
 }
 

@@ -137,7 +137,7 @@ async fn observe(
             Observer::Ocr => local::ocr(call.context).await,
         };
         match result {
-            Ok(Some(said)) => return Ok(Some(said)),
+            Ok(Some(report)) => return Ok(Some(report)),
             Ok(None) => {}
             Err(error) if error.kind == ToolErrorKind::Cancelled => return Err(error),
             Err(error) => {

@@ -52,8 +52,8 @@ async fn exchange(endpoint: &Endpoint, body: String) -> Result<Value, String> {
         }
     }
     if !(200..300).contains(&status) {
-        let said = base::text::printable_output(&String::from_utf8_lossy(&bytes));
-        return Err(format!("it answers {status}: {}", base::text::head(said.trim(), 300)));
+        let text = base::text::printable_output(&String::from_utf8_lossy(&bytes));
+        return Err(format!("it answers {status}: {}", base::text::head(text.trim(), 300)));
     }
     serde_json::from_slice(&bytes).map_err(|error| format!("its answer is not JSON: {error}"))
 }

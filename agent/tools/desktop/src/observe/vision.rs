@@ -55,12 +55,14 @@ pub(crate) async fn ask(
         .map_err(|error| ToolError::failed(error.failure().sentence()))?;
     let model = provider.facts().model.clone();
     let usage = SideUsage { model: Some(model), calls: 1, usage: reply.usage };
-    let text = reply.message.words();
+    let text = reply.message.full_text();
     if text.trim().is_empty() {
         return Err(ToolError::failed("the model said nothing"));
     }
     let report = match (mode, elements(&text, picture)) {
-        (ObserveMode::Grounding, Some(found)) if !found.is_empty() => ScreenReport::Elements(found),
+        (ObserveMode::Grounding, Some(elements)) if !elements.is_empty() => {
+            ScreenReport::Elements(elements)
+        }
         (ObserveMode::Grounding | ObserveMode::Understanding, _) => ScreenReport::Words(text),
     };
     Ok(Some((report, "vision", Some(usage))))

@@ -144,10 +144,10 @@ impl<'a, 'c> AtomicEdit<'a, 'c> {
         if self.files.contains_key(path) || !self.exists(path)? {
             return Ok(());
         }
-        let shown = self.call.display_path(path);
+        let display_path = self.call.display_path(path);
         let state = self.state(path)?;
         let bytes = state.before.as_ref().map(|content| content.bytes.clone());
-        state.after = bytes.map(|bytes| text::decode_text(&shown, bytes)).transpose()?;
+        state.after = bytes.map(|bytes| text::decode_text(&display_path, bytes)).transpose()?;
         Ok(())
     }
 

@@ -137,8 +137,8 @@ fn first_match(
     };
     let forward = || {
         LineTolerance::ALL.iter().find_map(|tolerance| {
-            let found = matches_of(*tolerance);
-            Some((range(*found.first()?), *tolerance, found.len()))
+            let matches = matches_of(*tolerance);
+            Some((range(*matches.first()?), *tolerance, matches.len()))
         })
     };
     if at_end { at_file_end().or_else(forward) } else { forward() }

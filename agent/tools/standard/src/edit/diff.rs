@@ -72,36 +72,39 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             "the diff has no line that starts with `+` or `-`, so it changes nothing",
         ));
     }
-    let shown = call.display_own_path();
+    let display_path = call.display_own_path();
     let new_file = diff.creates && !call.path.exists();
     let empty = LoadedText { text: String::new(), changed: None };
     let before = if new_file { empty } else { load(call, &call.path)? };
     let mut applied = apply(&before.text, &diff, args.start, args.end).map_err(|error| {
         let message = before.explain(call, &call.path, error.text);
-        ToolError::new(error.kind, format!("{shown}: {message}"))
+        ToolError::new(error.kind, format!("{display_path}: {message}"))
     })?;
     let edit_fit = if applied.notes.is_empty() { EditFit::Exact } else { EditFit::Loose };
     applied.notes.extend(before.check(call, &call.path, edit_fit)?);
     if diff.deletes && applied.text.is_empty() {
         call.remove(&call.path)
-            .map_err(|e| ToolError::io(&format!("cannot remove {shown}"), &e))?;
+            .map_err(|e| ToolError::io(&format!("cannot remove {display_path}"), &e))?;
     } else {
         if new_file {
             call.create_parents(&call.path)
-                .map_err(|e| ToolError::io(&format!("cannot write {shown}"), &e))?;
+                .map_err(|e| ToolError::io(&format!("cannot write {display_path}"), &e))?;
         }
         store(call, &call.path, &applied.text)?;
     }
     let AppliedDiff { insertions, deletions, notes, .. } = &applied;
-    let mut text =
-        format!("{shown}: {}, {}", count(*insertions, "insertion"), count(*deletions, "deletion"));
+    let mut text = format!(
+        "{display_path}: {}, {}",
+        count(*insertions, "insertion"),
+        count(*deletions, "deletion")
+    );
     for note in notes {
         text.push_str(&format!("\n[note: {note}]"));
     }
     let metadata = json!({
         "path": call.path, "insertions": insertions, "deletions": deletions, "notes": notes,
     });
-    Ok(ToolOutput::success(text).titled(format!("edited {shown}")).with(metadata))
+    Ok(ToolOutput::success(text).titled(format!("edited {display_path}")).with(metadata))
 }
 
 /// Applies a diff to a text. `start` and `end` (characters, end exclusive) limit the positions of
@@ -208,11 +211,11 @@ fn find_place(
         blocks.flat_map(|dropped| LineTolerance::ALL.map(|tolerance| (dropped, tolerance)))
     {
         let block = &old[..old.len() - dropped];
-        let mut found = lines.find(block, search_range.clone(), tolerance);
-        found.retain(|line_index| {
+        let mut matches = lines.find(block, search_range.clone(), tolerance);
+        matches.retain(|line_index| {
             !used.iter().any(|t| line_index + block.len() > t.start && *line_index < t.end)
         });
-        let line_index = match found.as_slice() {
+        let line_index = match matches.as_slice() {
             [] => continue,
             [line_index] => *line_index,
             several => nearest_to(several, hunk.line).ok_or_else(|| {

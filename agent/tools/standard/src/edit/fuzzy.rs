@@ -241,8 +241,9 @@ fn anchored(lines: &TextLines<'_>, block: &Block<'_>) -> Vec<Range<usize>> {
     let starts =
         (0..lines.count()).filter(|index| LineTolerance::Indent.matches(lines.line(*index), first));
     let places = starts.filter_map(|start| {
-        let mut ends = start + 2..lines.count();
-        let end = ends.find(|index| LineTolerance::Indent.matches(lines.line(*index), last))?;
+        let mut end_lines = start + 2..lines.count();
+        let end =
+            end_lines.find(|index| LineTolerance::Indent.matches(lines.line(*index), last))?;
         let actual: Vec<&str> = (start + 1..end).map(|index| lines.line(index)).collect();
         Some((start..end + 1, similarity(middle, &actual)))
     });

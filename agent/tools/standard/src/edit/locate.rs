@@ -73,8 +73,8 @@ fn normalize_char(c: char) -> char {
 impl<'t> TextLines<'t> {
     /// Splits a text at its newlines. A trailing newline starts no new line.
     pub(crate) fn new(text: &'t str) -> TextLines<'t> {
-        let after = text.match_indices('\n').map(|(at, _)| at + 1);
-        let starts = std::iter::once(0).chain(after).filter(|at| *at < text.len()).collect();
+        let after = text.match_indices('\n').map(|(index, _)| index + 1);
+        let starts = std::iter::once(0).chain(after).filter(|index| *index < text.len()).collect();
         TextLines { text, starts }
     }
 
@@ -84,14 +84,14 @@ impl<'t> TextLines<'t> {
     }
 
     /// Returns a line, counted from 0, without its newline.
-    pub(crate) fn line(&self, at: usize) -> &'t str {
-        let line = &self.text[self.start(at)..self.start(at + 1)];
+    pub(crate) fn line(&self, index: usize) -> &'t str {
+        let line = &self.text[self.start(index)..self.start(index + 1)];
         line.strip_suffix('\n').unwrap_or(line)
     }
 
     /// Returns the offset of a line; the end of the text for lines past the last.
-    pub(crate) fn start(&self, at: usize) -> usize {
-        self.starts.get(at).copied().unwrap_or(self.text.len())
+    pub(crate) fn start(&self, index: usize) -> usize {
+        self.starts.get(index).copied().unwrap_or(self.text.len())
     }
 
     /// Returns the byte range of lines, including newlines.
@@ -107,11 +107,11 @@ impl<'t> TextLines<'t> {
         tolerance: LineTolerance,
     ) -> Vec<usize> {
         let last = (search_range.end + 1).saturating_sub(block_lines.len());
-        let is_match = |at: &usize| {
+        let is_match = |index: &usize| {
             block_lines
                 .iter()
                 .enumerate()
-                .all(|(i, expected)| tolerance.matches(self.line(at + i), expected))
+                .all(|(i, expected)| tolerance.matches(self.line(index + i), expected))
         };
         if block_lines.is_empty() {
             Vec::new()
@@ -123,17 +123,18 @@ impl<'t> TextLines<'t> {
     /// Finds the most similar position of a block. Returns its first line and the number of similar
     /// lines.
     pub(crate) fn nearest(&self, block: &[&str]) -> Option<(usize, usize)> {
-        let similarity = |at: usize| {
-            let pairs = block.iter().enumerate().filter(|(i, _)| at + i < self.count());
+        let similarity = |index: usize| {
+            let pairs = block.iter().enumerate().filter(|(i, _)| index + i < self.count());
             let matches = |(i, expected): &(usize, &&str)| {
                 !expected.trim().is_empty()
-                    && LineTolerance::Punctuation.matches(self.line(at + i), expected)
+                    && LineTolerance::Punctuation.matches(self.line(index + i), expected)
             };
             pairs.filter(matches).count()
         };
-        let scored =
-            (0..self.count()).map(|at| (at, similarity(at))).filter(|(_, score)| *score > 0);
-        scored.max_by_key(|(at, score)| (*score, std::cmp::Reverse(*at)))
+        let scored = (0..self.count())
+            .map(|index| (index, similarity(index)))
+            .filter(|(_, score)| *score > 0);
+        scored.max_by_key(|(index, score)| (*score, std::cmp::Reverse(*index)))
     }
 }
 

@@ -102,7 +102,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let mut draft = AtomicEdit::new(call);
     let mut notes = Vec::new();
     for (index, (path, replacement)) in edits.iter().enumerate() {
-        let shown = call.display_path(path);
+        let display_path = call.display_path(path);
         let edit_error = |error: ToolError| {
             let text = not_written(&format!("Edit {} of {total}: {}", index + 1, error.text));
             ToolError::new(error.kind, text)
@@ -112,11 +112,11 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             None if replacement.old.is_empty() => (replacement.new.clone(), EditFit::Exact),
             None => {
                 let message = std::io::Error::from(std::io::ErrorKind::NotFound);
-                return Err(edit_error(ToolError::io(&shown, &message)));
+                return Err(edit_error(ToolError::io(&display_path, &message)));
             }
             Some(raw) => {
                 let (text, hit) = replace::apply(raw, replacement).map_err(|miss| {
-                    let message = draft.explain(path, miss.message(call, &shown));
+                    let message = draft.explain(path, miss.message(call, &display_path));
                     edit_error(ToolError::failed(message))
                 })?;
                 notes.extend(hit.note().map(|note| format!("edit {}: {note}", index + 1)));

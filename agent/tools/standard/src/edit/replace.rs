@@ -76,13 +76,14 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             Ok(output)
         }
         Err(replace_error) => {
-            let shown = call.display_own_path();
-            let message = loaded.explain(call, &call.path, replace_error.message(call, &shown));
+            let display_path = call.display_own_path();
+            let message =
+                loaded.explain(call, &call.path, replace_error.message(call, &display_path));
             let mut output = ToolOutput::failed(ToolErrorKind::Failed, message);
             let is_lost = call.profile_tool.style == OutputStyle::Egirl
                 && replace_error.miss == FuzzyMiss::Nowhere;
-            output.escalate =
-                is_lost.then(|| format!("text not found in {shown}: the context may be incorrect"));
+            output.escalate = is_lost
+                .then(|| format!("text not found in {display_path}: the context may be incorrect"));
             Ok(output)
         }
     }
@@ -145,35 +146,35 @@ fn replacement(hit: &FuzzyMatch, new: &str) -> String {
 /// Creates a file: without an old text, a missing or empty file gets the new text.
 fn create(call: &Invocation<'_>, new: &str) -> Result<ToolOutput, ToolError> {
     let (old_key, _) = key_names(call);
-    let shown = call.display_own_path();
+    let display_path = call.display_own_path();
     let is_not_empty = std::fs::metadata(&call.path).is_ok_and(|metadata| metadata.len() > 0);
     if call.profile_tool.style == OutputStyle::Egirl || is_not_empty {
         return Err(ToolError::invalid(format!(
-            "`{old_key}` is empty; to replace all of {shown}, write the file"
+            "`{old_key}` is empty; to replace all of {display_path}, write the file"
         )));
     }
     call.create_parents(&call.path)
-        .map_err(|e| ToolError::io(&format!("cannot write {shown}"), &e))?;
+        .map_err(|e| ToolError::io(&format!("cannot write {display_path}"), &e))?;
     store(call, &call.path, new)?;
-    Ok(ToolOutput::success(format!("created {shown}"))
+    Ok(ToolOutput::success(format!("created {display_path}"))
         .with(json!({ "path": call.path, "replaced": 0 })))
 }
 
 impl ReplaceError {
     /// Describes the error with a hint.
-    pub(crate) fn message(self, call: &Invocation<'_>, shown: &str) -> String {
+    pub(crate) fn message(self, call: &Invocation<'_>, display_path: &str) -> String {
         let (old_key, new_key) = key_names(call);
         match self.miss {
             FuzzyMiss::Nowhere if self.is_already_made => format!(
-                "`{old_key}` is not found in {shown}, but `{new_key}` is there: was the edit \
+                "`{old_key}` is not found in {display_path}, but `{new_key}` is there: was the edit \
                  already applied?"
             ),
             FuzzyMiss::Nowhere => format!(
-                "`{old_key}` is not found in {shown}. Read the file again and copy the text \
+                "`{old_key}` is not found in {display_path}. Read the file again and copy the text \
                  exactly as it stands there, whitespace included"
             ),
             FuzzyMiss::Several(count) => format!(
-                "`{old_key}` is found {count} times in {shown} (multiple matches). Add more \
+                "`{old_key}` is found {count} times in {display_path} (multiple matches). Add more \
                  context lines so that it fits one place only{}",
                 if call.profile_tool.style == OutputStyle::Egirl {
                     ""
@@ -186,17 +187,17 @@ impl ReplaceError {
 }
 
 fn report(call: &Invocation<'_>, hit: &FuzzyMatch, before: &str, after: &str) -> ToolOutput {
-    let shown = call.display_own_path();
+    let display_path = call.display_own_path();
     let Difference { unified, additions, deletions } = difference(before, after);
     let times = hit.spans.len();
     let strategy = hit.strategy.name();
     let text = match call.profile_tool.style {
-        OutputStyle::Egirl => format!("Successfully edited {shown}"),
+        OutputStyle::Egirl => format!("Successfully edited {display_path}"),
         OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core if call.context.plain => {
-            format!("edited {shown}")
+            format!("edited {display_path}")
         }
         OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core => {
-            let mut text = format!("Edit applied successfully to {shown}");
+            let mut text = format!("Edit applied successfully to {display_path}");
             if times > 1 {
                 text.push_str(&format!(" in {times} places"));
             }
@@ -211,5 +212,5 @@ fn report(call: &Invocation<'_>, hit: &FuzzyMatch, before: &str, after: &str) ->
         "replaced": times,
         "strategy": strategy,
     });
-    ToolOutput::success(text).titled(format!("edited {shown}")).with(metadata)
+    ToolOutput::success(text).titled(format!("edited {display_path}")).with(metadata)
 }

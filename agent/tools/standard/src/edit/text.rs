@@ -105,7 +105,7 @@ impl FileText {
 
     fn raw_offset(&self, plain: usize) -> usize {
         let bom = if self.bom { BOM.len_utf8() } else { 0 };
-        bom + plain + self.carriage_returns.partition_point(|at| *at < plain)
+        bom + plain + self.carriage_returns.partition_point(|index| *index < plain)
     }
 
     /// Whether the line at an offset ends with `\r\n`; the last line follows the one before it.
@@ -154,26 +154,26 @@ impl LoadedText {
 
 /// Reads a file of a call in order to change it. Fails for binary files.
 pub(crate) fn load(call: &Invocation<'_>, path: &Path) -> Result<LoadedText, ToolError> {
-    let shown = call.display_path(path);
+    let display_path = call.display_path(path);
     let content = call.load(path).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotFound => {
             let tried_paths = call.tried_paths(path);
-            ToolError::io(&format!("Failed to edit file {shown} (tried: {tried_paths})"), &e)
+            ToolError::io(&format!("Failed to edit file {display_path} (tried: {tried_paths})"), &e)
         }
-        _ => ToolError::io(&format!("Failed to edit file {shown}"), &e),
+        _ => ToolError::io(&format!("Failed to edit file {display_path}"), &e),
     })?;
     let changed = read_tracker::changed(&call.context.session_dir, path, &content.bytes)?;
-    Ok(LoadedText { text: decode_text(&shown, content.bytes)?, changed })
+    Ok(LoadedText { text: decode_text(&display_path, content.bytes)?, changed })
 }
 
 /// Converts the bytes of a file to text.
-pub(crate) fn decode_text(shown: &str, bytes: Vec<u8>) -> Result<String, ToolError> {
+pub(crate) fn decode_text(display_path: &str, bytes: Vec<u8>) -> Result<String, ToolError> {
     if let Some(kind) = open::describe_binary(&bytes) {
-        return Err(ToolError::failed(format!("Failed to edit file {shown}: it is {kind}")));
+        return Err(ToolError::failed(format!("Failed to edit file {display_path}: it is {kind}")));
     }
     String::from_utf8(bytes).map_err(|_| {
         ToolError::failed(format!(
-            "Failed to edit file {shown}: it is not valid UTF-8, and writing it back would change \
+            "Failed to edit file {display_path}: it is not valid UTF-8, and writing it back would change \
              other bytes; edit it with the shell"
         ))
     })

@@ -170,7 +170,7 @@ type Source = Box<dyn AsyncRead + Send + Unpin>;
 
 /// Reads both streams and detects pauses in the output.
 struct Pump<'a> {
-    at: &'a ToolContext,
+    context: &'a ToolContext,
     sources: [Option<Source>; 2],
     stdout: StreamCapture,
     stderr: StreamCapture,
@@ -196,7 +196,7 @@ impl<'a> Pump<'a> {
         let stdout = running.child.stdout.take().map(|s| Box::new(s) as Source);
         let stderr = running.child.stderr.take().map(|s| Box::new(s) as Source);
         Pump {
-            at: context,
+            context,
             sources: [stdout, stderr],
             stdout: StreamCapture::new(spec.output_budget, &directory, "stdout"),
             stderr: StreamCapture::new(spec.output_budget, &directory, "stderr"),
@@ -221,7 +221,7 @@ impl<'a> Pump<'a> {
     ) -> io::Result<(ProcessEnd, std::process::ExitStatus)> {
         let mut process_end = ProcessEnd::Exited;
         let mut status = None;
-        let cancel = self.at.cancel.clone();
+        let cancel = self.context.cancel.clone();
         let (mut out, mut err) = (vec![0; 16 << 10], vec![0; 16 << 10]);
         loop {
             if let Some(status) = status
@@ -242,14 +242,14 @@ impl<'a> Pump<'a> {
                     (process_end, status) = (ProcessEnd::Cancelled, Some(running.end(GRACE).await?));
                     deadline = Some(Instant::now() + DRAIN_TIMEOUT);
                 }
-                () = at(deadline) => match status {
+                () = wait_until(deadline) => match status {
                     Some(status) => return Ok((process_end, status)),
                     None => {
                         (process_end, status) = (ProcessEnd::TimedOut, Some(running.end(GRACE).await?));
                         deadline = Some(Instant::now() + DRAIN_TIMEOUT);
                     }
                 },
-                () = at(next_prompt_check) => self.check_prompt().await,
+                () = wait_until(next_prompt_check) => self.check_prompt().await,
             }
         }
     }
@@ -273,9 +273,9 @@ impl<'a> Pump<'a> {
         }
         if self.streamed_bytes < MAX_STREAMED {
             self.streamed_bytes += text.len();
-            (self.at.on_output)(text);
+            (self.context.on_output)(text);
             if self.streamed_bytes >= MAX_STREAMED {
-                (self.at.on_output)(
+                (self.context.on_output)(
                     "\n[more output follows, of which only some lines are shown]\n",
                 );
                 self.streamed_at = Instant::now();
@@ -284,7 +284,7 @@ impl<'a> Pump<'a> {
             self.streamed_at = Instant::now();
             let end = base::text::tail(text, MAX_SAMPLE);
             let lines = end.split_once('\n').filter(|_| end.len() < text.len());
-            (self.at.on_output)(lines.map_or(end, |(_, lines)| lines));
+            (self.context.on_output)(lines.map_or(end, |(_, lines)| lines));
         }
     }
 
@@ -322,7 +322,7 @@ async fn read(source: &mut Option<Source>, buffer: &mut [u8]) -> io::Result<usiz
     }
 }
 
-async fn at(moment: Option<Instant>) {
+async fn wait_until(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
         None => std::future::pending().await,

@@ -122,8 +122,8 @@ fn g3(result: &ProcessResult, time: Option<Duration>) -> String {
     if result.stdout.total + result.stderr.total == 0 {
         text.push_str("[no output]\n");
     }
-    if let Some(why) = end_reason(result, time) {
-        text.push_str(&format!("[{why}]\n"));
+    if let Some(reason) = end_reason(result, time) {
+        text.push_str(&format!("[{reason}]\n"));
     }
     if result.holds_output {
         text.push_str(
@@ -147,8 +147,8 @@ fn egirl(result: &ProcessResult, time: Option<Duration>) -> String {
     if result.stderr.total > 0 {
         text.push_str(&format!("\n\nstderr:\n{}", render(&result.stderr)));
     }
-    if let Some(why) = end_reason(result, time) {
-        return format!("Command {why}\n{text}");
+    if let Some(reason) = end_reason(result, time) {
+        return format!("Command {reason}\n{text}");
     }
     if text.is_empty() {
         return format!("Command completed with exit code {}", result.code);
@@ -162,9 +162,9 @@ fn tools_api(result: &ProcessResult, time: Option<Duration>) -> String {
         text = ensure_newline(text);
         text.push_str(&format!("--- stderr ---\n{}", render(&result.stderr)));
     }
-    if let Some(why) = end_reason(result, time) {
+    if let Some(reason) = end_reason(result, time) {
         text = ensure_newline(text);
-        text.push_str(&format!("[Command {why}]"));
+        text.push_str(&format!("[Command {reason}]"));
     } else if result.code != 0 {
         text = ensure_newline(text);
         text.push_str(&format!("[exit code {}]", result.code));
@@ -191,8 +191,8 @@ fn core(result: &ProcessResult, ok: bool, time: Option<Duration>) -> Value {
         text
     };
     let mut stderr = text_of(&result.stderr);
-    if let Some(why) = end_reason(result, time) {
-        stderr = format!("{}Command {why}", ensure_newline(stderr));
+    if let Some(reason) = end_reason(result, time) {
+        stderr = format!("{}Command {reason}", ensure_newline(stderr));
     }
     let code = if result.end == ProcessEnd::Exited { result.code } else { -1 };
     let exit_text = match (status, result.end) {

@@ -69,8 +69,8 @@ impl Tool for ReadFileTool {
 /// Reads the file.
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let part = read_range(call.decode()?)?;
-    let shown = call.display_own_path();
-    let file = load(call, &shown)?;
+    let display_path = call.display_own_path();
+    let file = load(call, &display_path)?;
     let metadata = json!({ "path": call.path, "bytes": file.bytes, "lines": file.lines });
     let text = match (call.profile_tool.style, part) {
         (OutputStyle::Egirl, ReadRange::All) => {
@@ -80,7 +80,7 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
             truncate(&numbered(&file, first, last), limit(call), Further::Lines(&file, first))
         }
         (OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core, ReadRange::All) => {
-            full_text(&file, &shown, call)
+            full_text(&file, &display_path, call)
         }
         (
             OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core,
@@ -88,11 +88,11 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         ) => {
             let range = format!("lines {first} to {}", last.min(file.lines));
             let text = truncate(&numbered(&file, first, last), cap(call), Further::Fewer);
-            format!("{}\n{text}", header(&file, &shown, Some(&range)))
+            format!("{}\n{text}", header(&file, &display_path, Some(&range)))
         }
-        (_, ReadRange::Chars(start, end)) => chars(&file, &shown, (start, end), call)?,
+        (_, ReadRange::Chars(start, end)) => chars(&file, &display_path, (start, end), call)?,
     };
-    Ok(ToolOutput::success(text).titled(format!("read {shown}")).with(metadata))
+    Ok(ToolOutput::success(text).titled(format!("read {display_path}")).with(metadata))
 }
 
 fn read_range(args: Args) -> Result<ReadRange, ToolError> {
@@ -123,11 +123,11 @@ fn read_range(args: Args) -> Result<ReadRange, ToolError> {
     Ok(ReadRange::All)
 }
 
-fn load(call: &Invocation<'_>, shown: &str) -> Result<Text, ToolError> {
+fn load(call: &Invocation<'_>, display_path: &str) -> Result<Text, ToolError> {
     let what = match call.profile_tool.style {
-        OutputStyle::Egirl => format!("Failed to read file {shown}"),
+        OutputStyle::Egirl => format!("Failed to read file {display_path}"),
         OutputStyle::G3 | OutputStyle::ToolsApi | OutputStyle::Core => {
-            format!("cannot read {shown}")
+            format!("cannot read {display_path}")
         }
     };
     let embedded = || embedded::text_at(call.text("path")).map(open::FileContent::of);
@@ -167,8 +167,8 @@ fn limit(call: &Invocation<'_>) -> Cap {
     Cap { bytes: call.context.result_limit - call.context.result_limit / 16, lines: usize::MAX }
 }
 
-fn header(file: &Text, shown: &str, range: Option<&str>) -> String {
-    let mut header = format!("{shown}: {} bytes, {} lines", file.bytes, file.lines);
+fn header(file: &Text, display_path: &str, range: Option<&str>) -> String {
+    let mut header = format!("{display_path}: {} bytes, {} lines", file.bytes, file.lines);
     if let Some(range) = range {
         header.push_str(&format!("; {range}"));
     }
@@ -178,20 +178,21 @@ fn header(file: &Text, shown: &str, range: Option<&str>) -> String {
     format!("[{header}]")
 }
 
-fn full_text(file: &Text, shown: &str, call: &Invocation<'_>) -> String {
+fn full_text(file: &Text, display_path: &str, call: &Invocation<'_>) -> String {
     let text = truncate(&file.text, cap(call), Further::Chars(0, file.text.chars().count()));
-    format!("{}\n{text}", header(file, shown, None))
+    format!("{}\n{text}", header(file, display_path, None))
 }
 
 fn chars(
     file: &Text,
-    shown: &str,
+    display_path: &str,
     (start, end): (usize, usize),
     call: &Invocation<'_>,
 ) -> Result<String, ToolError> {
     let total = file.text.chars().count();
     if start > total {
-        let message = format!("`start` ({start}) is past the end: {shown} has {total} characters");
+        let message =
+            format!("`start` ({start}) is past the end: {display_path} has {total} characters");
         return Err(ToolError::invalid(message));
     }
     let end = end.min(total);
@@ -202,7 +203,7 @@ fn chars(
     let bytes = (cap.bytes * 4).min(limit(call).bytes);
     let cap = Cap { bytes, lines: usize::MAX };
     let text = truncate(&selected, cap, Further::Chars(start, total));
-    Ok(format!("{}\n{text}", header(file, shown, Some(&range))))
+    Ok(format!("{}\n{text}", header(file, display_path, Some(&range))))
 }
 
 /// How to read the omitted part.

@@ -42,9 +42,9 @@ impl Tool for WriteFileTool {
 fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
     let Args { content, create_directories } = call.decode()?;
     let path = &call.path;
-    let shown = call.display_own_path();
+    let display_path = call.display_own_path();
     let write_error =
-        |error: &io::Error| ToolError::io(&format!("Failed to write file {shown}"), error);
+        |error: &io::Error| ToolError::io(&format!("Failed to write file {display_path}"), error);
     let before = match call.load(path) {
         Ok(before) => Some(before),
         Err(e) if e.kind() == io::ErrorKind::NotFound => None,
@@ -72,11 +72,11 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         // Small models copy numbers in a result into the next call.
         _ if call.context.plain => "ok".to_owned(),
         OutputStyle::Egirl => {
-            format!("Successfully wrote {} characters to {shown}", content.chars().count())
+            format!("Successfully wrote {} characters to {display_path}", content.chars().count())
         }
-        OutputStyle::ToolsApi => format!("Successfully wrote {bytes} bytes to {shown}"),
+        OutputStyle::ToolsApi => format!("Successfully wrote {bytes} bytes to {display_path}"),
         OutputStyle::G3 | OutputStyle::Core => {
-            format!("wrote {bytes} bytes, {lines} lines to {shown}")
+            format!("wrote {bytes} bytes, {lines} lines to {display_path}")
         }
     };
     let preview: Vec<&str> = content.lines().take(PREVIEW_LINES).collect();
@@ -87,5 +87,5 @@ fn run(call: &Invocation<'_>) -> Result<ToolOutput, ToolError> {
         "existed": before.is_some(),
         "preview": preview.join("\n"),
     });
-    Ok(ToolOutput::success(text).titled(format!("wrote {shown}")).with(metadata))
+    Ok(ToolOutput::success(text).titled(format!("wrote {display_path}")).with(metadata))
 }

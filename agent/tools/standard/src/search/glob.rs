@@ -103,7 +103,7 @@ fn relative_pattern<'a>(pattern: &'a str, directory: &Path) -> &'a str {
 fn report(call: &Invocation<'_>, files: &[WalkedFile<()>]) -> ToolOutput {
     let max = if call.context.plain { MAX_PLAIN_PATHS } else { MAX_PATHS };
     let cwd = gate::paths::follow(&call.context.cwd).unwrap_or_default();
-    let shown = |file: &WalkedFile<()>| {
+    let display_path = |file: &WalkedFile<()>| {
         let relative = match call.profile_tool.style {
             OutputStyle::Egirl => file.path.strip_prefix(&call.path),
             OutputStyle::G3 => file.path.strip_prefix(&cwd),
@@ -111,7 +111,7 @@ fn report(call: &Invocation<'_>, files: &[WalkedFile<()>]) -> ToolOutput {
         };
         relative.unwrap_or(&file.path).display().to_string()
     };
-    let mut lines: Vec<String> = files.iter().take(max).map(shown).collect();
+    let mut lines: Vec<String> = files.iter().take(max).map(display_path).collect();
     let count = lines.len();
     if files.len() > max {
         lines.push(format!(

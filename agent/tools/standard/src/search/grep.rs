@@ -163,7 +163,7 @@ fn search(
 
 fn shorten_line(line: &str) -> String {
     match line.char_indices().nth(MAX_LINE) {
-        Some((at, _)) => format!("{}… [line cut]", &line[..at]),
+        Some((end, _)) => format!("{}… [line cut]", &line[..end]),
         None => line.to_owned(),
     }
 }
@@ -173,14 +173,17 @@ fn report(call: &Invocation<'_>, files: &[WalkedFile<Matches>], is_incomplete: b
     let total: usize = files.iter().map(|file| file.result.lines.len()).sum();
     let cwd = gate::paths::follow(&call.context.cwd).unwrap_or_else(|_| PathBuf::new());
     // Shown in a form that the model can use in later calls.
-    let shown = |path: &Path| path.strip_prefix(&cwd).unwrap_or(path).display().to_string();
+    let display_path = |path: &Path| path.strip_prefix(&cwd).unwrap_or(path).display().to_string();
     let match_lines = files.iter().flat_map(|file| {
-        let path = shown(&file.path);
+        let path = display_path(&file.path);
         file.result.lines.iter().map(move |(number, line)| format!("{path}:{number}:{line}\n"))
     });
     let mut text: String = match_lines.take(max).collect();
-    let truncated_files: Vec<String> =
-        files.iter().filter(|file| file.result.has_more).map(|file| shown(&file.path)).collect();
+    let truncated_files: Vec<String> = files
+        .iter()
+        .filter(|file| file.result.has_more)
+        .map(|file| display_path(&file.path))
+        .collect();
     if total > max || is_incomplete {
         let has_more = if is_incomplete { "more than " } else { "" };
         text.push_str(&format!(

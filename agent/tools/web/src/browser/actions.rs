@@ -248,13 +248,13 @@ async fn within(
     };
     let (content, voice) = match done {
         Ok(done) => done,
-        Err(BrowserError::NoElement(why)) => {
-            return Err(renamed(ToolError::new(ToolErrorKind::NotFound, why), named.as_ref()));
+        Err(BrowserError::NoElement(message)) => {
+            return Err(renamed(ToolError::new(ToolErrorKind::NotFound, message), named.as_ref()));
         }
         Err(error) => return Err(session.tool_error(error).await),
     };
     if matches!(action, Action::Snapshot | Action::CloseTab) {
-        tabs.keep(session).map_err(|why| ToolError::io("the refs cannot be kept", &why))?;
+        tabs.keep(session).map_err(|error| ToolError::io("the refs cannot be kept", &error))?;
     }
     let tab = session.tab().await.ok().filter(|_| action != Action::CloseTab);
     Ok(ActionResult { content, tab, voice, notes: session.notes() })
@@ -310,9 +310,9 @@ async fn snapshot(
     let mut seen = dom::look(session, "snapshot", [json!(interactive), json!(NODES)]).await?;
     let mut ids = Vec::new();
     let mut nodes = Vec::new();
-    for (at, node) in seen["nodes"].as_array_mut().into_iter().flatten().enumerate() {
+    for (index, node) in seen["nodes"].as_array_mut().into_iter().flatten().enumerate() {
         let mut report =
-            json!({ "ref": format!("e{at}"), "role": node["role"], "name": node["name"] });
+            json!({ "ref": format!("e{index}"), "role": node["role"], "name": node["name"] });
         ids.push(id_of(&node["element"]).unwrap_or_default().to_owned());
         let facts = node.as_object_mut().map(std::mem::take).unwrap_or_default();
         for (key, value) in facts.into_iter().filter(|(key, _)| key != "element") {
@@ -324,8 +324,8 @@ async fn snapshot(
     let count = nodes.len();
     let mut content =
         json!({ "url": seen["url"], "title": seen["title"], "nodes": nodes, "count": count });
-    if let Some(left) = seen["left"].as_u64().filter(|left| *left > 0) {
-        content["left_out"] = json!(left);
+    if let Some(omitted) = seen["left"].as_u64().filter(|omitted| *omitted > 0) {
+        content["left_out"] = json!(omitted);
     }
     Ok((content, format!("I see {count} elements on the page.")))
 }

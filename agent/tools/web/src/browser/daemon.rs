@@ -48,7 +48,7 @@ pub enum DaemonReport {
 
 /// Runs a browser until it is no longer used. `report` is called once.
 pub async fn run(args: DaemonArgs, report: impl FnOnce(&DaemonReport)) -> io::Result<()> {
-    let place = BrowserDir::at(args.directory.clone());
+    let place = BrowserDir::new(args.directory.clone());
     let Some(_kept) = place.lock_daemon()? else {
         report(&DaemonReport::Failed("another one is being started or ended".to_owned()));
         return Ok(());
@@ -58,9 +58,9 @@ pub async fn run(args: DaemonArgs, report: impl FnOnce(&DaemonReport)) -> io::Re
     let started = start(&args, &place).await;
     let (mut running, record) = match started {
         Ok(started) => started,
-        Err(why) => {
+        Err(error) => {
             let _ = std::fs::remove_dir_all(place.profile());
-            report(&DaemonReport::Failed(why));
+            report(&DaemonReport::Failed(error));
             return Ok(());
         }
     };
@@ -81,8 +81,8 @@ async fn start(
     place: &BrowserDir,
 ) -> Result<(AsyncRunning, BrowserRecord), String> {
     let programs = &args.programs;
-    let shown = programs.driver.display();
-    let log = File::create(place.log()).map_err(|why| why.to_string())?;
+    let driver_path = programs.driver.display();
+    let log = File::create(place.log()).map_err(|error| error.to_string())?;
     let job = Command::new(&programs.driver, place.profile())
         .args(programs.arguments(&args.secret))
         // Caches, reports and temporary files go with the profile. TMPDIR is a short name, because
@@ -92,12 +92,12 @@ async fn start(
         .env("TMPDIR", ".")
         .stderr(Stream::File(log))
         .kill_on_parent_death();
-    std::fs::create_dir_all(place.profile()).map_err(|why| why.to_string())?;
-    let mut running = job.spawn_async().map_err(|why| why.to_string())?;
+    std::fs::create_dir_all(place.profile()).map_err(|error| error.to_string())?;
+    let mut running = job.spawn_async().map_err(|error| error.to_string())?;
     let Some(stdout) = running.child.stdout.take() else { return Err("no pipe".to_owned()) };
     let listening = tokio::time::timeout(LISTENS, address(args, stdout)).await;
     let Some(driver) = listening.ok().flatten() else {
-        return Err(format!("{shown} does not listen; {}", last_words(place)));
+        return Err(format!("{driver_path} does not listen; {}", last_words(place)));
     };
     let capabilities = programs.capabilities(place.path(), rustix::process::geteuid().is_root());
     let session = webdriver::open(&driver, capabilities).await.map_err(|error| match error {
@@ -141,16 +141,16 @@ async fn address(args: &DaemonArgs, stdout: ChildStdout) -> Option<String> {
         return Some(address);
     }
     let mut lines = BufReader::new(stdout).lines();
-    let mut found = None;
+    let mut driver_address = None;
     while let Ok(Some(line)) = lines.next_line().await {
-        found = programs.address(&line, &args.secret);
-        if found.is_some() {
+        driver_address = programs.address(&line, &args.secret);
+        if driver_address.is_some() {
             break;
         }
     }
     // Read and discard later output, so that the driver never blocks on the pipe.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
-    found
+    driver_address
 }
 
 fn last_words(place: &BrowserDir) -> String {
@@ -211,7 +211,7 @@ async fn session_ended(place: BrowserDir) {
 async fn remove(place: &BrowserDir) {
     for _ in 0..20 {
         match std::fs::remove_dir_all(place.profile()) {
-            Err(why) if why.kind() != io::ErrorKind::NotFound => {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             Ok(()) | Err(_) => return,
@@ -254,7 +254,7 @@ impl BrowserDir {
     }
 
     /// Returns this directory as a browser's.
-    pub(crate) fn at(directory: PathBuf) -> BrowserDir {
+    pub(crate) fn new(directory: PathBuf) -> BrowserDir {
         BrowserDir(directory)
     }
 

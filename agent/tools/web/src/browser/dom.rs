@@ -33,14 +33,14 @@ pub(crate) async fn look(
 /// Returns the first element that matches a selector; the driver waits for it for a moment.
 pub(crate) async fn first(session: &BrowserSession, selector: &str) -> Result<String, ToolError> {
     match session.find_all(selector).await {
-        Ok(found) => found.into_iter().next().ok_or_else(|| {
+        Ok(elements) => elements.into_iter().next().ok_or_else(|| {
             let text = format!(
                 "no element fits `{selector}`; webdriver_get_page_source shows what is there"
             );
             ToolError::new(ToolErrorKind::NotFound, text)
         }),
-        Err(BrowserError::Other(why)) => {
-            Err(ToolError::invalid(format!("invalid CSS selector `{selector}`: {why}")))
+        Err(BrowserError::Other(message)) => {
+            Err(ToolError::invalid(format!("invalid CSS selector `{selector}`: {message}")))
         }
         Err(error) => Err(session.tool_error(error).await),
     }
@@ -98,14 +98,14 @@ pub(crate) async fn enter(
 ) -> Result<(), ToolError> {
     let done = async {
         let kind = session.script(KIND, &[element(id)]).await?;
-        if let Some(why) = refusal(&kind) {
-            return Ok(Some(ToolError::invalid(why)));
+        if let Some(reason) = refusal(&kind) {
+            return Ok(Some(ToolError::invalid(reason)));
         }
         let (tag, kind) =
             (kind[0].as_str().unwrap_or_default(), kind[1].as_str().unwrap_or_default());
         if tag == "select" {
             let refused = look(session, "choose", [element(id), json!(text)]).await?;
-            return Ok(refused.as_str().map(|why| ToolError::invalid(why.to_owned())));
+            return Ok(refused.as_str().map(|reason| ToolError::invalid(reason.to_owned())));
         }
         let text = match kind == "file" {
             true => match files(call, text) {
@@ -152,10 +152,10 @@ fn refusal(facts: &Value) -> Option<String> {
 /// Returns the files of an upload, one per line.
 fn files(call: &Invocation<'_>, text: &str) -> Result<String, ToolError> {
     let root = &call.context.root;
-    let mut found = Vec::new();
+    let mut paths = Vec::new();
     for name in text.lines().filter(|line| !line.trim().is_empty()) {
         let path = paths::resolve(&call.context.cwd, name)
-            .map_err(|why| ToolError::io(&format!("cannot upload {name}"), &why))?;
+            .map_err(|error| ToolError::io(&format!("cannot upload {name}"), &error))?;
         if !paths::is_inside(&path, root) {
             let text = format!(
                 "denied: {} is outside the working directory, and only files within it are uploaded",
@@ -167,12 +167,12 @@ fn files(call: &Invocation<'_>, text: &str) -> Result<String, ToolError> {
             let text = format!("cannot upload {}: no such file", path.display());
             return Err(ToolError::invalid(text));
         }
-        found.push(path.to_string_lossy().into_owned());
+        paths.push(path.to_string_lossy().into_owned());
     }
-    if found.is_empty() {
+    if paths.is_empty() {
         return Err(ToolError::invalid("the field takes a file: give its path as the text"));
     }
-    Ok(found.join("\n"))
+    Ok(paths.join("\n"))
 }
 
 /// Replaces the elements in a script's value with a placeholder: their references are meaningless
@@ -225,12 +225,12 @@ const F1: u32 = 0xe031;
 /// Parses `Enter`, `a`, `F5` or `ctrl+shift+k` into keys, in the order in which they are pressed.
 pub(crate) fn parse(text: &str) -> Result<Vec<char>, String> {
     // A `+` by itself, or after another one, is the key.
-    let (held, last) = match text.strip_suffix('+') {
-        Some(held) => (held.trim_end_matches('+'), "+"),
+    let (modifiers, last) = match text.strip_suffix('+') {
+        Some(modifiers) => (modifiers.trim_end_matches('+'), "+"),
         None => text.rsplit_once('+').unwrap_or(("", text)),
     };
-    let held = held.split('+').filter(|name| !name.trim().is_empty());
-    held.chain([last]).map(key).collect()
+    let modifiers = modifiers.split('+').filter(|name| !name.trim().is_empty());
+    modifiers.chain([last]).map(key).collect()
 }
 
 fn key(name: &str) -> Result<char, String> {

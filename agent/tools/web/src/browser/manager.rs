@@ -53,8 +53,11 @@ impl BrowserManager {
     }
 
     /// Returns the running browser; `None` if there is none.
-    pub(crate) async fn find(&self, at: &ToolContext) -> Result<Option<BrowserSession>, ToolError> {
-        let place = BrowserDir::of(&at.session_dir);
+    pub(crate) async fn find(
+        &self,
+        context: &ToolContext,
+    ) -> Result<Option<BrowserSession>, ToolError> {
+        let place = BrowserDir::of(&context.session_dir);
         if !place.path().exists() {
             return Ok(None);
         }
@@ -63,39 +66,43 @@ impl BrowserManager {
         if !self.want(&place)? {
             return Ok(None);
         }
-        place.touch().map_err(|why| broken(&why))?;
+        place.touch().map_err(|error| broken(&error))?;
         connected(place, record, turn).await.map(Some)
     }
 
     /// Returns the running browser or a new one, and whether it is new.
     pub(crate) async fn start(
         &self,
-        at: &ToolContext,
+        context: &ToolContext,
         visible: bool,
         pass: Permit,
     ) -> Result<(BrowserSession, bool), ToolError> {
-        let place = BrowserDir::of(&at.session_dir);
-        place.make().map_err(|why| broken(&why))?;
+        let place = BrowserDir::of(&context.session_dir);
+        place.make().map_err(|error| broken(&error))?;
         let turn = turn(&place).await?;
         if let Some(record) = place.running()
             && self.want(&place)?
         {
-            place.touch().map_err(|why| broken(&why))?;
+            place.touch().map_err(|error| broken(&error))?;
             return connected(place, record, turn).await.map(|session| (session, false));
         }
         let programs = self.programs(visible)?;
         // Wait for a browser that is about to end.
         until(|| Ok((!place.has_daemon()).then_some(()))).await?;
         until(|| Ok(self.want(&place)?.then_some(()))).await?;
-        place.touch().map_err(|why| broken(&why))?;
-        let record =
-            match tokio::time::timeout(STARTS, self.launch(&place, programs, pass, at)).await {
-                Ok(started) => started?,
-                Err(_) => {
-                    let text = format!("the browser did not start within {} s", STARTS.as_secs());
-                    return Err(ToolError::new(ToolErrorKind::Timeout, text));
-                }
-            };
+        place.touch().map_err(|error| broken(&error))?;
+        let record = match tokio::time::timeout(
+            STARTS,
+            self.launch(&place, programs, pass, context),
+        )
+        .await
+        {
+            Ok(started) => started?,
+            Err(_) => {
+                let text = format!("the browser did not start within {} s", STARTS.as_secs());
+                return Err(ToolError::new(ToolErrorKind::Timeout, text));
+            }
+        };
         connected(place, record, turn).await.map(|session| (session, true))
     }
 
@@ -113,7 +120,8 @@ impl BrowserManager {
                  or start g3 within xvfb-run",
             ));
         }
-        let missing = |why| ToolError::new(ToolErrorKind::NotFound, format!("no browser: {why}"));
+        let missing =
+            |reason| ToolError::new(ToolErrorKind::NotFound, format!("no browser: {reason}"));
         BrowserPrograms::find(&self.config, kind).map_err(missing)
     }
 
@@ -122,7 +130,7 @@ impl BrowserManager {
     fn want(&self, place: &BrowserDir) -> Result<bool, ToolError> {
         let mut wanted = base::sync::lock(&self.wanted);
         if self.owns && wanted.is_none() {
-            *wanted = place.want().map_err(|why| broken(&why))?;
+            *wanted = place.want().map_err(|error| broken(&error))?;
             return Ok(wanted.is_some());
         }
         Ok(true)
@@ -134,7 +142,7 @@ impl BrowserManager {
         place: &BrowserDir,
         programs: BrowserPrograms,
         pass: Permit,
-        at: &ToolContext,
+        context: &ToolContext,
     ) -> Result<BrowserRecord, ToolError> {
         let idle = std::env::var(IDLE_VARIABLE).ok().and_then(|text| text.parse().ok());
         let args = DaemonArgs {
@@ -143,8 +151,8 @@ impl BrowserManager {
             secret: secret()?,
             idle: (!self.owns).then(|| idle.unwrap_or(IDLE)),
         };
-        let args = serde_json::to_string(&args).map_err(|why| broken(&why.into()))?;
-        let program = std::env::current_exe().map_err(|why| broken(&why))?;
+        let args = serde_json::to_string(&args).map_err(|error| broken(&error.into()))?;
+        let program = std::env::current_exe().map_err(|error| broken(&error))?;
         let mut job = Command::new(program, place.path()).args(["tool", "keep-browser", &args]);
         job = job.env_clear().stderr(base::process::Stream::Null).detached();
         for (key, value) in
@@ -152,16 +160,17 @@ impl BrowserManager {
         {
             job = job.env(key, value);
         }
-        let held = match pass {
+        let containment = match pass {
             // The profile is in the session's directory, which studio's sandbox protects from
             // commands.
             Permit::Unconfined if confinement::in_studio() => {
-                at.command_sandbox().with_write_access(place.path()).containment()
+                context.command_sandbox().with_write_access(place.path()).containment()
             }
-            pass => at.containment(pass),
+            pass => context.containment(pass),
         };
-        let held = held.map_err(|why| broken(&why))?;
-        let mut daemon = confinement::spawn_detached(job, held).map_err(|why| broken(&why))?;
+        let containment = containment.map_err(|error| broken(&error))?;
+        let mut daemon =
+            confinement::spawn_detached(job, containment).map_err(|error| broken(&error))?;
         let record = read_report(&mut daemon).await?;
         // The daemon outlives this call.
         daemon.forget();
@@ -171,7 +180,7 @@ impl BrowserManager {
 
 /// Returns a part of the driver's URL that cannot be guessed.
 fn secret() -> Result<String, ToolError> {
-    base::random::hex::<16>().map_err(|why| broken(&why))
+    base::random::hex::<16>().map_err(|error| broken(&error))
 }
 
 /// Reads the report of a daemon.
@@ -179,11 +188,11 @@ async fn read_report(daemon: &mut AsyncRunning) -> Result<BrowserRecord, ToolErr
     let mut line = String::new();
     if let Some(stdout) = daemon.child.stdout.take() {
         let mut stdout = BufReader::new(stdout);
-        stdout.read_line(&mut line).await.map_err(|why| broken(&why))?;
+        stdout.read_line(&mut line).await.map_err(|error| broken(&error))?;
     }
     match serde_json::from_str(&line) {
         Ok(DaemonReport::Ready(record)) => Ok(record),
-        Ok(DaemonReport::Failed(why)) => Err(ToolError::failed(why)),
+        Ok(DaemonReport::Failed(error)) => Err(ToolError::failed(error)),
         Err(_) => Err(ToolError::failed("the browser daemon exited unexpectedly")),
     }
 }
@@ -200,7 +209,7 @@ async fn connected(
 
 /// Waits until no other call uses this browser.
 async fn turn(place: &BrowserDir) -> Result<Lock, ToolError> {
-    until(|| place.turn().map_err(|why| broken(&why))).await
+    until(|| place.turn().map_err(|error| broken(&error))).await
 }
 
 /// Ends a browser, and waits until its daemon has removed everything and exited.
@@ -216,8 +225,8 @@ pub(crate) async fn end(place: &BrowserDir, record: &BrowserRecord) -> Result<()
 async fn until<T>(mut look: impl FnMut() -> Result<Option<T>, ToolError>) -> Result<T, ToolError> {
     let looking = async {
         loop {
-            if let Some(found) = look()? {
-                return Ok(found);
+            if let Some(value) = look()? {
+                return Ok(value);
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -227,6 +236,6 @@ async fn until<T>(mut look: impl FnMut() -> Result<Option<T>, ToolError>) -> Res
     tokio::time::timeout(PATIENCE, looking).await.map_err(late)?
 }
 
-fn broken(why: &std::io::Error) -> ToolError {
-    ToolError::io("the browser cannot be started", why)
+fn broken(error: &std::io::Error) -> ToolError {
+    ToolError::io("the browser cannot be started", error)
 }

@@ -35,11 +35,13 @@ pub(crate) async fn run(
 ) -> Result<ToolOutput, ToolError> {
     if verb == BrowserVerb::Start {
         let (session, is_new) = hub.start(call.context, false, call.permit).await?;
-        let (name, how) =
+        let (name, visibility) =
             (&session.record.name, if session.record.visible { "visible" } else { "headless" });
         let text = match is_new {
-            true => format!("the browser is ready: {name}, {how}. webdriver_navigate opens a page"),
-            false => format!("the browser runs already: {name}, {how}"),
+            true => format!(
+                "the browser is ready: {name}, {visibility}. webdriver_navigate opens a page"
+            ),
+            false => format!("the browser runs already: {name}, {visibility}"),
         };
         let metadata = json!({ "browser": name, "visible": session.record.visible, "new": is_new });
         return Ok(ToolOutput::success(text).with(metadata));
@@ -92,13 +94,13 @@ pub(crate) async fn open(
             )));
         }
         Ok((_, here)) => here,
-        Err(BrowserError::Other(why)) => {
-            return Err(ToolError::failed(format!("{url} cannot be opened: {why}")));
+        Err(BrowserError::Other(message)) => {
+            return Err(ToolError::failed(format!("{url} cannot be opened: {message}")));
         }
         Err(error) => return Err(session.tool_error(error).await),
     };
     match here.error {
-        Some(why) => Err(ToolError::failed(format!("{url} cannot be opened: {why}"))),
+        Some(reason) => Err(ToolError::failed(format!("{url} cannot be opened: {reason}"))),
         None => Ok(here),
     }
 }
@@ -106,7 +108,7 @@ pub(crate) async fn open(
 /// Formats the current page for a model.
 fn shown_page(here: &CurrentPage) -> ToolOutput {
     let CurrentPage { url, title, .. } = here;
-    let failed = here.error.as_ref().map(|why| format!("\nit cannot be opened: {why}"));
+    let failed = here.error.as_ref().map(|reason| format!("\nit cannot be opened: {reason}"));
     let text = format!("url: {url}\ntitle: {title}{}", failed.unwrap_or_default());
     ToolOutput::success(base::text::printable(&text)).with(json!({ "url": url, "title": title }))
 }
@@ -143,7 +145,8 @@ async fn with_page(
         BrowserVerb::Script => {
             let value = session.script(call.text("script"), &[]).await.map(dom::plain);
             value.map(|value| {
-                let text = truncate::shown(call, &format!("{value:#}"), truncate::MOST, "script");
+                let text =
+                    truncate::truncate(call, &format!("{value:#}"), truncate::MOST, "script");
                 ToolOutput::success(text).with(json!({ "value": value }))
             })
         }
@@ -161,8 +164,8 @@ async fn with_page(
     };
     match done {
         Ok(outcome) => Ok(outcome),
-        Err(BrowserError::Other(why)) if verb == BrowserVerb::FindAll => {
-            Err(ToolError::invalid(format!("invalid CSS selector `{selector}`: {why}")))
+        Err(BrowserError::Other(message)) if verb == BrowserVerb::FindAll => {
+            Err(ToolError::invalid(format!("invalid CSS selector `{selector}`: {message}")))
         }
         Err(error) => Err(session.tool_error(error).await),
     }
@@ -189,8 +192,8 @@ async fn all(session: &BrowserSession, selector: &str) -> Result<ToolOutput, Bro
         1 => format!("1 element fits `{selector}`"),
         _ => format!("{count} elements fit `{selector}`"),
     };
-    for (at, line) in lines.iter().enumerate() {
-        text.push_str(&format!("\n{}: {line}", at + 1));
+    for (index, line) in lines.iter().enumerate() {
+        text.push_str(&format!("\n{}: {line}", index + 1));
     }
     if count > DESCRIBED {
         text.push_str(&format!("\n[{} more are not shown]", count - DESCRIBED));
@@ -221,8 +224,8 @@ fn source_output(
 ) -> Result<ToolOutput, ToolError> {
     let count = source.chars().count();
     if !call.text("path").is_empty() {
-        write(&call.path, source.as_bytes()).map_err(|why| {
-            ToolError::io(&format!("cannot write {}", call.display_own_path()), &why)
+        write(&call.path, source.as_bytes()).map_err(|error| {
+            ToolError::io(&format!("cannot write {}", call.display_own_path()), &error)
         })?;
         let text = format!("wrote {count} characters to {}", call.display_own_path());
         return Ok(
@@ -233,20 +236,21 @@ fn source_output(
         0 => usize::MAX,
         most => usize::try_from(most).unwrap_or(usize::MAX),
     };
-    let text = truncate::shown(call, source, most, "source");
+    let text = truncate::truncate(call, source, most, "source");
     Ok(ToolOutput::success(text).with(json!({ "characters": count })))
 }
 
 /// Writes a screenshot, and returns it to the model.
 async fn screenshot_output(call: &Invocation<'_>, bytes: Vec<u8>) -> Result<ToolOutput, ToolError> {
-    let shown = call.display_own_path();
+    let display_path = call.display_own_path();
     write(&call.path, &bytes)
-        .map_err(|why| ToolError::io(&format!("cannot write {shown}"), &why))?;
+        .map_err(|error| ToolError::io(&format!("cannot write {display_path}"), &error))?;
     let ready = tokio::task::spawn_blocking(move || image::prepare_png(bytes)).await;
-    let ready = ready.map_err(|why| ToolError::failed(format!("the picture is damaged: {why}")))?;
+    let ready =
+        ready.map_err(|error| ToolError::failed(format!("the picture is damaged: {error}")))?;
     let (picture, about) = ready.map_err(ToolError::failed)?;
-    let text = format!("wrote {shown}: {about}");
-    let outcome = ToolOutput::success(text).titled(format!("took {shown}"));
+    let text = format!("wrote {display_path}: {about}");
+    let outcome = ToolOutput::success(text).titled(format!("took {display_path}"));
     Ok(ToolOutput { images: vec![picture], ..outcome.with(json!({ "path": call.path })) })
 }
 

@@ -153,12 +153,12 @@ impl BrowserPrograms {
 fn configured(path: Option<&Path>, key: &str) -> Result<Option<PathBuf>, String> {
     let Some(path) = path else { return Ok(None) };
     let path = paths::expand_home(&path.to_string_lossy());
-    let found = match path.components().count() {
+    let program = match path.components().count() {
         0 | 1 => find_program(&path.to_string_lossy()),
         _ => std::path::absolute(&path).ok().filter(|path| path.is_file()),
     };
     let missing = || format!("`[webdriver] {key}` names {}: no such program", path.display());
-    found.map(Some).ok_or_else(missing)
+    program.map(Some).ok_or_else(missing)
 }
 
 /// Finds Chromium in its usual places.

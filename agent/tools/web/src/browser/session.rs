@@ -120,10 +120,10 @@ impl BrowserSession {
 
     /// Returns the references of the elements that match a CSS selector.
     pub(crate) async fn find_all(&self, selector: &str) -> Result<Vec<String>, BrowserError> {
-        let found = self
+        let elements = self
             .run(move |client| async move { client.find_all(Locator::Css(selector)).await })
             .await?;
-        Ok(found.iter().map(|element| element.element_id().into()).collect())
+        Ok(elements.iter().map(|element| element.element_id().into()).collect())
     }
 
     /// Clicks an element, which is scrolled into view first.
@@ -173,8 +173,8 @@ impl BrowserSession {
 
     /// Opens an empty tab and switches to it.
     pub(crate) async fn add_tab(&self) -> Result<String, BrowserError> {
-        let made = self.run(move |client| async move { client.new_window(true).await }).await?;
-        let tab = String::from(made.handle);
+        let window = self.run(move |client| async move { client.new_window(true).await }).await?;
+        let tab = String::from(window.handle);
         self.switch(&tab).await?;
         Ok(tab)
     }
@@ -204,7 +204,7 @@ impl BrowserSession {
         let reported = self.script(WHERE, &[]).await?;
         let text = |key: &str| reported[key].as_str().unwrap_or_default().to_owned();
         let error = reported["error"].as_str();
-        let error = error.map(|why| why.lines().next().unwrap_or(why).to_owned());
+        let error = error.map(|reason| reason.lines().next().unwrap_or(reason).to_owned());
         let url = match &error {
             // The URL that was requested.
             Some(_) => {
@@ -238,17 +238,17 @@ impl BrowserSession {
     /// works.
     pub(crate) async fn tool_error(&self, error: BrowserError) -> ToolError {
         match error {
-            BrowserError::NoElement(why) => ToolError::new(ToolErrorKind::NotFound, why),
+            BrowserError::NoElement(message) => ToolError::new(ToolErrorKind::NotFound, message),
             BrowserError::Timeout => ToolError::new(
                 ToolErrorKind::Timeout,
                 "it took longer than 30 s and was given up; what is on the page can still be read",
             ),
-            BrowserError::Gone(why) => {
+            BrowserError::Gone(message) => {
                 let ended = super::manager::end(&self.place, &self.record).await;
                 let rest = ended.err().map(|it| format!("; {}", it.text)).unwrap_or_default();
-                let why = why.lines().next().unwrap_or_default().to_owned();
+                let reason = message.lines().next().unwrap_or_default().to_owned();
                 ToolError::failed(format!(
-                    "the browser crashed or was closed, its pages are gone ({why}{rest}); the next \
+                    "the browser crashed or was closed, its pages are gone ({reason}{rest}); the next \
                      start opens a new one"
                 ))
             }
@@ -304,8 +304,8 @@ impl Tabs {
     pub(crate) fn element(&self, tab: &str, name: &str) -> Result<&str, ToolError> {
         // Models also write [e3] and @e3.
         let bare = name.trim().trim_matches(|c: char| !c.is_ascii_alphanumeric());
-        let found = self.refs.get(bare);
-        match found {
+        let element = self.refs.get(bare);
+        match element {
             Some(id) if self.tab == tab => Ok(id),
             Some(_) => Err(stale(bare)),
             None => Err(ToolError::invalid(format!(
@@ -329,9 +329,9 @@ impl Tabs {
         session: &BrowserSession,
         tab: &str,
     ) -> Result<(), BrowserError> {
-        let mut left = session.tabs().await?;
-        left.retain(|other| other != tab);
-        let next = match left.pop() {
+        let mut remaining = session.tabs().await?;
+        remaining.retain(|other| other != tab);
+        let next = match remaining.pop() {
             Some(next) => next,
             None => {
                 let next = session.add_tab().await?;

@@ -15,7 +15,7 @@ const LOOK_UP: Duration = Duration::from_secs(5);
 /// Parses a URL. A bare host gets https; a host on this machine and an IP address get http.
 pub(crate) fn parse(text: &str) -> Result<Url, String> {
     let text = text.trim();
-    let bad = |why: &str| format!("`{}` {why}", base::text::head(text, 200));
+    let bad = |reason: &str| format!("`{}` {reason}", base::text::head(text, 200));
     if text.is_empty() {
         return Err("the address is empty: give one with http:// or https://".to_owned());
     }
@@ -23,20 +23,21 @@ pub(crate) fn parse(text: &str) -> Result<Url, String> {
         Ok(url) if matches!(url.scheme(), "http" | "https") => url,
         _ if is_bare(text) => {
             let plain =
-                Url::parse(&format!("http://{text}")).map_err(|why| bad(&why.to_string()))?;
+                Url::parse(&format!("http://{text}")).map_err(|error| bad(&error.to_string()))?;
             let secure =
                 !is_local(&plain) && guarded_client::host(&plain).parse::<IpAddr>().is_err();
             if secure {
-                Url::parse(&format!("https://{text}")).map_err(|why| bad(&why.to_string()))?
+                Url::parse(&format!("https://{text}")).map_err(|error| bad(&error.to_string()))?
             } else {
                 plain
             }
         }
         Ok(url) => {
-            let why = format!("is refused: only http and https are opened, not {}:", url.scheme());
-            return Err(bad(&why));
+            let reason =
+                format!("is refused: only http and https are opened, not {}:", url.scheme());
+            return Err(bad(&reason));
         }
-        Err(why) => return Err(bad(&format!("is not an address: {why}"))),
+        Err(error) => return Err(bad(&format!("is not an address: {error}"))),
     };
     if !url.username().is_empty() || url.password().is_some() {
         return Err(bad("contains a user name or a password, which is not sent"));
@@ -62,7 +63,8 @@ fn is_bare(text: &str) -> bool {
 /// Returns whether a URL is on this machine.
 pub(crate) fn is_local(url: &Url) -> bool {
     let host = guarded_client::host(url);
-    let is_loopback = host.parse::<IpAddr>().is_ok_and(|at| at.to_canonical().is_loopback());
+    let is_loopback =
+        host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
     is_loopback || host == "localhost" || host.ends_with(".localhost")
 }
 
@@ -78,13 +80,13 @@ pub(crate) async fn guard(url: &Url, allowed: &[String]) -> Result<(), ToolError
             looked_up.ok().and_then(Result::ok).unwrap_or_default()
         }
     };
-    let on_link = addresses.iter().find(|at| is_on_link(**at));
+    let on_link = addresses.iter().find(|address| is_on_link(**address));
     match on_link.filter(|_| !guarded_client::is_allowed(allowed, url)) {
         None => Ok(()),
-        Some(at) => Err(ToolError::new(
+        Some(address) => Err(ToolError::new(
             ToolErrorKind::Denied,
             format!(
-                "denied: `{host}` is {at}, an address on the link, where clouds hand out the \
+                "denied: `{host}` is {address}, an address on the link, where clouds hand out the \
                  logins of a machine. If the user wants it, they name it in their own \
                  configuration, `[tools.webfetch] allow_hosts`"
             ),

@@ -52,7 +52,7 @@ impl fmt::Display for BrowserError {
 /// session stays open when the client is dropped.
 pub(crate) async fn connect(driver: &str, session: &str) -> Result<Client, BrowserError> {
     let client = Client::with_existing_session(driver, session, HttpConnector::new()).await;
-    let client = client.map_err(|why| BrowserError::Other(why.to_string()))?;
+    let client = client.map_err(|error| BrowserError::Other(error.to_string()))?;
     run(client.persist()).await?;
     Ok(client)
 }
@@ -136,8 +136,8 @@ fn of_driver(error: &WebDriver) -> BrowserError {
     let text = message.split_once(": ").map_or(message, |(_, text)| text).trim().to_owned();
     match error.error {
         Status::UnexpectedAlertOpen => {
-            let shown = error.data.as_ref().and_then(|data| data["text"].as_str());
-            BrowserError::Dialog(shown.unwrap_or(&text).to_owned())
+            let dialog_text = error.data.as_ref().and_then(|data| data["text"].as_str());
+            BrowserError::Dialog(dialog_text.unwrap_or(&text).to_owned())
         }
         Status::NoSuchElement | Status::StaleElementReference | Status::DetachedShadowRoot => {
             BrowserError::NoElement(text)

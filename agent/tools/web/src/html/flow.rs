@@ -54,9 +54,9 @@ impl Flow {
     /// Ends the line, with at least `count` newlines before the following text.
     pub(crate) fn breaks(&mut self, count: usize) {
         self.text.truncate(self.text.trim_end_matches(' ').len());
-        let there = self.text.len() - self.text.trim_end_matches('\n').len();
+        let newlines = self.text.len() - self.text.trim_end_matches('\n').len();
         if !self.text.is_empty() {
-            (there..count).for_each(|_| self.text.push('\n'));
+            (newlines..count).for_each(|_| self.text.push('\n'));
         }
     }
 

@@ -59,68 +59,68 @@ impl Frame {
     }
 
     /// Closes the element: writes it into the element around it.
-    pub(crate) fn close_into(self, around: &mut Frame, form: Form) {
+    pub(crate) fn close_into(self, parent: &mut Frame, form: Form) {
         let text = self.flow.into_text();
         match self.kind {
-            Kind::Root => around.flow.verbatim(&text),
+            Kind::Root => parent.flow.verbatim(&text),
             // Emphasis cannot span paragraphs.
-            Kind::Marked(_) if text.trim().contains('\n') => around.flow.verbatim(&text),
-            Kind::Marked(mark) => around.flow.marked(&text, mark, mark),
+            Kind::Marked(_) if text.trim().contains('\n') => parent.flow.verbatim(&text),
+            Kind::Marked(mark) => parent.flow.marked(&text, mark, mark),
             Kind::Code => {
                 let (before, after) = ticks(text.trim());
-                around.flow.marked(&text, &before, &after);
+                parent.flow.marked(&text, &before, &after);
             }
             Kind::Link(Some(href)) if !text.trim().is_empty() => {
-                around.flow.marked(&in_line(&text), "[", &format!("]({href})"));
+                parent.flow.marked(&in_line(&text), "[", &format!("]({href})"));
             }
-            Kind::Link(_) => around.flow.words(&in_line(&text)),
-            Kind::Heading(_) if around.holds_one_line() => {
-                around.flow.words(&format!(" {} ", text.trim()));
+            Kind::Link(_) => parent.flow.words(&in_line(&text)),
+            Kind::Heading(_) if parent.holds_one_line() => {
+                parent.flow.words(&format!(" {} ", text.trim()));
             }
-            Kind::Heading(level) => heading(&text, level, around, form),
+            Kind::Heading(level) => heading(&text, level, parent, form),
             Kind::Quote if form == Form::Markdown => {
                 let lines = text.trim().lines().map(|line| format!("> {line}"));
                 let lines: Vec<String> = lines.map(|line| line.trim_end().to_owned()).collect();
-                around.flow.block(&lines.join("\n"), 2);
+                parent.flow.block(&lines.join("\n"), 2);
             }
-            Kind::Quote => around.flow.block(text.trim(), 2),
-            Kind::Pre(language) => pre(&text, language, around, form),
+            Kind::Quote => parent.flow.block(text.trim(), 2),
+            Kind::Pre(language) => pre(&text, language, parent, form),
             Kind::List(_) => {
-                let is_inner = matches!(around.kind, Kind::Item(_));
-                around.flow.block(text.trim_end(), if is_inner { 1 } else { 2 });
+                let is_inner = matches!(parent.kind, Kind::Item(_));
+                parent.flow.block(text.trim_end(), if is_inner { 1 } else { 2 });
             }
-            Kind::Item(marker) => around.flow.block(&item(&text, &marker), 1),
-            Kind::Table(table) if around.holds_one_line() => {
-                around.flow.words(&format!(" {} ", table.in_line()));
+            Kind::Item(marker) => parent.flow.block(&item(&text, &marker), 1),
+            Kind::Table(table) if parent.holds_one_line() => {
+                parent.flow.words(&format!(" {} ", table.in_line()));
             }
-            Kind::Table(table) => around.flow.block(&table.shown(form), 2),
-            Kind::Cell => match &mut around.kind {
+            Kind::Table(table) => parent.flow.block(&table.render(form), 2),
+            Kind::Cell => match &mut parent.kind {
                 Kind::Table(table) => table.add(text.trim()),
-                _ => around.flow.words(&text),
+                _ => parent.flow.words(&text),
             },
         }
     }
 }
 
-fn heading(text: &str, level: usize, around: &mut Frame, form: Form) {
+fn heading(text: &str, level: usize, parent: &mut Frame, form: Form) {
     let text = in_line(text.trim());
     let marks = if form == Form::Markdown { "#".repeat(level) + " " } else { String::new() };
     if !text.is_empty() {
-        around.flow.block(&(marks + &text), 2);
+        parent.flow.block(&(marks + &text), 2);
     }
 }
 
 /// A code block, between fences that do not occur in it.
-fn pre(text: &str, language: Option<String>, around: &mut Frame, form: Form) {
+fn pre(text: &str, language: Option<String>, parent: &mut Frame, form: Form) {
     let text = text.strip_prefix('\n').unwrap_or(text).trim_end();
-    if around.holds_one_line() {
-        return around.flow.words(text);
+    if parent.holds_one_line() {
+        return parent.flow.words(text);
     }
     if text.is_empty() || form == Form::Text {
-        return around.flow.block(text, 2);
+        return parent.flow.block(text, 2);
     }
     let fence = "`".repeat(longest_run(text).max(2) + 1);
-    around.flow.block(&format!("{fence}{}\n{text}\n{fence}", language.unwrap_or_default()), 2);
+    parent.flow.block(&format!("{fence}{}\n{text}\n{fence}", language.unwrap_or_default()), 2);
 }
 
 fn item(text: &str, marker: &str) -> String {

@@ -157,7 +157,7 @@ impl Stack {
             Kind::Root | Kind::Marked(_) | Kind::Code | Kind::Link(_) | Kind::Heading(_) => false,
         };
         let open = self.frames.iter().rposition(|frame| frame.tag == tag || stops(frame));
-        if let Some(open) = open.filter(|at| self.frames[*at].tag == tag) {
+        if let Some(open) = open.filter(|index| self.frames[*index].tag == tag) {
             while self.frames.len() > open {
                 self.pop();
             }

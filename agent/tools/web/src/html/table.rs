@@ -37,7 +37,7 @@ impl Table {
     }
 
     /// The table in the given form.
-    pub(crate) fn shown(&self, form: Form) -> String {
+    pub(crate) fn render(&self, form: Form) -> String {
         let is_layout = self.rows().all(|row| row.len() < 2)
             || self.rows().flatten().any(|cell| cell.contains("\n\n"));
         if is_layout {

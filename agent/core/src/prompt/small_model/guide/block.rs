@@ -12,7 +12,7 @@ use tools::tool::ToolSpec;
 
 /// A blocked call.
 struct BlockedCall {
-    why: String,
+    reason: String,
     remedy: Remedy,
 }
 
@@ -26,15 +26,15 @@ enum Remedy {
     Correct,
 }
 
-fn blocked(remedy: Remedy, why: impl Into<String>) -> BlockedCall {
-    BlockedCall { why: why.into(), remedy }
+fn blocked(remedy: Remedy, reason: impl Into<String>) -> BlockedCall {
+    BlockedCall { reason: reason.into(), remedy }
 }
 
 impl TurnGuide {
     /// Returns why a call is not run: it would have no effect, or it would modify a test.
     pub(crate) fn block(&self, spec: ToolSpec, call: &ToolCall) -> Option<ToolOutput> {
         let mut state = self.state();
-        let BlockedCall { why, remedy } = if spec.kind == ToolKind::RUN {
+        let BlockedCall { reason, remedy } = if spec.kind == ToolKind::RUN {
             self.blocked_command(&mut state, &command(call))?
         } else if spec.effect == Effect::Writes {
             let name = file(call)?;
@@ -49,9 +49,9 @@ impl TurnGuide {
         let next = match remedy {
             Remedy::Finish => self.finish(),
             Remedy::GoOn if state.failed.is_none() => self.next_step(&state),
-            Remedy::GoOn | Remedy::Correct => self.advice(&why),
+            Remedy::GoOn | Remedy::Correct => self.advice(&reason),
         };
-        Some(ToolOutput { next: Some(next), ..ToolOutput::not_run(ToolErrorKind::Failed, why) })
+        Some(ToolOutput { hint: Some(next), ..ToolOutput::not_run(ToolErrorKind::Failed, reason) })
     }
 
     /// Returns why a command is blocked: its output is known, and nothing has changed since.
@@ -64,12 +64,12 @@ impl TurnGuide {
                 .as_ref()
                 .is_some_and(|failure| failure.line == line && failure.files == now)
         {
-            let why = "not run: no file was changed since this command failed.";
-            return Some(blocked(Remedy::Correct, why));
+            let reason = "not run: no file was changed since this command failed.";
+            return Some(blocked(Remedy::Correct, reason));
         }
         if is_repeat && state.files_at_run == now {
-            let why = "not run: this ran already, and no file was written since.";
-            return Some(blocked(Remedy::GoOn, why));
+            let reason = "not run: this ran already, and no file was written since.";
+            return Some(blocked(Remedy::GoOn, reason));
         }
         // What is to be changed is already shown; the failure output confuses a small model more
         // than it helps.
@@ -95,16 +95,16 @@ impl TurnGuide {
         let (old, new) = (without_indentation(old), without_indentation(new));
         let is_there = current.contains(&new) && (!current.contains(&old) || new.contains(&old));
         is_there.then(|| {
-            let why = format!("not written: {name} has this change already.");
-            self.unchanged(state, name, why)
+            let reason = format!("not written: {name} has this change already.");
+            self.unchanged(state, name, reason)
         })
     }
 
     /// Blocks a write that would change nothing.
-    fn unchanged(&self, state: &mut State, name: &str, why: String) -> BlockedCall {
+    fn unchanged(&self, state: &mut State, name: &str, reason: String) -> BlockedCall {
         let Some(fault) = self.syntax_error(state, name) else {
             state.idle_writes += 1;
-            return blocked(Remedy::GoOn, why);
+            return blocked(Remedy::GoOn, reason);
         };
         let before = self.texts.iter().find(|(file, _)| file == name);
         let before = before.map(|(_, text)| {
@@ -112,7 +112,7 @@ impl TurnGuide {
         });
         blocked(
             Remedy::Correct,
-            format!("{why} It is wrong: {fault}{}", before.unwrap_or_default()),
+            format!("{reason} It is wrong: {fault}{}", before.unwrap_or_default()),
         )
     }
 
@@ -126,12 +126,12 @@ impl TurnGuide {
         let is_number = content.is_some_and(|text| text.trim().parse::<f64>().is_ok());
         if self.task.asks_for_count()
             && is_number
-            && state.ran.is_empty()
+            && state.commands_run.is_empty()
             && state.given_messages.insert("count".into())
         {
-            let why = "not written: no command has counted that. Let shell count, and write its \
+            let reason = "not written: no command has counted that. Let shell count, and write its \
                        result into the file with >.";
-            return Some(blocked(Remedy::Finish, why));
+            return Some(blocked(Remedy::Finish, reason));
         }
         let path = self.cwd.join(name);
         let current = std::fs::read_to_string(&path).ok()?;
@@ -139,24 +139,24 @@ impl TurnGuide {
             state.excused.insert(name.to_owned());
         }
         if content.is_some_and(|new| new.trim_end() == current.trim_end()) {
-            let why = format!("not written: {name} holds exactly this already.");
-            return Some(self.unchanged(state, name, why));
+            let reason = format!("not written: {name} holds exactly this already.");
+            return Some(self.unchanged(state, name, reason));
         }
         if is_test(name) {
-            let why = format!("not written: {name} is the test, and the test is right.");
+            let reason = format!("not written: {name} is the test, and the test is right.");
             let first =
                 self.task.asks_for_repair() && state.given_messages.insert(format!("hold {name}"));
-            return first.then(|| blocked(Remedy::Correct, why));
+            return first.then(|| blocked(Remedy::Correct, reason));
         }
         if let Some(lost) = content.and_then(|new| self.lost_part(&current, new)) {
-            let why = format!(
+            let reason = format!(
                 "not written: {name} would lose `{lost}`. Keep it: write the whole file, or call \
                  edit."
             );
             return state
                 .given_messages
                 .insert(format!("lost {lost}"))
-                .then(|| blocked(Remedy::Finish, why));
+                .then(|| blocked(Remedy::Finish, reason));
         }
         let tests = self.task.files.iter().filter(|name| is_test(name));
         let tests: Vec<String> =
@@ -166,10 +166,11 @@ impl TurnGuide {
             let checks = line.contains("assert") && !current.contains(line);
             checks && tests.iter().any(|test| test.contains(line))
         });
-        let why = "not written: that copies lines of the test into";
+        let reason = "not written: that copies lines of the test into";
         let has_copies = copied_lines.count() > 0;
-        has_copies
-            .then(|| blocked(Remedy::Correct, format!("{why} {name}, where they change nothing.")))
+        has_copies.then(|| {
+            blocked(Remedy::Correct, format!("{reason} {name}, where they change nothing."))
+        })
     }
 
     /// Completes a write: if it contains only new parts of a program and the file has other parts

@@ -35,10 +35,10 @@ impl TestWorkspace {
     fn write(&self, name: &str, text: &str) -> String {
         let call = call("write_file", json!({ "file_path": name, "content": text }));
         if let Some(held) = self.guide.block(WRITE, &call) {
-            return format!("{} {}", held.text, held.next.unwrap());
+            return format!("{} {}", held.text, held.hint.unwrap());
         }
         fs::write(self.dir.path().join(name), text).unwrap();
-        self.guide.add_next_step(Some(WRITE), &call, ToolOutput::success("ok")).next.unwrap()
+        self.guide.add_next_step(Some(WRITE), &call, ToolOutput::success("ok")).hint.unwrap()
     }
 
     /// Edits a file as the tool does. Returns the hint, or why the call was blocked.
@@ -46,7 +46,7 @@ impl TestWorkspace {
         let args = json!({ "filePath": name, "oldString": old, "newString": new });
         let call = call("edit", args);
         if let Some(held) = self.guide.block(REPLACE, &call) {
-            return format!("{} {}", held.text, held.next.unwrap());
+            return format!("{} {}", held.text, held.hint.unwrap());
         }
         let path = self.dir.path().join(name);
         let here = fs::read_to_string(&path).unwrap();
@@ -57,14 +57,14 @@ impl TestWorkspace {
             }
             false => ToolOutput::failed(ToolErrorKind::Failed, "`oldString` is not found"),
         };
-        self.guide.add_next_step(Some(REPLACE), &call, outcome).next.unwrap()
+        self.guide.add_next_step(Some(REPLACE), &call, outcome).hint.unwrap()
     }
 
     /// Reports a command with this exit code and output.
     fn run(&self, line: &str, code: i32, said: &str) -> String {
         let call = call("shell", json!({ "command": line }));
         if let Some(held) = self.guide.block(RUN, &call) {
-            return format!("{} {}", held.text, held.next.unwrap());
+            return format!("{} {}", held.text, held.hint.unwrap());
         }
         let outcome = if code == 0 {
             ToolOutput::success(said)
@@ -72,7 +72,7 @@ impl TestWorkspace {
             ToolOutput::failed(ToolErrorKind::Failed, said)
         };
         let outcome = outcome.with(json!({ "exit_code": code }));
-        self.guide.add_next_step(Some(RUN), &call, outcome).next.unwrap()
+        self.guide.add_next_step(Some(RUN), &call, outcome).hint.unwrap()
     }
 }
 
