@@ -7,7 +7,7 @@ use base::failure::Result;
 use crate::commands::context::CommonArgs;
 use crate::commands::{
     accept, agents, answer, check, completions, config, diff, discard, doctor, edit, explain, gc,
-    list, logs, operations, plan, resume, run, send, shell, status, stop, trace, undo, verify,
+    inbox, list, logs, operations, plan, resume, run, send, shell, status, stop, trace, undo, verify,
 };
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
@@ -48,6 +48,9 @@ enum Verb {
         after_help = "Examples:\n  studio list\n  studio list --json | jq '.sessions[].state'"
     )]
     List(list::Args),
+    /// Show what needs you: permission requests, answered in place, and settled sessions
+    #[command(after_help = "Examples:\n  studio inbox\n  studio inbox --json | jq -r '.questions[].answers[0]'")]
+    Inbox,
     /// Show one session in full
     #[command(after_help = "Examples:\n  studio status fix-the\n  studio status @latest --json")]
     Status(status::Args),
@@ -160,6 +163,7 @@ impl Cli {
                 run::run(common, &args)
             }
             Some(Verb::List(args)) => list::run(common, &args),
+            Some(Verb::Inbox) => inbox::run(common),
             Some(Verb::Status(args)) => status::run(common, &args),
             Some(Verb::Explain(args)) => explain::run(common, &args),
             Some(Verb::Logs(args)) => logs::run(common, &args),

@@ -26,6 +26,7 @@ mod git_repo;
 mod git_snapshot;
 mod git_undo;
 mod git_worktree;
+mod inbox;
 mod leftovers;
 mod list;
 mod model_host;

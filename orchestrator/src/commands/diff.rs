@@ -12,6 +12,7 @@ use crate::report::pager::{self, Pager};
 use crate::report::patch::{self, PatchKind};
 use crate::report::{self, table};
 use studio_core::interrupt::Interrupt;
+use studio_core::seen;
 use studio_core::session::collect::{self, SessionChanges};
 use studio_core::session::last_shown;
 use studio_core::session_view::SessionView;
@@ -91,6 +92,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         return print_json(&view, &changes.comparison, &paths);
     }
     let code = print(&changes.comparison, args, &paths)?;
+    seen::mark(&context.repository, &view);
     let FormArgs { stat, name_only, word_diff: _ } = args.form;
     if io::stdout().is_terminal() && paths.is_empty() && !stat && !name_only {
         last_shown::record(

@@ -12,6 +12,7 @@ use crate::report;
 use crate::report::journal;
 use studio_core::launch::log::RawTail;
 use studio_core::launch::registry;
+use studio_core::seen;
 use studio_core::session::journal::{JournalEntry, JournalTail};
 
 /// The command line of `logs`.
@@ -36,11 +37,15 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let printer = LogPrinter { context: &context, id, follow: args.follow };
     let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    runtime.block_on(if args.raw {
+    let code = runtime.block_on(if args.raw {
         printer.raw().boxed_local()
     } else {
         printer.journal().boxed_local()
-    })
+    })?;
+    if !context.json {
+        seen::mark(&context.repository, &context.view(id)?);
+    }
+    Ok(code)
 }
 
 /// The logs of one session.

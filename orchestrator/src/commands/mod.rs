@@ -16,6 +16,7 @@ pub mod edit;
 pub mod editor;
 pub mod explain;
 pub mod gc;
+pub mod inbox;
 pub mod input;
 pub mod list;
 pub mod logs;

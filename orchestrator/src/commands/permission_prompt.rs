@@ -11,7 +11,7 @@ use tokio::net::unix::pipe::Receiver;
 
 use crate::commands::context::CommandContext;
 use crate::report::progress::SessionProgress;
-use studio_core::session_view::SessionView;
+use studio_core::inbox::Question;
 use studio_core::supervisor::control::{self, ControlRequest};
 
 /// The terminal, and the request that is shown.
@@ -35,38 +35,42 @@ impl PermissionPrompt {
         Some(PermissionPrompt { terminal, saved_settings: None, open: None })
     }
 
-    /// Shows the first open request of these sessions, and removes it after it was answered
-    /// elsewhere.
+    /// Shows the first of these requests, and removes it after it was answered elsewhere. `more_keys`
+    /// describes the keys that the caller handles.
     pub(crate) fn update<'v>(
         &mut self,
-        views: impl Iterator<Item = &'v SessionView>,
+        questions: impl Iterator<Item = Question<'v>>,
+        more_keys: &str,
         progress: &mut SessionProgress,
     ) {
         let mut first = None;
-        for view in views {
-            let asks = &view.facts.summary.open_requests;
-            if let Some((id, n)) = &self.open
-                && view.record.id == *id
-                && asks.contains_key(n)
+        for question in questions {
+            if let Some((id, number)) = &self.open
+                && question.view.record.id == *id
+                && question.number == *number
             {
                 return;
             }
-            let ask = asks.iter().next().map(|(n, ask)| (view, *n, ask));
-            first = first.or(ask);
+            first = first.or(Some(question));
         }
         self.open = None;
-        let Some((view, n, ask)) = first else { return self.restore() };
+        let Some(Question { view, number, request }) = first else { return self.restore() };
         if !self.enter_raw_mode() {
             return;
         }
         let id = &view.record.id;
-        self.open = Some((id.clone(), n));
-        let what = base::text::printable(&ask.description).replace('\n', "\n  ");
+        self.open = Some((id.clone(), number));
+        let description = base::text::printable(&request.description).replace('\n', "\n  ");
         let directory = view.record.session_repo.worktree.display();
         progress.say(&format!(
-            "\n{id} asks for permission {n} (in {directory}):\n\n  {what}\n\n[y] allow  [n] deny  \
-             [a] always allow this in this session",
+            "\n{id} asks for permission {number} (in {directory}):\n\n  {description}\n\n[y] allow  \
+             [n] deny  [a] always allow this in this session{more_keys}",
         ));
+    }
+
+    /// Returns the request that is shown.
+    pub(crate) fn shown(&self) -> Option<&(Id, u32)> {
+        self.open.as_ref()
     }
 
     /// Returns the next key; never returns while no request is shown.

@@ -5,6 +5,7 @@ use base::failure::Result;
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::table;
+use studio_core::seen;
 use studio_core::session::collect;
 use studio_git::import;
 
@@ -36,6 +37,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         true => report::json_line(&view.json()),
         false => {
             report::out(&table::page(&view));
+            seen::mark(&context.repository, &view);
             if let Some(what) = &view.tampered {
                 report::say(&format!("warning: {what}; plain git in its worktree would run it"));
             }

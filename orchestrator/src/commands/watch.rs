@@ -16,6 +16,7 @@ use crate::commands::stop;
 use crate::report;
 use crate::report::coach_rounds;
 use crate::report::progress::SessionProgress;
+use studio_core::inbox;
 use studio_core::session::journal::{JournalEntry, JournalLine, JournalTail};
 use studio_core::session::state::{SessionState, reason, state};
 use studio_core::session::summary::{Disposition, JournalSummary, SessionFacts};
@@ -81,7 +82,7 @@ pub(crate) struct Watcher<'d> {
     progress: SessionProgress,
     prompt: Option<PermissionPrompt>,
     changes: DirectoryWatcher,
-    interrupt: Interrupt,
+    signals: TerminationSignals,
     interrupted: bool,
     scheduled: Instant,
     runtime: Runtime,
@@ -102,10 +103,10 @@ impl<'d> Watcher<'d> {
     pub(crate) fn begin(context: &'d CommandContext, show: WatchFrom) -> Result<Watcher<'d>> {
         let runtime = base::runtime::current_thread();
         let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-        let (interrupt, changes, prompt) = {
+        let (signals, changes, prompt) = {
             let _guard = runtime.enter();
             let prompt = if context.json { None } else { PermissionPrompt::new() };
-            (Interrupt::listen()?, DirectoryWatcher::start(), prompt)
+            (TerminationSignals::listen()?, DirectoryWatcher::start(), prompt)
         };
         changes.add(context.store.root());
         Ok(Watcher {
@@ -115,7 +116,7 @@ impl<'d> Watcher<'d> {
             progress: SessionProgress::new(context.json),
             prompt,
             changes,
-            interrupt,
+            signals,
             interrupted: false,
             scheduled: Instant::now(),
             runtime,
@@ -188,7 +189,7 @@ impl<'d> Watcher<'d> {
 
     /// Waits for an event or a timeout.
     fn wait(&mut self) -> Woken {
-        let Watcher { runtime, changes, interrupt, prompt, .. } = self;
+        let Watcher { runtime, changes, signals, prompt, .. } = self;
         let key = async {
             match prompt {
                 Some(prompt) => prompt.read_key().await,
@@ -198,7 +199,7 @@ impl<'d> Watcher<'d> {
         runtime.block_on(async {
             tokio::select! {
                 () = changes.next() => Woken::Changed,
-                () = interrupt.recv() => Woken::Interrupted,
+                () = signals.recv() => Woken::Interrupted,
                 key = key => Woken::Key(key),
             }
         })
@@ -217,28 +218,30 @@ impl<'d> Watcher<'d> {
         }
         if let Some(prompt) = &mut self.prompt {
             let all = if self.interrupted { &[] } else { views.as_slice() };
-            prompt.update(all.iter(), &mut self.progress);
+            prompt.update(inbox::questions(all), "", &mut self.progress);
         }
         Ok(())
     }
 }
 
 /// SIGINT and SIGTERM.
-struct Interrupt {
+pub(crate) struct TerminationSignals {
     int: tokio::signal::unix::Signal,
     term: tokio::signal::unix::Signal,
 }
 
-impl Interrupt {
-    fn listen() -> Result<Interrupt> {
+impl TerminationSignals {
+    /// Handles the signals from now on. Call it within a runtime.
+    pub(crate) fn listen() -> Result<TerminationSignals> {
         use tokio::signal::unix::{SignalKind, signal};
-        let fail = || "cannot hear Ctrl-C";
+        let fail = || "cannot handle Ctrl-C";
         let int = signal(SignalKind::interrupt()).or_fail(fail)?;
         let term = signal(SignalKind::terminate()).or_fail(fail)?;
-        Ok(Interrupt { int, term })
+        Ok(TerminationSignals { int, term })
     }
 
-    async fn recv(&mut self) {
+    /// Waits for one of them.
+    pub(crate) async fn recv(&mut self) {
         tokio::select! {
             _ = self.int.recv() => {}
             _ = self.term.recv() => {}

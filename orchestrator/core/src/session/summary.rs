@@ -176,6 +176,8 @@ pub struct JournalSummary {
     pub note: Option<String>,
     /// The time of the last entry, RFC 3339.
     pub updated_at: Option<String>,
+    /// The end of the last run, RFC 3339 in UTC; `None` during a run.
+    pub ended_at: Option<String>,
     /// Whether the worktree was created.
     pub has_worktree: bool,
 }
@@ -188,6 +190,9 @@ pub struct OpenRequest {
     pub description: String,
     /// The kind: the same for all requests that `always` covers.
     pub rule: String,
+    /// When it was asked, RFC 3339 in UTC.
+    #[serde(default)]
+    pub asked_at: Option<String>,
 }
 
 /// Requests that studio denied without asking the user.
@@ -227,17 +232,24 @@ impl JournalSummary {
     pub fn add_line(&mut self, line: &JournalLine) {
         let previous_time = self.updated_at.replace(line.time.clone());
         if let JournalEntry::Spawned { .. } = &line.entry {
+            self.ended_at = None;
             // The previous run has no exit entry: it ended at its last entry.
             let previous_run = self.run_started_at.replace(line.time.clone()).zip(previous_time);
             let duration = previous_run.and_then(|(started, ended)| milliseconds(&started, &ended));
             self.worked_ms = self.worked_ms.saturating_add(duration.unwrap_or(0));
         }
         if let JournalEntry::Exit { ms, .. } = &line.entry {
+            self.ended_at = Some(line.time.clone());
             let started = self.run_started_at.take();
             let duration = ms.or_else(|| milliseconds(&started?, &line.time));
             self.worked_ms = self.worked_ms.saturating_add(duration.unwrap_or(0));
         }
         self.add_entry(&line.entry);
+        if let JournalEntry::Asked { n, .. } = &line.entry
+            && let Some(request) = self.open_requests.get_mut(n)
+        {
+            request.asked_at = Some(line.time.clone());
+        }
     }
 
     /// Adds one entry.
@@ -272,8 +284,8 @@ impl JournalSummary {
             JournalEntry::Event { event } => self.add_event(event),
             JournalEntry::Asked { n, what: description, rule } => {
                 let rule = rule.clone().unwrap_or_else(|| description.clone());
-                self.open_requests
-                    .insert(*n, OpenRequest { description: description.clone(), rule });
+                let description = description.clone();
+                self.open_requests.insert(*n, OpenRequest { description, rule, asked_at: None });
                 self.last_request = self.last_request.max(*n);
                 self.update_phase();
             }

@@ -1,0 +1,87 @@
+//! The inbox: what needs the user, over all sessions of a repository. It has no terminal in it.
+
+use serde_json::{Value, json};
+use studio_git::repo::Repository;
+
+use crate::seen;
+use crate::session::summary::OpenRequest;
+use crate::session_view::SessionView;
+
+/// What needs the user, the oldest first in each list.
+#[derive(Debug, Default)]
+pub struct Inbox<'v> {
+    /// Open permission requests.
+    pub questions: Vec<Question<'v>>,
+    /// Settled sessions that the user has not looked at since they settled.
+    pub unseen: Vec<&'v SessionView>,
+    /// The other settled sessions that are neither accepted nor discarded.
+    pub seen: Vec<&'v SessionView>,
+}
+
+/// An open permission request.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'v> {
+    /// Its session.
+    pub view: &'v SessionView,
+    /// Its number in the session.
+    pub number: u32,
+    /// The request.
+    pub request: &'v OpenRequest,
+}
+
+impl Question<'_> {
+    /// Returns the command that gives this answer: `allow` or `deny`.
+    pub fn command(&self, answer: &str) -> String {
+        format!("studio answer {} {} {answer}", self.view.record.id, self.number)
+    }
+}
+
+impl<'v> Inbox<'v> {
+    /// Sorts the sessions of a repository.
+    pub fn of(repository: &Repository, views: &'v [SessionView]) -> Inbox<'v> {
+        let mut inbox = Inbox { questions: questions(views).collect(), ..Inbox::default() };
+        inbox.questions.sort_by_key(|question| question.request.asked_at.clone());
+        let mut settled: Vec<&SessionView> = views
+            .iter()
+            .filter(|view| view.state.is_settled() && !view.state.is_over())
+            .collect();
+        settled.sort_by_key(|view| seen::settled_at(view));
+        (inbox.seen, inbox.unseen) =
+            settled.into_iter().partition(|view| seen::is_seen(repository, view));
+        inbox
+    }
+
+    /// Whether nothing needs the user.
+    pub fn is_empty(&self) -> bool {
+        self.questions.is_empty() && self.unseen.is_empty() && self.seen.is_empty()
+    }
+
+    /// Returns the inbox as JSON; sessions are as in `studio list --json`.
+    pub fn json(&self) -> Value {
+        let sessions = |views: &[&SessionView]| views.iter().map(|view| view.json()).collect::<Vec<_>>();
+        let question = |question: &Question<'_>| {
+            json!({
+                "id": question.view.record.id, "number": question.number,
+                "description": question.request.description, "asked_at": question.request.asked_at,
+                "worktree": question.view.record.session_repo.worktree,
+                "answers": [question.command("allow"), question.command("deny")],
+            })
+        };
+        json!({
+            "schema": 1,
+            "questions": self.questions.iter().map(question).collect::<Vec<_>>(),
+            "unseen": sessions(&self.unseen),
+            "seen": sessions(&self.seen),
+        })
+    }
+}
+
+/// Returns the open permission requests of sessions, in the order of the sessions.
+pub fn questions<'v>(
+    views: impl IntoIterator<Item = &'v SessionView>,
+) -> impl Iterator<Item = Question<'v>> {
+    views.into_iter().flat_map(|view| {
+        let requests = view.facts.summary.open_requests.iter();
+        requests.map(move |(number, request)| Question { view, number: *number, request })
+    })
+}

@@ -1,0 +1,98 @@
+//! `studio inbox`: what needs the user, over all sessions. On a terminal, permission requests are
+//! answered in place.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use base::failure::{OrFail, Result};
+use studio_core::inbox::Inbox;
+use studio_core::session_view::SessionView;
+
+use crate::commands::context::{CommandContext, CommonArgs};
+use crate::commands::list;
+use crate::commands::permission_prompt::PermissionPrompt;
+use crate::commands::watch::TerminationSignals;
+use crate::report;
+use crate::report::progress::SessionProgress;
+
+/// How often an answer that was given elsewhere is looked for.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Runs the command.
+pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
+    let context = CommandContext::open(common)?;
+    let views = views(&context)?;
+    let inbox = Inbox::of(&context.repository, &views);
+    if context.json {
+        report::json_line(&inbox.json());
+        return Ok(0);
+    }
+    if inbox.is_empty() {
+        report::say("nothing needs you");
+        return Ok(0);
+    }
+    for (title, group) in [("New", &inbox.unseen), ("Seen", &inbox.seen)] {
+        if !group.is_empty() {
+            report::out(&format!("{title}:"));
+            let group: Vec<SessionView> = group.iter().map(|view| (*view).clone()).collect();
+            list::show(&context, &group)?;
+        }
+    }
+    if inbox.questions.is_empty() {
+        return Ok(0);
+    }
+    match answer_in_place(&context)? {
+        Some(code) => Ok(code),
+        None => {
+            report::out(&report::inbox::questions(&inbox.questions, context.clock.now()));
+            Ok(0)
+        }
+    }
+}
+
+fn views(context: &CommandContext) -> Result<Vec<SessionView>> {
+    let (views, unreadable) = context.sessions()?;
+    for (_, failure) in unreadable {
+        report::say(&format!("{}: studio doctor", failure.sentence()));
+    }
+    Ok(views.into_iter().map(|view| context.salvage(view)).collect())
+}
+
+/// Shows one request after the other until all are answered or skipped. Returns the exit code, or
+/// `None` if there is no terminal.
+fn answer_in_place(context: &CommandContext) -> Result<Option<u8>> {
+    let runtime = base::runtime::current_thread().or_fail(|| "cannot start the runtime")?;
+    let _guard = runtime.enter();
+    let Some(mut prompt) = PermissionPrompt::new() else { return Ok(None) };
+    let mut signals = TerminationSignals::listen()?;
+    let mut progress = SessionProgress::new(context.json);
+    let mut done = BTreeSet::new();
+    loop {
+        let (views, _) = context.sessions()?;
+        let inbox = Inbox::of(&context.repository, &views);
+        let is_open = |id: &str, number| !done.contains(&(id.to_owned(), number));
+        let open = inbox.questions.iter().copied();
+        let open = open.filter(|question| is_open(question.view.record.id.as_str(), question.number));
+        prompt.update(open, "  [s] skip  [q] quit", &mut progress);
+        let Some((id, number)) = prompt.shown().cloned() else { return Ok(Some(0)) };
+        let key = runtime.block_on(async {
+            tokio::select! {
+                key = prompt.read_key() => Some(key),
+                () = signals.recv() => None,
+                () = tokio::time::sleep(REFRESH_INTERVAL) => Some('\0'),
+            }
+        });
+        match key {
+            None => return Ok(Some(130)),
+            Some('q' | 'Q') => return Ok(Some(0)),
+            Some('s' | 'S') => {
+                done.insert((id.as_str().to_owned(), number));
+            }
+            Some(key @ ('y' | 'Y' | 'n' | 'N' | 'a' | 'A')) => {
+                prompt.answer(context, key, &mut progress)?;
+                done.insert((id.as_str().to_owned(), number));
+            }
+            Some(_) => {}
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The questions of the inbox.
+
+use base::text::printable;
+use jiff::Timestamp;
+use studio_core::inbox::Question;
+
+use crate::report::table;
+
+/// Formats questions, each with the commands that answer it.
+pub(crate) fn questions(questions: &[Question<'_>], now: Timestamp) -> String {
+    let block = |question: &Question<'_>| {
+        let record = &question.view.record;
+        let asked_at = question.request.asked_at.as_deref().unwrap_or_default();
+        let description = question.request.description.replace('\n', "\n  ");
+        printable(&format!(
+            "{} asked {} ago for permission {} (in {}):\n  {description}\n{}\n{}",
+            record.id,
+            table::age(asked_at, now),
+            question.number,
+            record.session_repo.worktree.display(),
+            question.command("allow"),
+            question.command("deny"),
+        ))
+    };
+    questions.iter().map(block).collect::<Vec<_>>().join("\n\n")
+}
