@@ -7,7 +7,8 @@ use base::failure::Result;
 use crate::commands::context::CommonArgs;
 use crate::commands::{
     accept, agents, answer, check, completions, config, diff, discard, doctor, edit, explain, gc,
-    inbox, list, logs, operations, plan, resume, run, send, shell, status, stop, trace, undo, verify,
+    inbox, list, logs, operations, plan, resume, run, send, shell, status, stop, trace, undo,
+    verify,
 };
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
@@ -49,7 +50,9 @@ enum Verb {
     )]
     List(list::Args),
     /// Show what needs you: permission requests, answered in place, and settled sessions
-    #[command(after_help = "Examples:\n  studio inbox\n  studio inbox --json | jq -r '.questions[].answers[0]'")]
+    #[command(
+        after_help = "Examples:\n  studio inbox\n  studio inbox --json | jq -r '.questions[].answers[0]'"
+    )]
     Inbox,
     /// Show one session in full
     #[command(after_help = "Examples:\n  studio status fix-the\n  studio status @latest --json")]

@@ -41,10 +41,8 @@ impl<'v> Inbox<'v> {
     pub fn of(repository: &Repository, views: &'v [SessionView]) -> Inbox<'v> {
         let mut inbox = Inbox { questions: questions(views).collect(), ..Inbox::default() };
         inbox.questions.sort_by_key(|question| question.request.asked_at.clone());
-        let mut settled: Vec<&SessionView> = views
-            .iter()
-            .filter(|view| view.state.is_settled() && !view.state.is_over())
-            .collect();
+        let mut settled: Vec<&SessionView> =
+            views.iter().filter(|view| view.state.is_settled() && !view.state.is_over()).collect();
         settled.sort_by_key(|view| seen::settled_at(view));
         (inbox.seen, inbox.unseen) =
             settled.into_iter().partition(|view| seen::is_seen(repository, view));
@@ -58,7 +56,8 @@ impl<'v> Inbox<'v> {
 
     /// Returns the inbox as JSON; sessions are as in `studio list --json`.
     pub fn json(&self) -> Value {
-        let sessions = |views: &[&SessionView]| views.iter().map(|view| view.json()).collect::<Vec<_>>();
+        let sessions =
+            |views: &[&SessionView]| views.iter().map(|view| view.json()).collect::<Vec<_>>();
         let question = |question: &Question<'_>| {
             json!({
                 "id": question.view.record.id, "number": question.number,

@@ -8,9 +8,17 @@ use crate::session_view::SessionView;
 /// The file in the session's directory.
 const FILE_NAME: &str = "seen.json";
 
-#[derive(Serialize, Deserialize)]
+/// The run that the user has looked at.
+#[derive(PartialEq, Serialize, Deserialize)]
 struct Seen {
     settled_at: String,
+    turns: u32,
+}
+
+impl Seen {
+    fn of(view: &SessionView) -> Seen {
+        Seen { settled_at: settled_at(view), turns: view.facts.summary.turns }
+    }
 }
 
 /// Returns when the session settled, RFC 3339 in UTC; for a crashed one the time of its last entry.
@@ -23,7 +31,7 @@ pub(crate) fn settled_at(view: &SessionView) -> String {
 pub fn mark(repository: &Repository, view: &SessionView) {
     if view.state.is_settled() && !view.state.is_over() && !is_seen(repository, view) {
         let path = repository.session_dir(&view.record.id).join(FILE_NAME);
-        let _ = base::files::replace_json(&path, &Seen { settled_at: settled_at(view) });
+        let _ = base::files::replace_json(&path, &Seen::of(view));
     }
 }
 
@@ -31,5 +39,5 @@ pub fn mark(repository: &Repository, view: &SessionView) {
 pub(crate) fn is_seen(repository: &Repository, view: &SessionView) -> bool {
     let path = repository.session_dir(&view.record.id).join(FILE_NAME);
     let seen = std::fs::read(path).ok().and_then(|text| serde_json::from_slice::<Seen>(&text).ok());
-    seen.is_some_and(|seen| seen.settled_at == settled_at(view))
+    seen.is_some_and(|seen| seen == Seen::of(view))
 }

@@ -72,7 +72,8 @@ fn answer_in_place(context: &CommandContext) -> Result<Option<u8>> {
         let inbox = Inbox::of(&context.repository, &views);
         let is_open = |id: &str, number| !done.contains(&(id.to_owned(), number));
         let open = inbox.questions.iter().copied();
-        let open = open.filter(|question| is_open(question.view.record.id.as_str(), question.number));
+        let open =
+            open.filter(|question| is_open(question.view.record.id.as_str(), question.number));
         prompt.update(open, "  [s] skip  [q] quit", &mut progress);
         let Some((id, number)) = prompt.shown().cloned() else { return Ok(Some(0)) };
         let key = runtime.block_on(async {
