@@ -30,6 +30,7 @@ mod inbox;
 mod leftovers;
 mod list;
 mod model_host;
+mod notifications;
 mod permissions;
 mod plan;
 mod ready;

@@ -185,6 +185,7 @@ static KEYS: &[ConfigKey] = &[
     limit("studio.limits.check_seconds", MAX_I64, Some(3_600)),
     key("studio.sign", ValueKind::Switch),
     key("studio.hooks", ValueKind::Switch),
+    key("studio.notify", ValueKind::Texts),
     key("studio.agent", ValueKind::Text),
     key("studio.agents.*.protocol", ValueKind::OneOf(&["acp", "command"])),
     key("studio.agents.*.command", ValueKind::Texts),

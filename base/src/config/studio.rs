@@ -32,6 +32,8 @@ pub struct StudioConfig {
     pub sign: bool,
     /// Whether the repository's hooks run, inside the sandbox.
     pub hooks: bool,
+    /// Program and arguments that are started when a session settles or asks; none if empty.
+    pub notify: Vec<String>,
     /// The default agent; g3 when absent.
     pub agent: Option<String>,
     /// The agents, by name.
@@ -50,6 +52,7 @@ impl Default for StudioConfig {
             limits: SessionLimits::default(),
             sign: false,
             hooks: false,
+            notify: Vec::new(),
             agent: None,
             agents: BTreeMap::new(),
         }

@@ -11,6 +11,7 @@ pub mod inbox;
 pub mod interrupt;
 pub mod landing;
 pub mod launch;
+pub mod notification;
 pub mod path_dependencies;
 pub mod project;
 pub mod redact;

@@ -15,6 +15,7 @@ use crate::exec::runner::{Purpose, SandboxedRunner};
 use crate::interrupt::Interrupt;
 use crate::landing::{self, merge_checks};
 use crate::launch::{host, requirements};
+use crate::notification::Notifier;
 use crate::project::Project;
 use crate::session::journal::{JournalEntry, SessionOutcome};
 use crate::session::record::SessionRecord;
@@ -56,6 +57,7 @@ pub fn run(args: &Args) -> Result<u8> {
         Err(failure) => return record_failure(&store, &id, &failure),
     };
     project.schedule()?;
+    let notifier = config.notifier.clone();
     let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     let outcome = runtime.block_on(crate::supervisor::run::run(config));
@@ -77,6 +79,8 @@ pub fn run(args: &Args) -> Result<u8> {
         let _ = std::fs::remove_dir_all(project.store.file(&id, "tmp"));
     }
     drop(lock);
+    let view = project.view(&id)?;
+    notifier.notify(view.state.name(), &view.reason().unwrap_or_default());
     project.schedule()?;
     Ok(0)
 }
@@ -94,14 +98,19 @@ fn record_failure(store: &SessionStore, id: &Id, failure: &Failure) -> Result<u8
     Ok(failure.exit_code())
 }
 
+/// Returns the directory in which the user started the session. It may be gone, since repositories are
+/// moved and linked worktrees removed: then the main checkout.
+fn user_directory(repository: &Repository, record: &SessionRecord) -> PathBuf {
+    let directory = record.run_mode.directory.clone().filter(|directory| directory.is_dir());
+    let directory = directory.or_else(|| repository.main_checkout.clone());
+    directory.unwrap_or_else(|| repository.common_dir.clone())
+}
+
 fn prepare(repository: Repository, record: &SessionRecord) -> Result<(Project, SupervisorConfig)> {
     let config_file = record.run_mode.config.clone();
-    let default_directory = repository.main_checkout.as_deref().unwrap_or(&repository.common_dir);
-    // The directory may be gone: repositories are moved, linked worktrees removed.
-    let directory = record.run_mode.directory.as_deref().filter(|directory| directory.is_dir());
     let loaded = base::config::load(&ConfigSources {
         config_file,
-        ..ConfigSources::from_env(directory.unwrap_or(default_directory))
+        ..ConfigSources::from_env(&user_directory(&repository, record))
     })?;
     let project = Project::new(repository, loaded.config);
     let config = supervisor_config(&project, record)?;
@@ -148,6 +157,11 @@ fn supervisor_config(project: &Project, record: &SessionRecord) -> Result<Superv
         setup: project.config.studio.setup.list(),
         limits: project.config.studio.limits,
         fails_on_base,
+        notifier: Notifier::new(
+            &project.config,
+            record,
+            user_directory(&project.repository, record),
+        ),
         on_tick: Box::new(move || {
             let _ = scheduler.schedule();
         }),

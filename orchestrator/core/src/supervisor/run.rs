@@ -22,6 +22,7 @@ use crate::launch::requirements;
 use crate::launch::{
     AgentCommand, AgentEvent, LaunchParams, Launcher, PermissionRequest, RunningAgent,
 };
+use crate::notification::Notifier;
 use crate::session::journal::{JournalEntry, JournalWriter, SessionOutcome};
 use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
@@ -70,6 +71,8 @@ pub(crate) struct SupervisorConfig {
     /// Returns the base branch if a check fails on its tip as well. It takes as long as the check,
     /// and can be cancelled.
     pub fails_on_base: FailsOnBase,
+    /// Notifies the user.
+    pub notifier: Notifier,
     /// Called every 30 seconds.
     pub on_tick: Box<dyn Fn()>,
 }
@@ -273,6 +276,9 @@ impl Supervisor {
                     *log_bytes = std::fs::metadata(&self.log).ok().map(|log| log.len());
                 }
                 return self.journal.write(entry).or_fail(|| "cannot write the journal");
+            }
+            SupervisorAction::NotifyRequest { reason } => {
+                self.config.notifier.notify("waiting", &reason);
             }
             SupervisorAction::MakeWorktree => {
                 let tx = self.tx.clone();

@@ -100,6 +100,8 @@ pub(crate) struct PermissionAsk {
 pub(crate) enum SupervisorAction {
     /// Append to the journal.
     Write(JournalEntry),
+    /// Notify the user of a permission request that waits for an answer.
+    NotifyRequest { reason: String },
     /// Create or find the worktree and prepare it.
     MakeWorktree,
     /// Start the agent; `conversation_id` is the conversation to continue.
@@ -330,6 +332,7 @@ impl StepActions<'_> {
     fn on_permission_request(&mut self, request: PermissionAsk) {
         let PermissionAsk { number, description, rule, futile_reason } = request;
         let is_always_allowed = self.state.summary.always.contains(&rule);
+        let reason = format!("permission {number}: {description}");
         self.write(JournalEntry::Asked {
             n: number,
             rule: Some(rule).filter(|rule| *rule != description),
@@ -356,7 +359,7 @@ impl StepActions<'_> {
                     "no terminal to ask on; `studio resume {id} --ask` keeps requests open{rule}"
                 ))
             }
-            None => return,
+            None => return self.actions.push(SupervisorAction::NotifyRequest { reason }),
         };
         let allow = denial.is_none();
         self.answer(number, Decision { allow, always: allow, reason: denial });
