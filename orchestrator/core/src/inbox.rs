@@ -11,7 +11,7 @@ use crate::session_view::SessionView;
 #[derive(Debug, Default)]
 pub struct Inbox<'v> {
     /// Open permission requests.
-    pub questions: Vec<Question<'v>>,
+    pub questions: Vec<InboxQuestion<'v>>,
     /// Settled sessions that the user has not looked at since they settled.
     pub unseen: Vec<&'v SessionView>,
     /// The other settled sessions that are neither accepted nor discarded.
@@ -20,7 +20,7 @@ pub struct Inbox<'v> {
 
 /// An open permission request.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'v> {
+pub struct InboxQuestion<'v> {
     /// Its session.
     pub view: &'v SessionView,
     /// Its number in the session.
@@ -29,7 +29,7 @@ pub struct Question<'v> {
     pub request: &'v OpenRequest,
 }
 
-impl Question<'_> {
+impl InboxQuestion<'_> {
     /// Returns the command that gives this answer: `allow` or `deny`.
     pub fn command(&self, answer: &str) -> String {
         format!("studio answer {} {} {answer}", self.view.record.id, self.number)
@@ -58,7 +58,7 @@ impl<'v> Inbox<'v> {
     pub fn json(&self) -> Value {
         let sessions =
             |views: &[&SessionView]| views.iter().map(|view| view.json()).collect::<Vec<_>>();
-        let question = |question: &Question<'_>| {
+        let question = |question: &InboxQuestion<'_>| {
             json!({
                 "id": question.view.record.id, "number": question.number,
                 "description": question.request.description, "asked_at": question.request.asked_at,
@@ -78,9 +78,9 @@ impl<'v> Inbox<'v> {
 /// Returns the open permission requests of sessions, in the order of the sessions.
 pub fn questions<'v>(
     views: impl IntoIterator<Item = &'v SessionView>,
-) -> impl Iterator<Item = Question<'v>> {
+) -> impl Iterator<Item = InboxQuestion<'v>> {
     views.into_iter().flat_map(|view| {
         let requests = view.facts.summary.open_requests.iter();
-        requests.map(move |(number, request)| Question { view, number: *number, request })
+        requests.map(move |(number, request)| InboxQuestion { view, number: *number, request })
     })
 }

@@ -11,7 +11,7 @@ use tokio::net::unix::pipe::Receiver;
 
 use crate::commands::context::CommandContext;
 use crate::report::progress::SessionProgress;
-use studio_core::inbox::Question;
+use studio_core::inbox::InboxQuestion;
 use studio_core::supervisor::control::{self, ControlRequest};
 
 /// The terminal, and the request that is shown.
@@ -39,7 +39,7 @@ impl PermissionPrompt {
     /// describes the keys that the caller handles.
     pub(crate) fn update<'v>(
         &mut self,
-        questions: impl Iterator<Item = Question<'v>>,
+        questions: impl Iterator<Item = InboxQuestion<'v>>,
         more_keys: &str,
         progress: &mut SessionProgress,
     ) {
@@ -54,7 +54,7 @@ impl PermissionPrompt {
             first = first.or(Some(question));
         }
         self.open = None;
-        let Some(Question { view, number, request }) = first else { return self.restore() };
+        let Some(InboxQuestion { view, number, request }) = first else { return self.restore() };
         if !self.enter_raw_mode() {
             return;
         }

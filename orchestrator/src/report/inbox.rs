@@ -2,13 +2,13 @@
 
 use base::text::printable;
 use jiff::Timestamp;
-use studio_core::inbox::Question;
+use studio_core::inbox::InboxQuestion;
 
 use crate::report::table;
 
 /// Formats questions, each with the commands that answer it.
-pub(crate) fn questions(questions: &[Question<'_>], now: Timestamp) -> String {
-    let block = |question: &Question<'_>| {
+pub(crate) fn questions(questions: &[InboxQuestion<'_>], now: Timestamp) -> String {
+    let block = |question: &InboxQuestion<'_>| {
         let record = &question.view.record;
         let asked_at = question.request.asked_at.as_deref().unwrap_or_default();
         let description = question.request.description.replace('\n', "\n  ");
