@@ -9,7 +9,7 @@ use crate::session_view::SessionView;
 
 /// What needs the user, the oldest first in each list.
 #[derive(Debug, Default)]
-pub struct Inbox<'v> {
+pub struct UserInbox<'v> {
     /// Open permission requests.
     pub questions: Vec<InboxQuestion<'v>>,
     /// Settled sessions that the user has not looked at since they settled.
@@ -36,10 +36,10 @@ impl InboxQuestion<'_> {
     }
 }
 
-impl<'v> Inbox<'v> {
+impl<'v> UserInbox<'v> {
     /// Sorts the sessions of a repository.
-    pub fn of(repository: &Repository, views: &'v [SessionView]) -> Inbox<'v> {
-        let mut inbox = Inbox { questions: questions(views).collect(), ..Inbox::default() };
+    pub fn of(repository: &Repository, views: &'v [SessionView]) -> UserInbox<'v> {
+        let mut inbox = UserInbox { questions: questions(views).collect(), ..UserInbox::default() };
         inbox.questions.sort_by_key(|question| question.request.asked_at.clone());
         let mut settled: Vec<&SessionView> =
             views.iter().filter(|view| view.state.is_settled() && !view.state.is_over()).collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::failure::{OrFail, Result};
-use studio_core::inbox::Inbox;
+use studio_core::inbox::UserInbox;
 use studio_core::session_view::SessionView;
 
 use crate::commands::context::{CommandContext, CommonArgs};
@@ -22,7 +22,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let views = views(&context)?;
-    let inbox = Inbox::of(&context.repository, &views);
+    let inbox = UserInbox::of(&context.repository, &views);
     if context.json {
         report::json_line(&inbox.json());
         return Ok(0);
@@ -69,7 +69,7 @@ fn answer_in_place(context: &CommandContext) -> Result<Option<u8>> {
     let mut done = BTreeSet::new();
     loop {
         let (views, _) = context.sessions()?;
-        let inbox = Inbox::of(&context.repository, &views);
+        let inbox = UserInbox::of(&context.repository, &views);
         let is_open = |id: &str, number| !done.contains(&(id.to_owned(), number));
         let open = inbox.questions.iter().copied();
         let open =
