@@ -44,6 +44,9 @@ pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
     match answer_in_place(&context)? {
         Some(code) => Ok(code),
         None => {
+            if !inbox.unseen.is_empty() || !inbox.seen.is_empty() {
+                report::out("");
+            }
             report::out(&report::inbox::questions(&inbox.questions, context.clock.now()));
             Ok(0)
         }
