@@ -211,7 +211,7 @@ fn a_cancelled_request_closes_its_connection_and_the_next_one_succeeds() {
             }
         });
         gate.open_all();
-        until("the server sees that nobody listens", || (server.hangups() == 1).then_some(()));
+        until("the server notices the closed connection", || (server.hangups() == 1).then_some(()));
         assert_eq!(
             ask(provider.as_ref(), &user("again")).reply().message.full_text(),
             "Hello wörld"

@@ -95,7 +95,10 @@ fn several_agents_take_the_tasks_in_turn() {
         .collect();
     assert_eq!(agents, ["\"fake\"", "\"talk\"", "\"fake\""]);
     scene.studio(["run", "--agent", "fake,", "a"]).exits(2);
-    scene.studio(["run", "--agent", "fake,nobody", "a", "b"]).exits(2).output_contains("nobody");
+    scene
+        .studio(["run", "--agent", "fake,missing", "a", "b"])
+        .exits(2)
+        .output_contains("no such agent: `missing`");
     scene.studio(["list", "--json"]).output_lacks("queued");
 }
 

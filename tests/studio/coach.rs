@@ -139,7 +139,11 @@ fn a_verdict_on_an_earlier_state_is_marked_and_not_in_the_receipt() {
     scene.await_state(&id, "ready");
     scene.await_free(&id);
     scene.studio(["accept", &id, "-m", "Land"]).exits(0);
-    assert_eq!(receipt(&scene, "main")["verdict"][0]["evidence"], "a:2", "it was judged anew");
+    assert_eq!(
+        receipt(&scene, "main")["verdict"][0]["evidence"],
+        "a:2",
+        "the coach judged the new work"
+    );
 }
 
 #[test]

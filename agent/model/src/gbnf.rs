@@ -29,6 +29,7 @@ const PRIMITIVES: &[(&str, &str, &[&str])] = &[
         &["object", "array", STRING, "number", "boolean", "null"],
     ),
 ];
+
 /// The rules of a grammar by name.
 #[derive(Default)]
 pub(crate) struct GrammarRules {

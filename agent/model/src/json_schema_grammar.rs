@@ -20,6 +20,8 @@ const MAX_INTEGER: i64 = 999_999_999_999_999;
 /// and lists of types can describe more forms than memory holds.
 const MAX_SCHEMAS: u32 = 10_000;
 const MAX_DEPTH: u32 = 100;
+/// The longest property name, in letters, that the names of other properties must differ from.
+const MAX_EXCLUDED: usize = 64;
 
 /// Adds the rules of a schema's values and returns an expression that matches a value.
 pub(crate) fn add_schema(rules: &mut GrammarRules, name: &str, schema: &Value) -> String {
@@ -293,6 +295,7 @@ impl Conversion<'_> {
     fn other_key(&mut self, known: Option<&Map<String, Value>>) -> String {
         let mut keys: Vec<Vec<char>> =
             known.into_iter().flat_map(Map::keys).map(|key| key.chars().collect()).collect();
+        keys.retain(|key| key.len() <= MAX_EXCLUDED);
         if keys.is_empty() {
             return self.rules.primitive(STRING);
         }

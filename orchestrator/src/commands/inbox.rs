@@ -62,7 +62,7 @@ fn views(context: &CommandContext) -> Result<Vec<SessionView>> {
 }
 
 /// Shows one request after the other until all are answered or skipped. Returns the exit code, or
-/// `None` if there is no terminal.
+/// `None` in a non-interactive run.
 fn answer_in_place(context: &CommandContext) -> Result<Option<u8>> {
     let runtime = base::runtime::current_thread().or_fail(|| "cannot start the runtime")?;
     let _guard = runtime.enter();

@@ -295,7 +295,9 @@ fn a_schema_of_more_forms_than_memory_holds_is_cut() {
         definitions.insert(number.to_string(), part);
     }
     let merged = json!({"$ref": "#/$defs/0", "$defs": definitions});
-    for schema in [doubled, merged] {
+    let mut long_name = json!({"properties": {}, "additionalProperties": true});
+    long_name["properties"]["x".repeat(1 << 20)] = json!({});
+    for schema in [doubled, merged, long_name] {
         assert!(!grammar_of(&schema).is_empty());
     }
 }

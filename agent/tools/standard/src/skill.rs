@@ -127,7 +127,7 @@ fn read_file(skill: &Skill, file: &str) -> Result<String, String> {
     match &skill.source {
         SkillSource::Embedded => {
             let embedded_text = embedded::file(&skill.name, file).map(str::to_owned);
-            embedded_text.ok_or_else(|| "there is none".to_owned())
+            embedded_text.ok_or_else(|| "no such file".to_owned())
         }
         SkillSource::Directory { dir, boundary, .. } => {
             let is_inside =

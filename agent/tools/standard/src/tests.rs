@@ -66,11 +66,13 @@ async fn output_is_streamed_and_excessive_output_is_truncated() {
 #[tokio::test]
 async fn a_panicking_tool_is_a_failed_outcome() {
     let dir = tempfile::tempdir().unwrap();
-    let at = ToolContext { on_output: Arc::new(|_| panic!("nobody listens")), ..place(&dir) };
-    let outcome = run(Profile::G3, "shell", &json!({ "command": "echo x" }), &at).await;
+    let context =
+        ToolContext { on_output: Arc::new(|_| panic!("the listener failed")), ..place(&dir) };
+    let outcome = run(Profile::G3, "shell", &json!({ "command": "echo x" }), &context).await;
     assert_eq!(outcome.error_kind, Some(ToolErrorKind::Failed));
     assert!(
-        outcome.text.contains("Tool execution error") && outcome.text.contains("nobody listens")
+        outcome.text.contains("Tool execution error")
+            && outcome.text.contains("the listener failed")
     );
 }
 

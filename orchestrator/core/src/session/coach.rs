@@ -209,7 +209,7 @@ mod tests {
             &json!({"mode": "autonomous", "state": "ended", "report": [round]}),
         );
         coach.as_mut().unwrap().record_work(&work("a"));
-        assert!(coach.as_ref().is_some_and(|it| it.is_for("a")), "it was judged anew");
+        assert!(coach.as_ref().is_some_and(|it| it.is_for("a")), "the coach judged the new work");
         let open_round = json!({"round": 2, "verdict": "not reached"});
         apply_event(
             &mut coach,

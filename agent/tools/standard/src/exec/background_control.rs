@@ -86,7 +86,11 @@ fn find_by_name(call: &Invocation<'_>, name: Option<&str>) -> Result<BackgroundP
     let known_names = || {
         let names: Vec<String> =
             all_processes(call).into_iter().map(|it| format!("`{}`", it.name)).collect();
-        if names.is_empty() { "there is none".to_owned() } else { names.join(", ") }
+        if names.is_empty() {
+            "no background process is known".to_owned()
+        } else {
+            names.join(", ")
+        }
     };
     let Some(name) = name else {
         return Err(ToolError::invalid(format!("`name` is missing: {}", known_names())));
