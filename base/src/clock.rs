@@ -29,8 +29,12 @@ impl Clock {
 
     /// Returns today's date in the user's time zone, as `2026-01-02 (Friday)`.
     pub fn day(&self) -> String {
-        let zone = if self.fixed.is_some() { TimeZone::UTC } else { TimeZone::system() };
-        self.now().to_zoned(zone).strftime("%Y-%m-%d (%A)").to_string()
+        self.now().to_zoned(self.zone()).strftime("%Y-%m-%d (%A)").to_string()
+    }
+
+    /// Returns the user's time zone; UTC if the time is fixed.
+    pub fn zone(&self) -> TimeZone {
+        if self.fixed.is_some() { TimeZone::UTC } else { TimeZone::system() }
     }
 
     /// Returns the current time as RFC 3339 in UTC with milliseconds.

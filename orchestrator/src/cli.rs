@@ -7,8 +7,8 @@ use base::failure::Result;
 use crate::commands::context::CommonArgs;
 use crate::commands::{
     accept, agents, answer, check, completions, config, diff, discard, doctor, edit, explain, gc,
-    inbox, list, logs, operations, plan, resume, run, send, shell, status, stop, trace, undo,
-    verify,
+    inbox, list, logs, man, mcp, operations, plan, resume, run, send, shell, stats, status, stop,
+    trace, undo, verify,
 };
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
@@ -123,6 +123,11 @@ enum Verb {
         after_help = "Examples:\n  studio verify\n  studio verify R2 --since v1.0\n  studio verify --each\n  studio verify --markdown > proof.md\n\nExit code 0: every requirement has landed with a check and every recorded check passes; 1 otherwise"
     )]
     Verify(verify::Args),
+    /// Count sessions, landings, tokens and cost, by agent, by model and over time
+    #[command(
+        after_help = "Examples:\n  studio stats\n  studio stats --days 30\n  studio stats --json | jq '.agents'"
+    )]
+    Stats(stats::Args),
     /// Open a shell, or run a command, in a session's worktree and sandbox
     #[command(
         after_help = "Examples:\n  studio shell fix-the\n  studio shell fix-the -- cargo test"
@@ -142,6 +147,14 @@ enum Verb {
     /// Show the configuration and the origin of each value
     #[command(after_help = "Examples:\n  studio config show --origin")]
     Config(config::Args),
+    /// Serve studio to other agents and editors over the Model Context Protocol
+    #[command(after_help = "Examples:\n  claude mcp add studio -- studio -C ~/src/repo mcp serve")]
+    Mcp(mcp::Args),
+    /// Show the manual of a command
+    #[command(
+        after_help = "Examples:\n  studio man run\n  studio man --write ~/.local/share/man/man1"
+    )]
+    Man(man::Args),
     /// Print a shell completion script
     #[command(
         after_help = "Examples:\n  studio completions bash > ~/.local/share/bash-completion/completions/studio"
@@ -184,11 +197,14 @@ impl Cli {
             Some(Verb::Discard(args)) => discard::run(common, &args),
             Some(Verb::Undo(args)) => undo::run(common, &args),
             Some(Verb::Operations) => operations::run(common),
+            Some(Verb::Stats(args)) => stats::run(common, &args),
             Some(Verb::Shell(args)) => shell::run(common, &args),
             Some(Verb::Doctor(args)) => doctor::run(common, &args),
             Some(Verb::Gc(args)) => gc::run(common, &args),
             Some(Verb::Agents) => agents::run(common),
             Some(Verb::Config(args)) => config::run(common, &args),
+            Some(Verb::Mcp(args)) => mcp::run(common, &args),
+            Some(Verb::Man(args)) => man::run(&args, Cli::command()),
             Some(Verb::Completions(args)) => completions::run(&args, Cli::command()),
         }
     }

@@ -150,6 +150,7 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
     ("session_view", &["session", "coach_json"]),
     ("seen", &["session_view"]),
     ("inbox", &["session", "session_view", "seen"]),
+    ("stats", &["session", "session_view"]),
     ("project", &["session", "interrupt", "console", "schedule", "session_view"]),
     ("create_session", &["session", "schedule", "project"]),
     ("redact", &[]),

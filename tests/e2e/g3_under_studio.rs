@@ -26,6 +26,8 @@ fn g3_works_in_a_worktree_and_its_work_lands_with_a_model_written_message() {
     let status = env.run(studio, repo.path(), ["status", "--json"]).json();
     assert_eq!(status["agent"], "g3");
     assert!(status["usage"]["output"].as_u64().unwrap_or(0) > 0, "{status}");
+    let stats = env.run(studio, repo.path(), ["stats", "--json"]).json();
+    assert_eq!(stats["models"][0]["name"], "scripted", "{stats}");
     let logs = env.run(studio, repo.path(), ["logs"]);
     logs.exits(0).output_contains("write_file").output_contains("I wrote the file.");
     let id = status["id"].as_str().unwrap_or_default();

@@ -20,5 +20,6 @@ pub mod schedule;
 pub mod seen;
 pub mod session;
 pub mod session_view;
+pub mod stats;
 pub mod supervisor;
 pub mod supervisor_process;

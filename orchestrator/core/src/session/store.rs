@@ -17,6 +17,10 @@ use crate::session::record::SessionRecord;
 use crate::session::summary::JournalSummary;
 use studio_git::{move_worktree, moved_repository};
 
+/// The format of cached summaries: a cache with another one is not used. Increment it whenever a
+/// summary gets a field.
+const SUMMARY_FORMAT: u32 = 1;
+
 /// The directory of studio's data about a repository.
 #[derive(Clone, Debug)]
 pub struct SessionStore {
@@ -26,6 +30,8 @@ pub struct SessionStore {
 /// The cached summary of a journal.
 #[derive(Serialize, Deserialize)]
 struct Cached {
+    /// [`SUMMARY_FORMAT`] of the program that wrote it.
+    format: u32,
     /// The length of the journal when it was summarized, in bytes.
     journal_bytes: u64,
     #[serde(rename = "story")]
@@ -145,7 +151,7 @@ impl SessionStore {
         let cache = self.file(id, "status.json");
         if let Some(cached) =
             fs::read(&cache).ok().and_then(|text| serde_json::from_slice::<Cached>(&text).ok())
-            && cached.journal_bytes == bytes
+            && (cached.format, cached.journal_bytes) == (SUMMARY_FORMAT, bytes)
         {
             return Ok(cached.summary);
         }
@@ -162,8 +168,10 @@ impl SessionStore {
         }
         let summary = JournalSummary::of(&lines);
         // If the cache cannot be written, the journal is summarized every time.
-        let _ =
-            files::replace_json(&cache, &Cached { journal_bytes: bytes, summary: summary.clone() });
+        let _ = files::replace_json(
+            &cache,
+            &Cached { format: SUMMARY_FORMAT, journal_bytes: bytes, summary: summary.clone() },
+        );
         Ok(summary)
     }
 

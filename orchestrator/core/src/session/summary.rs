@@ -159,6 +159,8 @@ pub struct JournalSummary {
     pub coach: Option<CoachSummary>,
     /// The usage of all turns together.
     pub usage: Option<Usage>,
+    /// The model that the agent reported last.
+    pub model: Option<String>,
     /// The agent's last message.
     #[serde(rename = "last_words")]
     pub last_message: Option<String>,
@@ -407,8 +409,8 @@ impl JournalSummary {
             EventKind::Turn { .. } => self.replies = self.replies.saturating_add(1),
             EventKind::Plan { plan } => coach::apply_event(&mut self.coach, &plan),
             EventKind::ToolEnd { ok: false, text, .. } => self.failed_calls.add(&text),
-            EventKind::Start { .. }
-            | EventKind::Text { .. }
+            EventKind::Start { model, .. } => self.model = Some(model),
+            EventKind::Text { .. }
             | EventKind::Reasoning { .. }
             | EventKind::ToolStart { .. }
             | EventKind::ToolOutput { .. }
