@@ -71,7 +71,7 @@ const SUBMODULE_COMMANDS: &[&str] = &["diff", "diff-files", "diff-index", "statu
 /// The oldest supported git (`merge-tree --write-tree`).
 const MIN_VERSION: GitVersion = GitVersion(2, 38);
 /// The first git with `--attr-source`.
-const ATTR_SOURCE_VERSION: GitVersion = GitVersion(2, 41);
+pub const ATTR_SOURCE_VERSION: GitVersion = GitVersion(2, 41);
 /// The empty tree, which every git knows.
 const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 

@@ -153,6 +153,7 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
     ("stats", &["session", "session_view"]),
     ("project", &["session", "interrupt", "console", "schedule", "session_view"]),
     ("create_session", &["session", "schedule", "project"]),
+    ("doctor", &["session", "launch", "schedule", "session_view", "project"]),
     ("redact", &[]),
     ("commit_message", &["session", "redact"]),
     (

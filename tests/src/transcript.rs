@@ -20,6 +20,7 @@ impl Transcript {
         let target = regex::escape(target.display().to_string().trim_end_matches('/'));
         let pattern = |text: &str| Regex::new(text).expect("a pattern of ours");
         let replaced = vec![
+            (pattern(r"(?m)^This machine:\n(  .*\n)+"), "[machine]\n".to_owned()),
             (pattern(&home), "[home]".to_owned()),
             (pattern(&target), "[target]".to_owned()),
             (pattern(r"\b[0-9a-f]{40}\b"), "[commit]".to_owned()),

@@ -10,6 +10,7 @@ mod crash;
 mod deleted_worktree;
 mod diff;
 mod discard;
+mod doctor;
 mod editor;
 mod error_messages;
 mod fixtures;

@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use confinement::{ClosedScope, Confinement};
 pub use landlock::{check_landlock, enter, missing_features};
-#[cfg(target_os = "linux")]
-pub(crate) use namespace::are_possible as namespaces_are_possible;
+pub use namespace::are_possible as namespaces_are_possible;
 
 /// The readable and writable trees; everything else is closed. Paths that do not exist are skipped,
 /// so they cannot be created either.

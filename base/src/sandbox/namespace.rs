@@ -2,7 +2,15 @@
 //! and cannot close a part of one.
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::{Namespace, are_possible};
+pub(crate) use linux::Namespace;
+#[cfg(target_os = "linux")]
+pub use linux::are_possible;
+
+/// Returns `false`: mount namespaces are a feature of Linux.
+#[cfg(not(target_os = "linux"))]
+pub fn are_possible() -> bool {
+    false
+}
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -92,7 +100,7 @@ mod linux {
 
     /// Returns whether mount namespaces are available; tested once, in a child.
     #[allow(unsafe_code)]
-    pub(crate) fn are_possible() -> bool {
+    pub fn are_possible() -> bool {
         static POSSIBLE: OnceLock<bool> = OnceLock::new();
         *POSSIBLE.get_or_init(|| {
             let Ok(namespace) = Namespace::new(&[]) else { return false };

@@ -6,6 +6,7 @@ pub mod coach_json;
 pub mod commit_message;
 pub mod console;
 pub mod create_session;
+pub mod doctor;
 pub mod exec;
 pub mod inbox;
 pub mod interrupt;

@@ -31,6 +31,7 @@ pub mod moved_repository;
 pub mod names;
 pub mod object_quarantine;
 pub mod oplog;
+pub mod orphan;
 pub mod patch;
 pub mod rebase;
 pub mod receipt;

@@ -3,6 +3,7 @@
 pub mod agents;
 pub mod coach;
 pub mod coach_rounds;
+pub mod doctor;
 pub mod inbox;
 pub mod journal;
 pub mod list;
