@@ -34,6 +34,7 @@ mod man;
 mod mcp;
 mod model_host;
 mod notifications;
+mod pains;
 mod permissions;
 mod plan;
 mod ready;

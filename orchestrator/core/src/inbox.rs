@@ -1,17 +1,25 @@
 //! The inbox: what needs the user, over all sessions of a repository. It has no terminal in it.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use studio_git::repo::Repository;
 
 use crate::seen;
+use crate::session::state::SessionState;
 use crate::session::summary::OpenRequest;
 use crate::session_view::SessionView;
+
+/// How long a session may work without an event before the inbox shows it: longer than most builds
+/// and test runs.
+const QUIET_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 /// What needs the user, the oldest first in each list.
 #[derive(Debug, Default)]
 pub struct UserInbox<'v> {
     /// Open permission requests.
     pub questions: Vec<InboxQuestion<'v>>,
+    /// Working sessions without an event for a long time: their agents may be stuck.
+    pub quiet: Vec<&'v SessionView>,
     /// Settled sessions that the user has not looked at since they settled.
     pub unseen: Vec<&'v SessionView>,
     /// The other settled sessions that are neither accepted nor discarded.
@@ -38,9 +46,11 @@ impl InboxQuestion<'_> {
 
 impl<'v> UserInbox<'v> {
     /// Sorts the sessions of a repository.
-    pub fn of(repository: &Repository, views: &'v [SessionView]) -> UserInbox<'v> {
+    pub fn of(repository: &Repository, views: &'v [SessionView], now: Timestamp) -> UserInbox<'v> {
         let mut inbox = UserInbox { questions: questions(views).collect(), ..UserInbox::default() };
         inbox.questions.sort_by_key(|question| question.request.asked_at.clone());
+        inbox.quiet = views.iter().filter(|view| is_quiet(view, now)).collect();
+        inbox.quiet.sort_by_key(|view| view.facts.summary.updated_at.clone());
         let mut settled: Vec<&SessionView> =
             views.iter().filter(|view| view.state.is_settled() && !view.state.is_over()).collect();
         settled.sort_by_key(|view| seen::settled_at(view));
@@ -51,7 +61,10 @@ impl<'v> UserInbox<'v> {
 
     /// Whether nothing needs the user.
     pub fn is_empty(&self) -> bool {
-        self.questions.is_empty() && self.unseen.is_empty() && self.seen.is_empty()
+        self.questions.is_empty()
+            && self.quiet.is_empty()
+            && self.unseen.is_empty()
+            && self.seen.is_empty()
     }
 
     /// Returns the inbox as JSON; sessions are as in `studio list --json`.
@@ -69,10 +82,20 @@ impl<'v> UserInbox<'v> {
         json!({
             "schema": 1,
             "questions": self.questions.iter().map(question).collect::<Vec<_>>(),
+            "quiet": sessions(&self.quiet),
             "unseen": sessions(&self.unseen),
             "seen": sessions(&self.seen),
         })
     }
+}
+
+/// Returns whether a session works and its agent has reported nothing for a long time. A session
+/// that waits for the user or for its provider is not quiet.
+pub fn is_quiet(view: &SessionView, now: Timestamp) -> bool {
+    let is_working = matches!(view.state, SessionState::Starting | SessionState::Working);
+    let last_event = view.facts.summary.updated_at.as_ref();
+    let last_event = last_event.and_then(|time| time.parse::<Timestamp>().ok());
+    is_working && last_event.is_some_and(|time| now.duration_since(time) >= QUIET_AFTER)
 }
 
 /// Returns the open permission requests of sessions, in the order of the sessions.

@@ -22,7 +22,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let views = views(&context)?;
-    let inbox = UserInbox::of(&context.repository, &views);
+    let inbox = UserInbox::of(&context.repository, &views, context.clock.now());
     if context.json {
         report::json_line(&inbox.json());
         return Ok(0);
@@ -31,7 +31,7 @@ pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
         report::say("nothing needs you");
         return Ok(0);
     }
-    for (title, group) in [("New", &inbox.unseen), ("Seen", &inbox.seen)] {
+    for (title, group) in sections(&inbox) {
         if !group.is_empty() {
             report::out(&format!("{title}:"));
             let group: Vec<SessionView> = group.iter().map(|view| (*view).clone()).collect();
@@ -44,13 +44,22 @@ pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
     match answer_in_place(&context)? {
         Some(code) => Ok(code),
         None => {
-            if !inbox.unseen.is_empty() || !inbox.seen.is_empty() {
+            if sections(&inbox).iter().any(|(_, group)| !group.is_empty()) {
                 report::out("");
             }
             report::out(&report::inbox::questions(&inbox.questions, context.clock.now()));
             Ok(0)
         }
     }
+}
+
+/// Returns the lists of sessions, with their titles.
+fn sections<'i, 'v>(inbox: &'i UserInbox<'v>) -> [(&'static str, &'i Vec<&'v SessionView>); 3] {
+    [
+        ("No event for 10 minutes or more", &inbox.quiet),
+        ("New", &inbox.unseen),
+        ("Seen", &inbox.seen),
+    ]
 }
 
 fn views(context: &CommandContext) -> Result<Vec<SessionView>> {
@@ -72,7 +81,7 @@ fn answer_in_place(context: &CommandContext) -> Result<Option<u8>> {
     let mut done = BTreeSet::new();
     loop {
         let (views, _) = context.sessions()?;
-        let inbox = UserInbox::of(&context.repository, &views);
+        let inbox = UserInbox::of(&context.repository, &views, context.clock.now());
         let is_open = |id: &str, number| !done.contains(&(id.to_owned(), number));
         let open = inbox.questions.iter().copied();
         let open =
