@@ -65,7 +65,7 @@ fn sessions_are_counted_by_agent_by_model_and_by_day() {
     page.exits(0)
         .output_contains("3 sessions, 1 landed, 1 discarded, 1 open, +1 -0 lines landed")
         .output_contains("1490 tokens, $1.00")
-        .output_contains("1 landed  █░")
+        .output_contains("1       █░")
         .output_contains("2026-01-05");
     let recent = scene.studio(["stats", "--days", "3", "--json"]).exits(0).json();
     assert_eq!(names(&recent["agents"]), [("fake", 1)]);

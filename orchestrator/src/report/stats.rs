@@ -139,12 +139,11 @@ fn chart(days: &[(Date, SessionTotals)]) -> String {
             "█".repeat(scaled(*landed)),
             "░".repeat(scaled(*sessions) - scaled(*landed))
         );
-        let landed = if *landed > 0 { format!("{landed} landed") } else { String::new() };
-        let sessions = if *sessions > 0 { sessions.to_string() } else { String::new() };
-        [period.label(*start), sessions, landed, bar]
+        let number = |n: usize| if n > 0 { n.to_string() } else { String::new() };
+        [period.label(*start), number(*sessions), number(*landed), bar]
     };
     table::plain(
-        [period.name(), "SESSIONS", "", "█ LANDED ░ OTHERS"],
+        [period.name(), "SESSIONS", "LANDED", "█ LANDED ░ OTHERS"],
         counts.iter().map(row).collect(),
     )
 }
@@ -204,7 +203,7 @@ mod tests {
 
         let short = lines(days("2026-01-09"));
         assert_eq!(short.len(), 4, "{short:?}");
-        assert!(short[1].contains("2026-01-07") && short[1].ends_with("1 landed  █░"), "{short:?}");
+        assert!(short[1].contains("2026-01-07") && short[1].ends_with("1       █░"), "{short:?}");
         assert!(short[2].trim_end().ends_with("2026-01-08"), "a day without sessions: {short:?}");
         let weeks = lines(days("2026-03-09"));
         assert!(weeks[0].contains("WEEK FROM") && weeks[1].contains("2026-01-05"), "{weeks:?}");
