@@ -8,7 +8,7 @@ use crate::commands::context::CommonArgs;
 use crate::commands::{
     accept, agents, answer, check, completions, config, diff, discard, doctor, edit, explain, gc,
     inbox, list, logs, man, mcp, operations, plan, resume, run, send, shell, stats, status, stop,
-    trace, undo, verify,
+    trace, trial, undo, verify,
 };
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
@@ -99,13 +99,18 @@ enum Verb {
         after_help = "Examples:\n  studio accept fix-the\n  studio accept fix-the --strategy merge --onto develop\n  studio accept fix-the -m 'Fix the flaky test'\n  studio accept fix-the --dry-run\n  studio accept fix-the --include data/model.bin\n  studio accept fix-the --no-checks        lands it without checks"
     )]
     Accept(accept::Args),
+    /// Try a session's work in this checkout, and follow it
+    #[command(
+        after_help = "Examples:\n  studio try fix-the           puts its files here and follows the session\n  studio try fix-the --once    puts them here once\n  studio try                   shows what is being tried\n  studio try --end             puts your files back"
+    )]
+    Try(trial::Args),
     /// Discard sessions; `undo` restores them
     #[command(after_help = "Examples:\n  studio discard document\n  studio discard --yes fix-the")]
     Discard(discard::Args),
-    /// Undo the last accept or discard, or a given one
+    /// Undo the last accept, discard or try, or a given one
     #[command(after_help = "Examples:\n  studio undo\n  studio undo op3")]
     Undo(undo::Args),
-    /// List accepts, discards and undos
+    /// List accepts, discards, tries and undos
     #[command(after_help = "Examples:\n  studio operations\n  studio operations --json")]
     Operations,
     /// Plan a feature: refine it, split it into tasks, run them and land the results
@@ -194,6 +199,7 @@ impl Cli {
             Some(Verb::Verify(args)) => verify::run(common, &args),
             Some(Verb::Resume(args)) => resume::run(common, &args),
             Some(Verb::Accept(args)) => accept::run(common, &args),
+            Some(Verb::Try(args)) => trial::run(common, &args),
             Some(Verb::Discard(args)) => discard::run(common, &args),
             Some(Verb::Undo(args)) => undo::run(common, &args),
             Some(Verb::Operations) => operations::run(common),

@@ -151,6 +151,7 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
     ("seen", &["session_view"]),
     ("inbox", &["session", "session_view", "seen"]),
     ("stats", &["session", "session_view"]),
+    ("trial", &["session", "session_view"]),
     ("project", &["session", "interrupt", "console", "schedule", "session_view"]),
     ("create_session", &["session", "schedule", "project"]),
     ("doctor", &["session", "launch", "schedule", "session_view", "project"]),

@@ -48,5 +48,6 @@ mod tasks;
 mod terminal;
 mod texts;
 mod trace;
+mod trial;
 mod verify;
 mod worktree_location;

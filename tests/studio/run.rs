@@ -79,6 +79,7 @@ fn the_json_of_a_session_has_every_field() {
             "attempt",
             "after",
             "tampered",
+            "tried_in",
             "next"
         ]
     );

@@ -24,3 +24,4 @@ pub mod session_view;
 pub mod stats;
 pub mod supervisor;
 pub mod supervisor_process;
+pub mod trial;

@@ -126,6 +126,7 @@ impl Project {
         let record = record.with_checks(&summary);
         let mut view =
             SessionView::new(record, SessionFacts { locked, summary, disposition, dependencies });
+        view.tried_in = dispositions.tried_in(id).cloned();
         view.undo_operation.take_if(|operation| !dispositions.is_kept(&self.repository, operation));
         Ok(view)
     }

@@ -1,5 +1,7 @@
 //! A session as JSON for scripts, with the exact fields of the contract; absent values are null.
 
+use std::path::PathBuf;
+
 use base::event::Usage;
 use serde_json::{Value, json};
 
@@ -26,6 +28,8 @@ pub struct SessionView {
     /// The agent's changes to its git directory that plain git in the worktree would obey; `None`
     /// if there are none or they were not checked for.
     pub tampered: Option<String>,
+    /// The checkout of the user in which its work is being tried.
+    pub tried_in: Option<PathBuf>,
 }
 
 impl SessionView {
@@ -33,7 +37,15 @@ impl SessionView {
     pub(crate) fn new(record: SessionRecord, facts: SessionFacts) -> SessionView {
         let state = state(&facts);
         let undo_operation = facts.disposition.operation().map(str::to_owned);
-        SessionView { record, facts, state, standing: None, undo_operation, tampered: None }
+        SessionView {
+            record,
+            facts,
+            state,
+            standing: None,
+            undo_operation,
+            tampered: None,
+            tried_in: None,
+        }
     }
 
     /// Explains its state.
@@ -158,6 +170,7 @@ impl SessionView {
             "attempt": record.attempt,
             "after": record.after,
             "tampered": self.tampered,
+            "tried_in": self.tried_in,
             "next": self.suggested_commands(),
         })
     }

@@ -94,6 +94,21 @@ pub fn all(repository: &Repository) -> Result<Vec<Checkout>> {
     Ok(checkouts)
 }
 
+/// Returns the user's checkout in which the search for the repository started. Refuses (3) a
+/// session's worktree and a bare repository.
+pub fn current(repository: &Repository) -> Result<Checkout> {
+    if let Some(session) = &repository.session {
+        return Err(Failure::refused("this is a session's worktree, not a checkout of yours")
+            .because(format!("it belongs to `{session}`"))
+            .hint("run the command in your own checkout: studio -C DIR …"));
+    }
+    let worktree = repository.current_checkout().ok_or_else(|| {
+        Failure::refused("a bare repository has no checkout")
+            .hint("git worktree add ../checkout, then run the command there")
+    })?;
+    Ok(Checkout { worktree, git_dir: repository.checkout_git_dir.clone() })
+}
+
 /// Returns whether the HEAD in a git directory is on a branch.
 pub(crate) fn is_head_on(git_dir: &Path, target: &BranchName) -> bool {
     let head = fs::read_to_string(git_dir.join("HEAD")).unwrap_or_default();
@@ -174,12 +189,17 @@ pub(crate) fn changes(
     before: &str,
     after: &str,
 ) -> Result<Vec<FileChange>> {
-    let tree = |id: &str| {
-        let id = crate::refs::oid(id)?;
-        repo.find_commit(id).and_then(|commit| commit.tree()).or_fail(|| "cannot read a commit")
-    };
+    tree_changes(repo, &tree_of(repo, before)?, &tree_of(repo, after)?)
+}
+
+/// Returns the differences between two trees, one per path.
+pub(crate) fn tree_changes(
+    repo: &git2::Repository,
+    before: &git2::Tree<'_>,
+    after: &git2::Tree<'_>,
+) -> Result<Vec<FileChange>> {
     let diff = repo
-        .diff_tree_to_tree(Some(&tree(before)?), Some(&tree(after)?), None)
+        .diff_tree_to_tree(Some(before), Some(after), None)
         .or_fail(|| "cannot compare the commits")?;
     let mut changes: BTreeMap<PathBuf, FileChange> = BTreeMap::new();
     for delta in diff.deltas() {

@@ -12,7 +12,7 @@ use crate::refs::RefChange;
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::transaction::{self, TransactionResult};
-use crate::{checkout_conflicts, discard, endless_patterns, worktree};
+use crate::{checkout_conflicts, discard, endless_patterns, trial, worktree};
 
 /// A landing.
 #[derive(Debug)]
@@ -56,6 +56,7 @@ pub fn accept(repository: &Repository, request: &LandRequest) -> Result<LandResu
     refuse_session_branch(repository, &candidate.target)?;
     let operation = log.next_id();
     let checkouts = checkout::of_branch(repository, &candidate.target)?;
+    trial::refuse_active(repository, &checkouts)?;
     let drop_plan = discard::plan_drop(repository, &request.session_repo, &operation)?;
     let mut refs_first = drop_plan.keep;
     let name = format!("{}{}/work", discard::kept_prefix(&operation), request.session_repo.id);
@@ -91,7 +92,9 @@ pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
     let repo = repository.open()?;
     let changes = checkout::changes(&repo, &candidate.target_tip, &candidate.merged_commit)?;
     refuse_endless_patterns(&repo, &changes)?;
-    for checkout in checkout::of_branch(repository, &candidate.target)? {
+    let checkouts = checkout::of_branch(repository, &candidate.target)?;
+    trial::refuse_active(repository, &checkouts)?;
+    for checkout in checkouts {
         if checkout.git_dir.join("index.lock").exists() {
             return Err(Failure::refused("another git process is running in the checkout")
                 .because(format!("{} exists", checkout.git_dir.join("index.lock").display()))
@@ -103,7 +106,10 @@ pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
 }
 
 /// Refuses (3) patterns that would make every later status of the checkout take years.
-fn refuse_endless_patterns(repo: &git2::Repository, changes: &[FileChange]) -> Result<()> {
+pub(crate) fn refuse_endless_patterns(
+    repo: &git2::Repository,
+    changes: &[FileChange],
+) -> Result<()> {
     for change in changes {
         let name = change.path.file_name().unwrap_or_default();
         let (Some(after), true) = (change.after, name == ".gitignore" || name == ".gitattributes")

@@ -46,6 +46,8 @@ pub mod stage;
 pub mod start_notices;
 pub mod transaction;
 pub mod tree_limits;
+pub mod trial;
+pub mod trial_files;
 pub mod undo;
 pub mod worktree;
 pub mod worktreeinclude;

@@ -110,14 +110,11 @@ pub fn prepare(
     for commit in [&snapshot.head, &snapshot.work] {
         tree_limits::refuse(repo, commit, &target_tree)?;
     }
-    let mut attributes = git2::Index::new().or_fail(cannot)?;
-    attributes.read_tree(&target_commit.tree().or_fail(cannot)?).or_fail(cannot)?;
-    repo.set_index(&mut attributes).or_fail(cannot)?;
+    set_attributes(repo, &target_tree)?;
     let merged = match strategy {
-        MergeStrategy::Squash => {
-            merge_all(repo, &target_commit, snapshot)?.map(|tree| (tree, vec![target_commit.id()]))
-        }
-        MergeStrategy::Merge => match merge_all(repo, &target_commit, snapshot)? {
+        MergeStrategy::Squash => merge_all(repo, &target_commit, &snapshot.work)?
+            .map(|tree| (tree, vec![target_commit.id()])),
+        MergeStrategy::Merge => match merge_all(repo, &target_commit, &snapshot.work)? {
             Ok(tree) => Ok((
                 tree,
                 vec![target_commit.id(), session_parent(repo, session_repo, snapshot, now)?],
@@ -169,6 +166,34 @@ pub fn prepare(
     )?);
     step("merge.held");
     Ok(PreparedMerge::Ready(Box::new(candidate)))
+}
+
+/// Merges commits of a session with a commit of the user in memory, as a landing would, without
+/// committing the result. Both must be visible in the quarantine.
+pub(crate) fn merge_tree(
+    scratch: &Quarantine,
+    target: &str,
+    head: &str,
+    work: &str,
+) -> Result<std::result::Result<git2::Oid, Vec<Conflict>>> {
+    let repo = &scratch.repo;
+    let target_commit = repo.find_commit(refs::oid(target)?).or_fail(cannot)?;
+    let target_tree = target_commit.tree().or_fail(cannot)?;
+    for commit in [head, work] {
+        tree_limits::refuse(repo, commit, &target_tree)?;
+    }
+    set_attributes(repo, &target_tree)?;
+    match merge_all(repo, &target_commit, work)? {
+        Ok(tree) => restore_g3_directory(repo, tree, &target_tree).map(Ok),
+        Err(conflicts) => Ok(Err(conflicts)),
+    }
+}
+
+/// Makes the attributes of a tree apply to merges.
+fn set_attributes(repo: &git2::Repository, tree: &git2::Tree<'_>) -> Result<()> {
+    let mut attributes = git2::Index::new().or_fail(cannot)?;
+    attributes.read_tree(tree).or_fail(cannot)?;
+    repo.set_index(&mut attributes).or_fail(cannot)
 }
 
 /// Creates the commit to land, and its receipt.
@@ -241,9 +266,9 @@ impl CommitMessage {
 fn merge_all(
     repo: &git2::Repository,
     target: &git2::Commit<'_>,
-    snapshot: &Snapshot,
+    work: &str,
 ) -> Result<std::result::Result<git2::Oid, Vec<Conflict>>> {
-    let work = repo.find_commit(refs::oid(&snapshot.work)?).or_fail(cannot)?;
+    let work = repo.find_commit(refs::oid(work)?).or_fail(cannot)?;
     let mut index = repo.merge_commits(target, &work, None).or_fail(cannot)?;
     let conflicts = conflict::resolve(repo, &mut index)?;
     if !conflicts.is_empty() {

@@ -74,7 +74,9 @@ pub fn update_intent(common_dir: &Path, intent: &mut Intent) {
             relocate(&mut directory_move.to);
         }
     }
-    for checkout in intent.landing.iter_mut().flat_map(|landing| &mut landing.checkouts) {
+    let landing_checkouts = intent.landing.iter_mut().flat_map(|landing| &mut landing.checkouts);
+    let trial_checkout = intent.trial.iter_mut().map(|target| &mut target.checkout);
+    for checkout in landing_checkouts.chain(trial_checkout) {
         relocate(&mut checkout.worktree);
         relocate(&mut checkout.git_dir);
     }

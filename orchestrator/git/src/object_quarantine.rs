@@ -89,7 +89,8 @@ impl Quarantine {
         Ok(scratch)
     }
 
-    fn add_objects(&self, objects: &Path) -> Result<()> {
+    /// Makes the objects of a directory visible.
+    pub(crate) fn add_objects(&self, objects: &Path) -> Result<()> {
         let odb = self.repo.odb().or_fail(|| "cannot open the objects")?;
         odb.add_disk_alternate(&objects.to_string_lossy())
             .or_fail(|| format!("cannot read {}", objects.display()))
@@ -168,6 +169,37 @@ pub(crate) fn import_objects(
     existing: &[String],
     id: &Id,
 ) -> Result<KeepFiles> {
+    let (quarantine, name) = verify_objects(repository, object_dirs, commits, existing, id)?;
+    if name == EMPTY_PACK {
+        return Ok(KeepFiles { path: None });
+    }
+    move_pack(
+        &quarantine.objects().join("pack"),
+        &repository.common_dir.join("objects/pack"),
+        &name,
+    )
+    .or_fail(|| "cannot move a pack into the repository")
+}
+
+/// Like [`import_objects`], but leaves the verified objects in the returned quarantine.
+pub(crate) fn verified_objects(
+    repository: &Repository,
+    object_dirs: &[PathBuf],
+    commits: &[String],
+    existing: &[String],
+    id: &Id,
+) -> Result<Quarantine> {
+    Ok(verify_objects(repository, object_dirs, commits, existing, id)?.0)
+}
+
+/// Copies objects into a new quarantine as one verified pack; returns the pack's name.
+fn verify_objects(
+    repository: &Repository,
+    object_dirs: &[PathBuf],
+    commits: &[String],
+    existing: &[String],
+    id: &Id,
+) -> Result<(Quarantine, String)> {
     let input: String = commits
         .iter()
         .map(|id| format!("{id}\n"))
@@ -185,15 +217,7 @@ pub(crate) fn import_objects(
         .command(["index-pack", "--stdin", "--strict", "--fix-thin", &keep])
         .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&visible));
     let name = pipe(packer, indexer, input.into_bytes())?;
-    if name == EMPTY_PACK {
-        return Ok(KeepFiles { path: None });
-    }
-    move_pack(
-        &quarantine.objects().join("pack"),
-        &repository.common_dir.join("objects/pack"),
-        &name,
-    )
-    .or_fail(|| "cannot move a pack into the repository")
+    Ok((quarantine, name))
 }
 
 /// Starts to pack the objects that will be named on its stdin, on a confined thread, because an

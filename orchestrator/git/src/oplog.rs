@@ -28,6 +28,8 @@ pub enum OperationKind {
     Undo,
     /// Worktrees were moved.
     Relocate,
+    /// A session's work was put into a checkout of the user.
+    Try,
 }
 
 /// The plan of an operation, with enough data to finish it, or to roll it back, in another process.
@@ -57,6 +59,9 @@ pub struct Intent {
     /// otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<RefChange>,
+    /// Where a session's work is tried, or no longer tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<TrialTarget>,
 }
 
 impl Intent {
@@ -79,8 +84,18 @@ impl Intent {
             refs_last: Vec::new(),
             receipt: None,
             note: None,
+            trial: None,
         }
     }
+}
+
+/// The checkout in which a session's work is tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrialTarget {
+    /// The checkout.
+    pub checkout: Checkout,
+    /// The commit of its HEAD when the trial began.
+    pub head: String,
 }
 
 /// A move of a branch together with the files of its checkouts.
@@ -202,6 +217,16 @@ impl LogEntries {
         &self.unreadable
     }
 
+    /// Returns the operations that try a session and were not ended, oldest first.
+    pub(crate) fn active_trials(&self) -> Vec<Intent> {
+        let is_active = |intent: &&Intent| {
+            intent.kind == OperationKind::Try
+                && outcome(&self.lines, &intent.id) == Some(true)
+                && undone_by(&self.lines, &intent.id).is_none()
+        };
+        intents(&self.lines).filter(is_active).cloned().collect()
+    }
+
     /// Returns the id of the next operation: higher than any id in a line, readable or not.
     fn next_id(&self) -> String {
         let ids = self.lines.iter().flat_map(|line| match line {
@@ -312,8 +337,10 @@ impl OperationLog {
     ) -> Result<Intent> {
         let lines = &self.entries.lines;
         let is_undoable = |intent: &&Intent| {
-            matches!(intent.kind, OperationKind::Accept | OperationKind::Discard)
-                && self.outcome(&intent.id) == Some(true)
+            matches!(
+                intent.kind,
+                OperationKind::Accept | OperationKind::Discard | OperationKind::Try
+            ) && self.outcome(&intent.id) == Some(true)
                 && undone_by(lines, &intent.id).is_none()
         };
         let Some(id) = id else {
@@ -349,7 +376,7 @@ impl OperationLog {
             (None, OperationKind::Relocate) => {
                 "it moved worktrees; nothing was landed or dropped".to_owned()
             }
-            (None, OperationKind::Accept | OperationKind::Discard) => {
+            (None, OperationKind::Accept | OperationKind::Discard | OperationKind::Try) => {
                 "it never took effect".to_owned()
             }
         };
@@ -370,6 +397,16 @@ impl OperationLog {
                 .hint(format!("studio undo {}    undoes this one", last.id))),
             None => Ok(()),
         }
+    }
+
+    /// Returns the operations that try a session and were not ended, oldest first.
+    pub(crate) fn active_trials(&self) -> Vec<Intent> {
+        self.entries.active_trials()
+    }
+
+    /// Returns whether a line is unreadable.
+    pub(crate) fn has_unreadable_lines(&self) -> bool {
+        !self.entries.unreadable.is_empty()
     }
 
     /// Returns all intents, oldest first.

@@ -13,7 +13,7 @@ use crate::oplog::{
 };
 use crate::refs::{self, RefChange, SwapResult};
 use crate::repo::Repository;
-use crate::{checkout_conflicts, checkout_update, move_worktree, moved_repository, receipt};
+use crate::{checkout_conflicts, checkout_update, move_worktree, moved_repository, receipt, trial};
 
 /// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,14 @@ pub fn recover(repository: &Repository) -> Result<Vec<String>> {
 pub(crate) fn recover_with(repository: &Repository, log: &mut OperationLog) -> Result<Vec<String>> {
     let mut messages = Vec::new();
     for mut intent in log.open_intents() {
+        if let Some(target) = &intent.trial {
+            let done = trial::recover(repository, &intent, target, &mut messages)?;
+            write_outcome(log, &intent, done)?;
+            trial::forget(repository, &intent);
+            let result = if done { "finished" } else { "rolled back" };
+            messages.push(format!("interrupted operation `{}` was {result}", intent.id));
+            continue;
+        }
         let has_landed = match &intent.landing {
             Some(landing) => resolve(repository, &intent, landing, &mut messages)?,
             None => true,
@@ -85,6 +93,7 @@ pub(crate) fn recover_with(repository: &Repository, log: &mut OperationLog) -> R
         let result = if has_landed { "finished" } else { "rolled back" };
         messages.push(format!("interrupted operation `{}` was {result}", intent.id));
     }
+    trial::remove_leftovers(repository, log);
     for checkout in checkout::all(repository)? {
         if checkout::remove_stale_lock(&checkout) {
             messages.push(format!("removed a stale index.lock in {}", checkout.git_dir.display()));
@@ -93,25 +102,28 @@ pub(crate) fn recover_with(repository: &Repository, log: &mut OperationLog) -> R
     Ok(messages)
 }
 
-fn write_intent(log: &mut OperationLog, intent: &Intent) -> Result<()> {
+/// Makes an intent durable.
+pub(crate) fn write_intent(log: &mut OperationLog, intent: &Intent) -> Result<()> {
     mark_step(intent, "intent");
     log.write(LogLine::Intent(Box::new(intent.clone())))?;
     mark_step(intent, "intended");
     Ok(())
 }
 
-fn write_outcome(log: &mut OperationLog, intent: &Intent, done: bool) -> Result<()> {
+/// Makes the result of an operation durable.
+pub(crate) fn write_outcome(log: &mut OperationLog, intent: &Intent, done: bool) -> Result<()> {
     mark_step(intent, "outcome");
     log.write(LogLine::Outcome(OperationOutcome { id: intent.id.clone(), done }))
 }
 
 /// Marks a durable step, named after the kind of operation.
-fn mark_step(intent: &Intent, name: &str) {
+pub(crate) fn mark_step(intent: &Intent, name: &str) {
     let kind = match intent.kind {
         OperationKind::Accept => "accept",
         OperationKind::Discard => "discard",
         OperationKind::Undo => "undo",
         OperationKind::Relocate => "relocate",
+        OperationKind::Try => "try",
     };
     step(&format!("{kind}.{name}"));
 }

@@ -11,6 +11,7 @@ use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::transaction::{self, TransactionResult};
+use crate::trial::{self, ChangedFiles};
 use crate::{checkout, worktree};
 
 /// The result of an undo.
@@ -33,6 +34,15 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
     let undone = log.find_undoable(id, |intent| is_kept(repository, intent))?;
+    if undone.kind == OperationKind::Try {
+        let ended = trial::end_with(repository, &mut log, &undone, ChangedFiles::Refuse, time)?;
+        return Ok(UndoResult {
+            operation: ended.operation,
+            undone: undone.id,
+            kind: undone.kind,
+            sessions: undone.sessions,
+        });
+    }
     let operation = log.next_id();
     let landing = match &undone.landing {
         Some(landing) if is_reverted(repository, landing)? => None,
@@ -94,11 +104,13 @@ fn reverse(repository: &Repository, landing: &TargetUpdate) -> Result<TargetUpda
     if tip.as_deref() != Some(landing.after.as_str()) {
         return Err(target_moved_failure(repository, landing, tip));
     }
+    let checkouts = checkout::of_branch(repository, &landing.target)?;
+    trial::refuse_active(repository, &checkouts)?;
     Ok(TargetUpdate {
         target: landing.target.clone(),
         before: landing.after.clone(),
         after: landing.before.clone(),
-        checkouts: checkout::of_branch(repository, &landing.target)?,
+        checkouts,
     })
 }
 

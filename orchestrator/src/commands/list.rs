@@ -15,7 +15,7 @@ use crate::report::table;
 use studio_core::session::collect::{self, BranchStanding};
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
-use studio_git::import;
+use studio_git::{import, trial};
 
 /// Maximum number of sessions that one call compares with their branch; the results are cached.
 const MAX_COMPARED: usize = 20;
@@ -56,6 +56,11 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         report::say(&format!("{reason}: studio doctor"));
     }
     print_waiting(&open);
+    for trial in trial::active(&context.repository)? {
+        let worktree = trial.checkout.worktree.display();
+        let id = &trial.session_repo.id;
+        report::say(&format!("{id} is being tried in {worktree}: studio try --end"));
+    }
     for view in &open {
         if let Some(what) = &view.tampered {
             let id = &view.record.id;

@@ -39,6 +39,7 @@ pub mod stop;
 pub mod subcommand;
 pub mod tasks;
 pub mod trace;
+pub mod trial;
 pub mod trusted_checks;
 pub mod undo;
 pub mod verify;

@@ -36,6 +36,7 @@ pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
                 OperationKind::Discard => "discard",
                 OperationKind::Undo => "undo",
                 OperationKind::Relocate => "move",
+                OperationKind::Try => "try",
             };
             let sessions: Vec<String> =
                 operation.sessions.iter().map(ToString::to_string).collect();

@@ -30,6 +30,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let what = match undone.kind {
         OperationKind::Accept => "is no longer landed",
         OperationKind::Discard => "is restored",
+        OperationKind::Try => "is no longer tried",
         OperationKind::Undo | OperationKind::Relocate => "is as it was",
     };
     for session_repo in &undone.sessions {

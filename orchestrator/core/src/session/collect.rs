@@ -11,7 +11,7 @@ use studio_git::import::{self, ImportedWork};
 use studio_git::patch::Comparison;
 use studio_git::refs;
 use studio_git::repo::Repository;
-use studio_git::snapshot::{self, Omission, Snapshot, SnapshotLimits};
+use studio_git::snapshot::{self, Omission, Snapshot, SnapshotLimits, WorktreeContent};
 use studio_git::tree_limits;
 
 /// Maximum number of paths in a note.
@@ -142,12 +142,12 @@ pub struct SessionChanges {
     pub notes: Vec<String>,
 }
 
-/// Compares the current worktree with the merge base; `None` if the worktree is missing. Imports
-/// nothing and writes no ref, so it is safe while the agent works.
-pub fn current_changes(
+/// Reads the current worktree without importing anything or writing a ref, so it is safe while the
+/// agent works; `None` if the worktree is missing.
+pub(crate) fn read_current(
     repository: &Repository,
     record: &SessionRecord,
-) -> Result<Option<(SessionChanges, WorkSummary)>> {
+) -> Result<Option<(ImportedWork, WorktreeContent)>> {
     let session_repo = &record.session_repo;
     if !studio_git::worktree::is_finished(session_repo) || !import::check_pointer(session_repo)? {
         return Ok(None);
@@ -159,13 +159,22 @@ pub fn current_changes(
     let head = head_state.commit.or(tip).unwrap_or_else(|| session_repo.base.clone());
     let (branch, operation) = (head_state.branch, head_state.operation);
     let imported = ImportedWork { head, branch_moved: false, branch, operation, notes: Vec::new() };
-    let worktree_state = snapshot::read_worktree(
-        repository,
-        session_repo,
-        &imported,
-        &SnapshotLimits::default(),
-        &leftovers,
-    )?;
+    let limits = SnapshotLimits::default();
+    let content =
+        snapshot::read_worktree(repository, session_repo, &imported, &limits, &leftovers)?;
+    Ok(Some((imported, content)))
+}
+
+/// Compares the current worktree with the merge base; `None` if the worktree is missing. Imports
+/// nothing and writes no ref, so it is safe while the agent works.
+pub fn current_changes(
+    repository: &Repository,
+    record: &SessionRecord,
+) -> Result<Option<(SessionChanges, WorkSummary)>> {
+    let session_repo = &record.session_repo;
+    let Some((imported, worktree_state)) = read_current(repository, record)? else {
+        return Ok(None);
+    };
     let base = comparison_base(&worktree_state.scratch.repo, repository, record, &imported.head)?;
     let mut notes: Vec<String> =
         changed_by_checks_note(&worktree_state.changed_by_checks).into_iter().collect();
@@ -216,7 +225,7 @@ pub fn collected_changes(
 }
 
 /// Returns notes about what a snapshot left out, one sentence each.
-fn omission_notes(omissions: &[Omission]) -> impl Iterator<Item = String> {
+pub(crate) fn omission_notes(omissions: &[Omission]) -> impl Iterator<Item = String> {
     omissions
         .iter()
         .take(MAX_PATHS)

@@ -1,6 +1,7 @@
 //! The dispositions of sessions (accepted, discarded, …), read from the operation log.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use base::failure::{Failure, Result};
 use base::id::Id;
@@ -9,13 +10,14 @@ use crate::session::record::SessionRecord;
 use crate::session::summary::{Dependency, Disposition};
 use studio_git::oplog::{Intent, LogEntries, LogLine, OperationKind};
 use studio_git::repo::Repository;
-use studio_git::{discard, moved_repository};
+use studio_git::{discard, moved_repository, trial};
 
 /// The disposition of every session in the operation log.
 pub struct Dispositions {
     by_session: BTreeMap<Id, Disposition>,
     undone_landings: BTreeSet<Id>,
     intents: BTreeMap<String, Intent>,
+    trials: BTreeMap<Id, PathBuf>,
     entries: LogEntries,
 }
 
@@ -53,6 +55,11 @@ impl Dispositions {
             .collect()
     }
 
+    /// Returns the checkout in which a session is being tried.
+    pub(crate) fn tried_in(&self, id: &Id) -> Option<&PathBuf> {
+        self.trials.get(id)
+    }
+
     /// Returns whether everything that an operation discarded can be restored.
     pub(crate) fn is_kept(&self, repository: &Repository, operation: &str) -> bool {
         let intent = self.intents.get(operation);
@@ -72,7 +79,9 @@ pub(crate) fn read(repository: &Repository) -> Result<Dispositions> {
             intents.insert(intent.id.clone(), *intent);
         }
     }
-    Ok(Dispositions { by_session, undone_landings, intents, entries })
+    let trials = trial::active_in(repository, &entries).into_iter();
+    let trials = trials.map(|trial| (trial.session_repo.id, trial.checkout.worktree)).collect();
+    Ok(Dispositions { by_session, undone_landings, intents, trials, entries })
 }
 
 /// Returns the disposition of each session, and the sessions whose landing was undone.
@@ -92,7 +101,8 @@ fn dispositions_of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id
     let (mut dispositions, mut undone_landings) = (BTreeMap::new(), BTreeSet::new());
     for line in lines {
         let LogLine::Intent(intent) = line else { continue };
-        if rolled_back.contains(intent.id.as_str()) || intent.kind == OperationKind::Relocate {
+        let changes_nothing = intent.kind == OperationKind::Relocate || intent.trial.is_some();
+        if rolled_back.contains(intent.id.as_str()) || changes_nothing {
             continue;
         }
         let disposition = disposition(intent, completed.contains(intent.id.as_str()));
@@ -126,6 +136,6 @@ fn disposition(intent: &Intent, done: bool) -> Option<Disposition> {
         (OperationKind::Discard, _) => {
             Some(Disposition::Discarded { operation: intent.id.clone() })
         }
-        (OperationKind::Undo | OperationKind::Relocate, _) => None,
+        (OperationKind::Undo | OperationKind::Relocate | OperationKind::Try, _) => None,
     }
 }
