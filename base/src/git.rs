@@ -257,6 +257,20 @@ impl Git {
         checked(args, output).map(|output| output.text())
     }
 
+    /// Fetches one ref from a configured remote, with the credential helper of the user's own
+    /// configuration. Tags and `FETCH_HEAD` are not written.
+    pub fn fetch(&self, remote: &str, refspec: &str, seconds: u64) -> Result<(), GitError> {
+        let mut args = Vec::new();
+        if let Some(helper) = user_setting("credential.helper") {
+            args.extend(["-c".to_owned(), format!("credential.helper={helper}")]);
+        }
+        let rest =
+            ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", remote, refspec];
+        args.extend(rest.map(str::to_owned));
+        let output = self.command(&args).output(OutputLimits::seconds(seconds))?;
+        checked(&args, output).map(|_| ())
+    }
+
     /// Returns settings that empty every configured driver, by name. Listing the configuration runs
     /// no program.
     fn driver_overrides(&self) -> Vec<Setting> {

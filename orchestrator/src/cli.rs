@@ -6,9 +6,7 @@ use base::failure::Result;
 
 use crate::commands::context::CommonArgs;
 use crate::commands::{
-    accept, agents, answer, check, completions, config, diff, discard, doctor, edit, explain, gc,
-    inbox, list, logs, man, mcp, operations, plan, resume, run, send, shell, stats, status, stop,
-    trace, trial, undo, verify,
+    accept, agents, answer, check, completions, config, diff, discard, doctor, edit, explain, fork, gc, inbox, list, logs, man, mcp, operations, plan, resume, run, send, shell, stats, status, stop, trace, trial, undo, verify,
 };
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
@@ -43,6 +41,11 @@ enum Verb {
         after_help = "Examples:\n  id=$(studio exec 'fix the flaky test')\n  studio logs $id -f"
     )]
     Exec(run::Args),
+    /// Start a session from another one's current work, with its conversation where possible
+    #[command(
+        after_help = "Examples:\n  studio fork fix-the                              continues in a copy\n  studio fork fix-the 'try it without the cache'   another way\n  studio fork fix-the --agent codex"
+    )]
+    Fork(fork::Args),
     /// List the sessions of this repository
     #[command(
         visible_alias = "ls",
@@ -183,6 +186,7 @@ impl Cli {
                 args.detach = true;
                 run::run(common, &args)
             }
+            Some(Verb::Fork(args)) => fork::run(common, &args),
             Some(Verb::List(args)) => list::run(common, &args),
             Some(Verb::Inbox) => inbox::run(common),
             Some(Verb::Status(args)) => status::run(common, &args),

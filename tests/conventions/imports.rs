@@ -155,6 +155,8 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
     ("project", &["session", "interrupt", "console", "schedule", "session_view"]),
     ("create_session", &["session", "schedule", "project"]),
     ("doctor", &["session", "launch", "schedule", "session_view", "project"]),
+    ("fork", &["session", "session_view", "project"]),
+    ("create_session", &["session", "schedule", "project", "fork"]),
     ("redact", &[]),
     ("commit_message", &["session", "redact"]),
     (

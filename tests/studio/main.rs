@@ -44,6 +44,7 @@ mod run;
 mod sandbox;
 mod session_sandbox;
 mod stats;
+mod start_points;
 mod tasks;
 mod terminal;
 mod texts;

@@ -6,12 +6,13 @@ use base::config::studio::SessionLimits;
 use base::failure::{Failure, Result};
 use base::id::Id;
 
+use crate::fork;
 use crate::project::Project;
 use crate::schedule::default_jobs;
 use crate::session::random;
 use crate::session::record::{RunLimits, SCHEMA, SessionRecord, Templates};
 use crate::session::spec::SessionSpec;
-use studio_git::{checkout, worktree};
+use studio_git::{checkout, start_point, worktree};
 
 /// Maximum number of ids to try; there are 810,000 for each slug.
 const MAX_ATTEMPTS: u32 = 200;
@@ -37,20 +38,44 @@ fn create_one(project: &Project, spec: &SessionSpec, after: Vec<Id>) -> Result<I
         let id = Id::new(&spec.task, random::four_bytes(&spec.task, n)?);
         let request = record.templates.worktree_spec(&id, &record.base)?;
         record.session_repo = request.session_repo(&project.repository)?;
+        if let Some(start) = &spec.start {
+            record.session_repo.base.clone_from(&start.head);
+        }
         record.id = id;
         worktree::refuse_blocked_branch(&project.repository.open()?, &record.session_repo)?;
         let exists = project.repository.tip(&record.session_repo.branch)?.is_some();
-        if !exists && project.store.create(&record, project.clock)? {
+        if !exists && store(project, &record)? {
             return Ok(record.id);
         }
     }
     Err(Failure::refused("no free id was found for this task").hint("studio gc"))
 }
 
+/// Saves a new session with what it starts from; returns `false` if the id is taken.
+fn store(project: &Project, record: &SessionRecord) -> Result<bool> {
+    let Some(start) = &record.start else { return project.store.create(record, project.clock) };
+    if project.store.dir(&record.id).exists() {
+        return Ok(false);
+    }
+    start_point::pin(&project.repository, &record.id, start)?;
+    let result = project.store.create(record, project.clock);
+    if !matches!(result, Ok(true)) {
+        start_point::unpin(&project.repository, &record.id, start)?;
+    } else if let Some(origin) = &record.origin
+        && let Err(failure) = fork::clone_conversation(project, &record.id, origin)
+    {
+        project.console.note(&format!("{}; the agent gets a recap instead", failure.sentence()));
+    }
+    result
+}
+
 /// Returns the record of a session, except its id. Fails for a session that could not be started.
 pub fn draft(project: &Project, spec: &SessionSpec) -> Result<SessionRecord> {
     let settings = &project.config.studio;
-    let base = project.repository.base(spec.base.as_deref())?;
+    let base = match &spec.start {
+        Some(start) => start.base.clone(),
+        None => project.repository.base(spec.base.as_deref())?,
+    };
     checkout::refuse_unreadable(&project.repository, base.branch.as_ref())?;
     let templates =
         Templates { branch: settings.branch.clone(), worktree: settings.worktree.clone() };
@@ -71,6 +96,7 @@ pub fn draft(project: &Project, spec: &SessionSpec) -> Result<SessionRecord> {
     }
     let id = Id::new(&spec.task, [0; 4]);
     let request = templates.worktree_spec(&id, &base)?;
+    let start = spec.start.as_ref();
     Ok(SessionRecord {
         schema: SCHEMA,
         id,
@@ -89,6 +115,8 @@ pub fn draft(project: &Project, spec: &SessionSpec) -> Result<SessionRecord> {
         after: Vec::new(),
         plan_ref: spec.plan_ref.clone(),
         created_at: project.clock.stamp(),
+        start: start.and_then(|start| Some(start.work.as_ref()?.start.clone())),
+        origin: start.and_then(|start| start.origin.clone()),
     })
 }
 

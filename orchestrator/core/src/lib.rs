@@ -8,6 +8,7 @@ pub mod console;
 pub mod create_session;
 pub mod doctor;
 pub mod exec;
+pub mod fork;
 pub mod inbox;
 pub mod interrupt;
 pub mod landing;

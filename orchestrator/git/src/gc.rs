@@ -14,7 +14,7 @@ use crate::oplog::{Intent, OperationLog};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::transaction;
-use crate::{discard, keepalive_refs, snapshot};
+use crate::{discard, keepalive_refs, snapshot, start_point};
 
 /// How long and how much discarded work is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +169,8 @@ fn delete_entry(repository: &Repository, entry: &TrashEntry) -> Result<()> {
             refs_to_delete.extend(refs::list(&repo, &snapshot::prefix(&session_repo.id))?);
             let pin_ref = keepalive_refs::ref_name(&session_repo.id);
             refs_to_delete.extend(refs::read(&repo, &pin_ref)?.map(|commit| (pin_ref, commit)));
+            let start_ref = start_point::ref_name(&session_repo.id);
+            refs_to_delete.extend(refs::read(&repo, &start_ref)?.map(|commit| (start_ref, commit)));
         }
     }
     let changes: Vec<RefChange> = refs_to_delete

@@ -44,6 +44,7 @@ pub mod session_repo;
 pub mod snapshot;
 pub mod stage;
 pub mod start_notices;
+pub mod start_point;
 pub mod transaction;
 pub mod tree_limits;
 pub mod trial;

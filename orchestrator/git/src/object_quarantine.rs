@@ -48,7 +48,14 @@ impl Quarantine {
         let originals = Originals::load(git_dir)?;
         let shallow = originals.shallow.as_deref();
         let scratch = Quarantine::create(repository, &originals.config, shallow)?;
-        let info = scratch.path().join("info");
+        scratch.write_info(&originals)?;
+        scratch.add_objects(&git_dir.join("objects"))?;
+        Ok(scratch)
+    }
+
+    /// Writes the ignore list and the attributes of a repository.
+    pub(crate) fn write_info(&self, originals: &Originals) -> Result<()> {
+        let info = self.path().join("info");
         let write = || -> std::io::Result<()> {
             std::fs::create_dir_all(&info)?;
             std::fs::write(info.join("exclude"), &originals.exclude)?;
@@ -57,9 +64,7 @@ impl Quarantine {
             }
             Ok(())
         };
-        write().or_fail(cannot_write)?;
-        scratch.add_objects(&git_dir.join("objects"))?;
-        Ok(scratch)
+        write().or_fail(cannot_write)
     }
 
     /// Creates the directory. `shallow` is the boundary of a shallow clone's history; libgit2 reads
@@ -128,6 +133,11 @@ impl Quarantine {
 }
 
 impl KeepFiles {
+    /// Returns a value for objects that refs keep already.
+    pub(crate) fn none() -> KeepFiles {
+        KeepFiles { path: None }
+    }
+
     /// Returns the pack to git's normal maintenance: called when refs point to its objects.
     pub(crate) fn release(mut self) {
         self.remove_file();

@@ -94,7 +94,7 @@ impl SafeDir {
 
     /// Copies a regular file of at most `limit` bytes with its modification time; returns `false`
     /// if it is missing, larger, or not a regular file.
-    pub(crate) fn copy(
+    pub fn copy(
         &self,
         name: impl AsRef<OsStr>,
         limit: u64,

@@ -79,17 +79,26 @@ impl Originals {
         repository: &Repository,
         session_repo: &SessionRepo,
     ) -> Result<Originals> {
-        let repo = repository.open()?;
-        let info = repository.common_dir.join("info");
         let relative_objects =
             relative(&session_repo.git_dir.join("objects"), &repository.common_dir.join("objects"));
+        Ok(Originals {
+            alternates: format!("{}\n", relative_objects.display()).into_bytes(),
+            pointer: pointer(session_repo),
+            ..Originals::for_repository(repository)?
+        })
+    }
+
+    /// Returns the originals that do not depend on a session; the other fields are empty.
+    pub(crate) fn for_repository(repository: &Repository) -> Result<Originals> {
+        let repo = repository.open()?;
+        let info = repository.common_dir.join("info");
         Ok(Originals {
             config: config(&repo)?.into_bytes(),
             exclude: exclude(&repo, &info)?,
             attributes: std::fs::read(info.join("attributes")).ok(),
             shallow: std::fs::read(repository.common_dir.join("shallow")).ok(),
-            alternates: format!("{}\n", relative_objects.display()).into_bytes(),
-            pointer: pointer(session_repo),
+            alternates: Vec::new(),
+            pointer: Vec::new(),
         })
     }
 

@@ -183,6 +183,42 @@ pub fn read_worktree(
     })
 }
 
+/// Reads the files of a worktree of the user, on a confined thread; `scratch` has a copy of its
+/// index.
+pub(crate) fn read_files(
+    scratch: Quarantine,
+    objects: &str,
+    head: git2::Oid,
+    worktree: &Path,
+    limits: &SnapshotLimits,
+) -> Result<WorktreeContent> {
+    let repo = &scratch.repo;
+    repo.set_config(&scratch.config()?).or_fail(cannot)?;
+    repo.set_workdir(worktree, false).or_fail(cannot)?;
+    let head = repo.find_commit(head).or_fail(cannot)?;
+    let mut index = index::open(scratch.path(), &head)?;
+    let staged = index::staged_tree(repo, &mut index)?;
+    repo.set_index(&mut index).or_fail(cannot)?;
+    let git = Git::at(scratch.path()).without_user_config().with_objects(objects);
+    let git = git.with_work_tree(worktree);
+    let omissions = stage::add_changes(&git, &mut index, worktree, limits)?;
+    let tree = index.write_tree_to(repo).or_fail(cannot)?;
+    drop(head);
+    Ok(WorktreeContent { scratch, tree, staged, omissions, changed_by_checks: Vec::new() })
+}
+
+/// Creates a snapshot commit of a worktree's content in a quarantine.
+pub(crate) fn commit_content(
+    repo: &git2::Repository,
+    head: &str,
+    content: &WorktreeContent,
+    now: jiff::Timestamp,
+) -> Result<git2::Oid> {
+    let WorktreeContent { tree, staged, .. } = *content;
+    commit_snapshot(repo, &SnapshotTree { head: head.to_owned(), tree, staged }, now)
+        .or_fail(cannot)
+}
+
 /// The part of [`read_worktree`] that reads the worktree, on the confined thread.
 fn read_confined(
     scratch: Quarantine,

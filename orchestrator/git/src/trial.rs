@@ -14,7 +14,7 @@ use crate::object_quarantine::{self, Quarantine};
 use crate::oplog::{Intent, LogEntries, OperationKind, OperationLog, TrialTarget};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
-use crate::snapshot::WorktreeContent;
+use crate::snapshot::{self, WorktreeContent};
 use crate::transaction::{mark_step, recover_with, write_intent, write_outcome};
 use crate::trial_files::{ChangedPaths, TrialFiles};
 use crate::{checkout_conflicts, merge};
@@ -298,7 +298,9 @@ fn merge_work(
     let (session_head, work) = match work {
         TrialWork::Commit(commit) => (commit.clone(), commit.clone()),
         TrialWork::Worktree { head: session_head, content } => {
-            let commit = commit_content(content, session_head)?;
+            let now = jiff::Timestamp::UNIX_EPOCH;
+            let repo = &content.scratch.repo;
+            let commit = snapshot::commit_content(repo, session_head, content, now)?.to_string();
             let dirs = [content.scratch.objects(), session_repo.git_dir.join("objects")];
             let existing = [session_repo.base.clone(), head.to_owned()];
             let commits = [commit.clone()];
@@ -334,19 +336,6 @@ fn merge_work(
     };
     let skipped = skipped.into_iter().map(|change| change.path).collect();
     Ok(MergedTrial { repo, tree, changes, skipped, _quarantines: quarantines })
-}
-
-/// Creates a commit of a worktree's files in its quarantine.
-fn commit_content(content: &WorktreeContent, head: &str) -> Result<String> {
-    let repo = &content.scratch.repo;
-    let create_commit = || -> std::result::Result<git2::Oid, git2::Error> {
-        let time = git2::Time::new(0, 0);
-        let signature = git2::Signature::new("studio", "studio@studio.invalid", &time)?;
-        let head = repo.find_commit(git2::Oid::from_str(head)?)?;
-        let tree = repo.find_tree(content.tree)?;
-        repo.commit(None, &signature, &signature, "Work of a session\n", &tree, &[&head])
-    };
-    create_commit().map(|id| id.to_string()).or_fail(cannot)
 }
 
 /// Saves the user's files at new paths and makes a version ready to be written.

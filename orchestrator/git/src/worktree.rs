@@ -19,6 +19,7 @@ use crate::refs::{self, RefChange};
 use crate::repo::{Base, Repository};
 use crate::safe_open::read_file;
 use crate::session_repo::{self, Originals, SessionRepo};
+use crate::start_point::{self, StartPoint};
 use crate::{keepalive_refs, worktreeinclude};
 
 /// Maximum size of a `.git` file that is read, in bytes: one line with a path.
@@ -68,14 +69,15 @@ impl WorktreeSpec {
 /// Creates a session's worktree. If a step fails, everything before it is removed; a crash leaves
 /// an incomplete worktree, which [`remove_incomplete`] removes.
 pub fn create(repository: &Repository, spec: &WorktreeSpec) -> Result<NewWorktree> {
-    create_at(repository, &spec.session_repo(repository)?, &spec.branch)
+    create_at(repository, &spec.session_repo(repository)?, &spec.branch, None)
 }
 
-/// Like [`create`], with given paths.
+/// Like [`create`], with given paths, and with uncommitted work to start with.
 pub fn create_at(
     repository: &Repository,
     session_repo: &SessionRepo,
     branches: &BranchTemplate,
+    start: Option<&StartPoint>,
 ) -> Result<NewWorktree> {
     let session_repo = session_repo.clone();
     let marker = finished_marker(&session_repo);
@@ -88,7 +90,7 @@ pub fn create_at(
         .hint("studio list"));
     }
     let admin_dir = register(repository, &session_repo)?;
-    match populate(repository, branches, &session_repo) {
+    match populate(repository, branches, &session_repo, start) {
         Ok(included) => Ok(NewWorktree { session_repo, admin_dir, included }),
         Err(failure) => {
             remove_incomplete(repository, &session_repo)?;
@@ -256,6 +258,7 @@ fn populate(
     repository: &Repository,
     branches: &BranchTemplate,
     session_repo: &SessionRepo,
+    start: Option<&StartPoint>,
 ) -> Result<Vec<PathBuf>> {
     let originals = Originals::for_session_repo(repository, session_repo)?;
     let tips = session_repo::create(repository, session_repo, &originals, branches)?;
@@ -266,6 +269,9 @@ fn populate(
         .or_fail(cannot_make)?;
     step("create.pointer");
     check_out(session_repo, "HEAD")?;
+    if let Some(start) = start {
+        start_point::check_out(session_repo, start)?;
+    }
     step("create.files");
     let included = match &repository.main_checkout {
         Some(checkout) => worktreeinclude::copy(checkout, &session_repo.worktree)?.copied,

@@ -15,6 +15,7 @@ pub mod doctor;
 pub mod edit;
 pub mod editor;
 pub mod explain;
+pub mod fork;
 pub mod gc;
 pub mod inbox;
 pub mod input;

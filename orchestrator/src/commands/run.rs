@@ -14,14 +14,17 @@ use crate::commands::{list, preflight, requirements, tasks};
 use crate::report;
 use crate::report::table;
 use studio_core::create_session::{create, draft};
+use studio_core::fork;
 use studio_core::launch::requirements::AgentOptions;
 use studio_core::launch::{command, requirements as agent_requirements};
 use studio_core::session::record::RunLimits;
 use studio_core::session::record::RunMode;
-use studio_core::session::spec::SessionSpec;
+use studio_core::session::spec::{SessionSpec, SessionStart};
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
 use studio_git::names::WorktreeTemplate;
+use studio_git::repo::Base;
+use studio_git::start_point;
 use studio_git::{self, worktree};
 
 /// Maximum size of a task, in bytes.
@@ -49,6 +52,18 @@ pub(crate) struct Args {
     /// Branch, tag or commit to start from (default: HEAD)
     #[arg(long, value_name = "REF")]
     pub base: Option<String>,
+    /// Continue an existing branch: start at its tip, and land there
+    #[arg(long, value_name = "BRANCH", conflicts_with_all = ["base", "pr", "worktree"])]
+    pub branch: Option<String>,
+    /// Continue a pull or merge request, on the branch `pr-N`
+    #[arg(long, value_name = "N", conflicts_with_all = ["base", "worktree"])]
+    pub pr: Option<u32>,
+    /// Remote of the pull request
+    #[arg(long, value_name = "NAME", default_value = "origin", requires = "pr")]
+    pub remote: String,
+    /// Start with the uncommitted work of this worktree, which is not changed
+    #[arg(long, value_name = "PATH", conflicts_with = "base")]
+    pub worktree: Option<PathBuf>,
     /// A command that must pass, one `sh -c` line (repeatable; in addition to the configured ones)
     #[arg(long = "check", value_name = "LINE")]
     pub checks: Vec<String>,
@@ -139,9 +154,23 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if !context.json {
         omissions(&context, &specs)?.iter().for_each(|text| report::say(text));
     }
-    let ids = create(&context, &specs)?;
+    start(&context, &specs, Shown { detach: args.detach, events: args.events })
+}
+
+/// How much of new sessions is shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    /// Nothing but their ids.
+    pub detach: bool,
+    /// With `--json`: the events of the agents as well.
+    pub events: bool,
+}
+
+/// Creates and starts sessions, and shows them until they settle.
+pub(crate) fn start(context: &CommandContext, specs: &[SessionSpec], shown: Shown) -> Result<u8> {
+    let ids = create(context, specs)?;
     context.schedule()?;
-    if args.detach {
+    if shown.detach {
         for id in &ids {
             match context.json {
                 true => report::json_line(&context.view(id)?.json()),
@@ -150,16 +179,17 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         }
         return Ok(0);
     }
-    let show = if args.events { WatchFrom::Events } else { WatchFrom::States };
-    let outcome = watch::watch(&context, &ids, show)?;
-    summary(&context, &ids, outcome)
+    let show = if shown.events { WatchFrom::Events } else { WatchFrom::States };
+    let outcome = watch::watch(context, &ids, show)?;
+    summary(context, &ids, outcome)
 }
 
 /// Returns the notices about what the sessions will not contain, without duplicates.
 fn omissions(context: &CommandContext, specs: &[SessionSpec]) -> Result<Vec<String>> {
     let template = WorktreeTemplate::parse(&context.config.studio.worktree)?;
     let mut notices: Vec<String> = Vec::new();
-    let mut bases: Vec<Option<&str>> = specs.iter().map(|spec| spec.base.as_deref()).collect();
+    let mut bases: Vec<Option<&str>> =
+        specs.iter().filter(|spec| spec.start.is_none()).map(|spec| spec.base.as_deref()).collect();
     bases.dedup();
     for base_ref in bases {
         let base = context.repository.base(base_ref)?;
@@ -202,10 +232,12 @@ fn session_specs(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpe
             .hint("studio run --tasks FILE")
             .hint("studio run --requirements FILE"));
     }
+    let start = session_start(context, args)?;
     let mut agents = args.agent.iter().cycle();
     for spec in &mut specs {
         spec.agent = spec.agent.take().or_else(|| agents.next().cloned());
         apply_flags(spec, args);
+        spec.start = start.clone().filter(|_| spec.base.is_none());
         requirements.iter().for_each(|requirements| requirements.apply_to(spec));
         refuse_bad_task(&spec.task)?;
         let agent = spec.agent.take().or_else(|| context.config.studio.agent.clone());
@@ -222,6 +254,29 @@ fn session_specs(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpe
         spec.agent = Some(agent);
     }
     Ok(specs)
+}
+
+/// Returns where the sessions start, if it is not a plain commit.
+fn session_start(context: &CommandContext, args: &Args) -> Result<Option<SessionStart>> {
+    let at =
+        |base: Base| SessionStart { head: base.commit.clone(), base, work: None, origin: None };
+    if let Some(branch) = &args.branch {
+        return start_point::branch(&context.repository, branch).map(at).map(Some);
+    }
+    if let Some(number) = args.pr {
+        let base = start_point::pull_request(&context.repository, &args.remote, number)?;
+        return Ok(Some(at(base)));
+    }
+    let Some(path) = &args.worktree else { return Ok(None) };
+    let path = match &context.directory {
+        Some(directory) => directory.join(path),
+        None => path.clone(),
+    };
+    let start = fork::start_from_worktree(context, &path)?;
+    for omitted in start.work.iter().flat_map(|work| &work.omitted).filter(|_| !context.json) {
+        report::say(&format!("note: not in the session: {omitted}"));
+    }
+    Ok(Some(start))
 }
 
 fn refuse_bad_task(task: &str) -> Result<()> {

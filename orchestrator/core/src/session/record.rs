@@ -11,6 +11,7 @@ use studio_git::moved_repository;
 use studio_git::names::{BranchTemplate, WorktreeTemplate};
 use studio_git::repo::{Base, Repository};
 use studio_git::session_repo::SessionRepo;
+use studio_git::start_point::StartPoint;
 use studio_git::worktree::WorktreeSpec;
 
 /// The schema of `session.json`.
@@ -61,6 +62,27 @@ pub struct SessionRecord {
     pub plan_ref: PlanRef,
     /// The creation time, RFC 3339 in UTC.
     pub created_at: String,
+    /// Uncommitted work that its worktree starts with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartPoint>,
+    /// The session that it forks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<SessionOrigin>,
+}
+
+/// The session from which another one was forked, as it was then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionOrigin {
+    /// The session.
+    pub id: Id,
+    /// Its task.
+    pub task: String,
+    /// The last message of its agent.
+    pub last_message: Option<String>,
+    /// The new task, if one was given.
+    pub message: Option<String>,
+    /// Its conversation, if it was copied.
+    pub conversation_id: Option<String>,
 }
 
 /// The fields of a session that come from a task list or a plan.
@@ -130,7 +152,10 @@ impl SessionRecord {
     /// Worktrees that were moved individually stay where they are.
     pub(crate) fn relocated(mut self, repository: &Repository) -> Result<SessionRecord> {
         self.session_repo = match self.templates.worktrees()?.is_relative() {
-            true => self.templates.worktree_spec(&self.id, &self.base)?.session_repo(repository)?,
+            true => SessionRepo {
+                base: self.session_repo.base,
+                ..self.templates.worktree_spec(&self.id, &self.base)?.session_repo(repository)?
+            },
             false => moved_repository::current_paths(&repository.common_dir, &self.session_repo),
         };
         Ok(self)

@@ -1,6 +1,11 @@
 //! The specification of a new session: its task, agent, checks and limits.
 
-use crate::session::record::{PlanRef, RunLimits, RunMode};
+use std::sync::Arc;
+
+use studio_git::repo::Base;
+use studio_git::start_point::CapturedWork;
+
+use crate::session::record::{PlanRef, RunLimits, RunMode, SessionOrigin};
 
 /// The specification of a new session.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +32,21 @@ pub struct SessionSpec {
     pub limits: RunLimits,
     /// How it is run.
     pub run_mode: RunMode,
+    /// Where it starts, if not at a plain commit.
+    pub start: Option<SessionStart>,
+}
+
+/// The start of a session that is not a plain commit.
+#[derive(Clone, Debug)]
+pub struct SessionStart {
+    /// The base: its work is compared with this, and lands on its branch.
+    pub base: Base,
+    /// The commit of its branch at the start.
+    pub head: String,
+    /// Uncommitted work.
+    pub work: Option<Arc<CapturedWork>>,
+    /// The session that it forks.
+    pub origin: Option<SessionOrigin>,
 }
 
 impl SessionSpec {

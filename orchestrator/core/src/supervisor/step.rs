@@ -183,6 +183,17 @@ impl RunState {
             self.record.plan_ref.contract.is_some() && self.summary.usage.is_none();
         let is_first = self.summary.turns == 0 || is_unconfirmed;
         let task = &self.record.task;
+        if let (Some(origin), true) = (&self.record.origin, is_first) {
+            let message = [origin.message.clone(), message].into_iter().flatten();
+            let message = message.collect::<Vec<_>>().join("\n\n");
+            let message = if message.is_empty() { CONTINUE_PROMPT } else { &message };
+            return match loaded {
+                true => (message.to_owned(), false),
+                false => {
+                    (recap(origin.last_message.as_deref(), &origin.task, false, message), true)
+                }
+            };
+        }
         match (is_first, loaded, message) {
             (true, _, None) => (task.clone(), false),
             (true, _, Some(message)) => (format!("{task}\n\n{message}"), false),
@@ -195,20 +206,31 @@ impl RunState {
         }
     }
 
+    /// Returns the conversation to continue: its own, else a copy of the forked session's.
+    fn conversation_id(&self) -> Option<String> {
+        let origin = self.record.origin.as_ref();
+        let copied = || origin.and_then(|origin| origin.conversation_id.clone());
+        self.summary.conversation_id.clone().or_else(copied)
+    }
+
     /// Returns a recap for an agent that cannot load its conversation.
     fn recap(&self, message: &str) -> String {
-        let last_message = self.summary.last_message.as_deref().unwrap_or("(nothing)");
-        let last_message = base::text::tail(last_message, 4000);
-        let introduction = match self.summary.interrupted {
-            true => "You were working on this task in this directory and were interrupted:",
-            false => "You have worked on this task in this directory:",
-        };
-        format!(
-            "{introduction}\n\n{}\n\nYour last words were:\n\n{last_message}\n\nYour changes so far are in the \
-             directory. {message}",
-            self.record.task
-        )
+        let last_message = self.summary.last_message.as_deref();
+        recap(last_message, &self.record.task, self.summary.interrupted, message)
     }
+}
+
+/// Returns a recap of a conversation that the agent does not have.
+fn recap(last_message: Option<&str>, task: &str, interrupted: bool, message: &str) -> String {
+    let last_message = base::text::tail(last_message.unwrap_or("(nothing)"), 4000);
+    let introduction = match interrupted {
+        true => "You were working on this task in this directory and were interrupted:",
+        false => "You have worked on this task in this directory:",
+    };
+    format!(
+        "{introduction}\n\n{task}\n\nYour last words were:\n\n{last_message}\n\nYour changes so far \
+         are in the directory. {message}"
+    )
 }
 
 /// A limit that a session exceeded, over all its runs together.
@@ -295,9 +317,8 @@ impl StepActions<'_> {
             return self.end_with(ending);
         }
         self.state.agent = AgentStatus::Starting;
-        self.actions.push(SupervisorAction::Launch {
-            conversation_id: self.state.summary.conversation_id.clone(),
-        });
+        self.actions
+            .push(SupervisorAction::Launch { conversation_id: self.state.conversation_id() });
     }
 
     fn on_launched(&mut self, conversation_id: Option<String>, loaded: bool) {

@@ -11,6 +11,8 @@ use studio_git::session_repo::SessionRepo;
 fn run_state(checks: &[&str], limits: RunLimits, attended: bool) -> RunState {
     let id = Id::parse("task-aaaa").unwrap();
     let record = SessionRecord {
+        start: None,
+        origin: None,
         schema: 1,
         id: id.clone(),
         task: "do it".into(),

@@ -69,7 +69,8 @@ fn prepare_worktree(repository: &Repository, record: &SessionRecord) -> Result<W
         };
     }
     worktree::remove_incomplete(repository, &record.session_repo)?;
-    worktree::create_at(repository, &record.session_repo, &record.templates.branches()?)?;
+    let start = record.start.as_ref();
+    worktree::create_at(repository, &record.session_repo, &record.templates.branches()?, start)?;
     caches.prepare(&record.session_repo.worktree, &home())?;
     Ok(WorktreeState::New { note: None })
 }
@@ -165,7 +166,14 @@ pub(crate) fn append_diff(
     work: Option<&WorkSummary>,
     text: String,
 ) -> String {
-    let diff = work.and_then(|work| collect::diff(&config.repository, &config.record, work).ok());
+    let (repository, record) = (&config.repository, &config.record);
+    // A fork has the work of its origin before its own first turn.
+    let start = record.start.as_ref();
+    let start_diff = || studio_git::diff::patch(repository, &record.base.commit, &start?.work).ok();
+    let diff = match work {
+        Some(work) => collect::diff(repository, record, work).ok(),
+        None => start_diff(),
+    };
     match diff.filter(|diff| !diff.trim().is_empty()) {
         Some(diff) => {
             let excerpt = base::text::head(&diff, DIFF_BYTES);
