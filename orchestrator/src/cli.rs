@@ -6,7 +6,9 @@ use base::failure::Result;
 
 use crate::commands::context::CommonArgs;
 use crate::commands::{
-    accept, agents, answer, check, completions, config, diff, discard, doctor, edit, explain, fork, gc, inbox, list, logs, man, mcp, operations, plan, resume, run, send, shell, stats, status, stop, trace, trial, undo, verify,
+    accept, agents, answer, check, completions, config, diff, discard, doctor, edit, explain, fork,
+    gc, inbox, list, logs, man, mcp, operations, plan, resume, run, send, shell, stats, status,
+    stop, trace, trial, undo, verify,
 };
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands

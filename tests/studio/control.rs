@@ -233,7 +233,7 @@ fn limits_include_all_runs_and_resume_raises_them() {
     scene
         .studio(["run", "--budget", "1", "x"])
         .exits(2)
-        .output_contains("reports no turns, tokens or cost");
+        .output_contains("the output of its command contains no");
 }
 
 #[test]

@@ -118,6 +118,44 @@ pub enum AgentProtocol {
     Command,
 }
 
+/// The format of the output of an agent with the protocol `command`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AgentOutput {
+    /// Any text; its end is the agent's last message.
+    #[default]
+    Text,
+    /// `claude -p --output-format stream-json --verbose`.
+    ClaudeJson,
+    /// `codex exec --json`.
+    CodexJson,
+    /// `cursor-agent -p --output-format stream-json`.
+    CursorJson,
+    /// `gemini --output-format stream-json`.
+    GeminiJson,
+    /// `opencode run --format json`.
+    OpencodeJson,
+    /// `qwen --output-format stream-json`.
+    QwenJson,
+}
+
+impl AgentOutput {
+    /// Returns whether it contains the number of model replies.
+    pub fn has_turns(self) -> bool {
+        matches!(self, AgentOutput::ClaudeJson | AgentOutput::OpencodeJson | AgentOutput::QwenJson)
+    }
+
+    /// Returns whether it contains the number of tokens.
+    pub fn has_tokens(self) -> bool {
+        !matches!(self, AgentOutput::Text | AgentOutput::CursorJson)
+    }
+
+    /// Returns whether it contains the cost.
+    pub fn has_cost(self) -> bool {
+        matches!(self, AgentOutput::ClaudeJson | AgentOutput::OpencodeJson)
+    }
+}
+
 /// One entry of the agents table.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -126,11 +164,17 @@ pub struct AgentRow {
     pub protocol: AgentProtocol,
     /// Program and arguments; with the protocol `command`, `{prompt}` is replaced by the task.
     pub command: Vec<String>,
+    /// Program and arguments that continue a conversation, with the protocol `command`:
+    /// `{conversation}` is replaced by its id. Empty if the program cannot continue one.
+    pub resume: Vec<String>,
+    /// The format of its output, with the protocol `command`.
+    pub output: AgentOutput,
     /// Readable paths that are closed to other agents; `~/` is the home directory.
     pub read: Vec<PathBuf>,
     /// Writable paths besides the session's own; `~/` is the home directory.
     pub write: Vec<PathBuf>,
-    /// Environment variables that are passed to the agent, including secrets.
+    /// Environment variables of the agent: `NAME` passes the user's value, including a secret, and
+    /// `NAME=VALUE` sets one.
     pub env: Vec<String>,
     /// Whether the agent sends g3's events over ACP (`_g3/event`): turns, costs, rounds. They are
     /// ignored from other agents. When absent, true if the program is named `g3`.

@@ -1,6 +1,6 @@
 //! `studio logs`: prints the journal of a session, optionally while it grows.
 
-use base::config::studio::AgentProtocol;
+use base::config::studio::{AgentOutput, AgentProtocol};
 use base::failure::{OrFail, Result};
 use base::id::Id;
 use futures_util::FutureExt;
@@ -79,7 +79,7 @@ impl LogPrinter<'_> {
         }
     }
 
-    /// Prints the journal, and the output of an agent with the protocol `command` during its turn.
+    /// Prints the journal, and the text of an agent with the protocol `command` during its turn.
     async fn journal(self) -> Result<u8> {
         let mut changes = self.changes();
         let mut tail = JournalTail::from_start(self.context.store.file(self.id, "journal.jsonl"));
@@ -124,7 +124,9 @@ impl LogPrinter<'_> {
     fn is_command(&self) -> Result<bool> {
         let record = self.context.store.load(self.id)?;
         let row = registry::row(&self.context.config, &record.agent);
-        Ok(row.is_ok_and(|row| row.protocol == AgentProtocol::Command))
+        Ok(row.is_ok_and(|row| {
+            row.protocol == AgentProtocol::Command && row.output == AgentOutput::Text
+        }))
     }
 }
 

@@ -56,18 +56,21 @@ pub(crate) fn planner(context: &CommandContext) -> Result<()> {
 
 /// Refuses limits on values that the agent does not report.
 fn check_limits(row: &AgentRow, agent: &str, limits: &record::RunLimits) -> Result<()> {
+    if row.protocol != AgentProtocol::Command {
+        return Ok(());
+    }
     let flags = [
-        ("--budget", limits.usd.is_some()),
-        ("--max-tokens", limits.tokens.is_some()),
-        ("--max-turns", limits.turns.is_some()),
+        ("--budget", limits.usd.is_some(), row.output.has_cost(), "cost"),
+        ("--max-tokens", limits.tokens.is_some(), row.output.has_tokens(), "tokens"),
+        ("--max-turns", limits.turns.is_some(), row.output.has_turns(), "turns"),
     ];
-    match flags.iter().find(|(_, is_set)| *is_set) {
-        Some((flag, _)) if row.protocol == AgentProtocol::Command => {
+    match flags.iter().find(|(_, is_set, is_reported, _)| *is_set && !is_reported) {
+        Some((flag, _, _, value)) => {
             Err(Failure::usage(format!("{flag} cannot be used with agent `{agent}`"))
-                .because("an agent with the protocol `command` reports no turns, tokens or cost")
+                .because(format!("the output of its command contains no {value}"))
                 .hint("--timeout SECONDS"))
         }
-        Some(_) | None => Ok(()),
+        None => Ok(()),
     }
 }
 

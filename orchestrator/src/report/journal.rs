@@ -13,6 +13,8 @@ use studio_core::session::record::RunLimits;
 pub(crate) struct JournalReader {
     /// The current speaker, if player and coach take turns.
     speaker: Option<&'static str>,
+    /// Whether the start of the agent was shown: an agent may report its conversation later.
+    agent_runs: bool,
 }
 
 impl JournalReader {
@@ -21,7 +23,13 @@ impl JournalReader {
         if let JournalEntry::Turn { .. } = line.entry {
             self.speaker = None;
         }
+        if let JournalEntry::Spawned { .. } = line.entry {
+            self.agent_runs = false;
+        }
         let text = match &line.entry {
+            JournalEntry::Agent { .. } if std::mem::replace(&mut self.agent_runs, true) => {
+                return None;
+            }
             JournalEntry::Event { event } => self.event(event)?,
             other => entry_text(other)?,
         };

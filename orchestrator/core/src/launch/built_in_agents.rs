@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use base::config::studio::{AgentProtocol, AgentRow, expand_tilde};
+use base::config::studio::{AgentOutput, AgentProtocol, AgentRow, expand_tilde};
 use base::process::find_program;
 
 /// An agent that is used if one of its programs is installed.
@@ -15,7 +15,7 @@ pub struct BuiltInAgent {
     pub programs: &'static [AgentProgram],
     /// Directories and files in the home directory that hold its configuration, login and state.
     write: &'static [&'static str],
-    /// The variables that configure it.
+    /// The variables that configure it; `NAME=VALUE` sets one.
     variables: &'static [&'static str],
     /// The files that contain a login.
     login_files: &'static [&'static str],
@@ -30,6 +30,10 @@ pub struct AgentProgram {
     pub name: &'static str,
     /// Its arguments.
     arguments: &'static [&'static str],
+    /// The arguments that continue a conversation; none if it cannot continue one in a new process.
+    resume: &'static [&'static str],
+    /// The format of its output.
+    output: AgentOutput,
     /// What it speaks.
     pub protocol: AgentProtocol,
     /// How it is installed: a command, or where to look.
@@ -50,20 +54,90 @@ const fn acp(
     arguments: &'static [&'static str],
     install: &'static str,
 ) -> AgentProgram {
-    AgentProgram { name, arguments, protocol: AgentProtocol::Acp, install }
+    let (resume, output) = (&[] as &[&str], AgentOutput::Text);
+    AgentProgram { name, arguments, resume, output, protocol: AgentProtocol::Acp, install }
+}
+
+const fn command(
+    name: &'static str,
+    arguments: &'static [&'static str],
+    install: &'static str,
+) -> AgentProgram {
+    AgentProgram { protocol: AgentProtocol::Command, ..acp(name, arguments, install) }
 }
 
 /// All built-in agents besides g3, by name.
 pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
     BuiltInAgent {
-        name: "claude",
-        programs: &[acp(
-            "claude-agent-acp",
-            &[],
-            "npm install -g @agentclientprotocol/claude-agent-acp",
+        name: "aider",
+        programs: &[command(
+            "aider",
+            &[
+                "--yes-always",
+                "--no-auto-commits",
+                "--no-dirty-commits",
+                "--no-gitignore",
+                "--no-check-update",
+                "--no-analytics",
+                "--no-show-release-notes",
+                "--no-show-model-warnings",
+                "--no-pretty",
+                "--no-stream",
+                "--no-fancy-input",
+                "--chat-history-file={state}/aider.chat.history.md",
+                "--input-history-file={state}/aider.input.history",
+                "--message={prompt}",
+            ],
+            "uv tool install --python 3.12 aider-chat",
         )],
+        write: &["~/.aider"],
+        variables: &[
+            "AIDER_MODEL",
+            "AIDER_WEAK_MODEL",
+            "AIDER_EDIT_FORMAT",
+            "OPENAI_API_BASE",
+            "ANTHROPIC_BASE_URL",
+        ],
+        login_files: &["~/.aider.conf.yml"],
+        key_variables: &[
+            "ANTHROPIC_API_KEY",
+            "OPENAI_API_KEY",
+            "GEMINI_API_KEY",
+            "DEEPSEEK_API_KEY",
+            "OPENROUTER_API_KEY",
+        ],
+    },
+    BuiltInAgent {
+        name: "claude",
+        programs: &[
+            acp("claude-agent-acp", &[], "npm install -g @agentclientprotocol/claude-agent-acp"),
+            AgentProgram {
+                resume: &[
+                    "-p",
+                    "--output-format",
+                    "stream-json",
+                    "--verbose",
+                    "--dangerously-skip-permissions",
+                    "--resume",
+                    "{conversation}",
+                ],
+                output: AgentOutput::ClaudeJson,
+                ..command(
+                    "claude",
+                    &[
+                        "-p",
+                        "--output-format",
+                        "stream-json",
+                        "--verbose",
+                        "--dangerously-skip-permissions",
+                    ],
+                    "npm install -g @anthropic-ai/claude-code",
+                )
+            },
+        ],
         write: &["~/.claude", "~/.claude.json"],
-        variables: &["ANTHROPIC_BASE_URL"],
+        // Without the second one, it refuses to skip permissions for root.
+        variables: &["ANTHROPIC_BASE_URL", "IS_SANDBOX=1"],
         login_files: &["~/.claude/.credentials.json"],
         key_variables: &["ANTHROPIC_API_KEY"],
     },
@@ -77,10 +151,20 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
                 "npm install -g @zed-industries/codex-acp",
             ),
             AgentProgram {
-                name: "codex",
-                arguments: &["exec", "--dangerously-bypass-approvals-and-sandbox", "{prompt}"],
-                protocol: AgentProtocol::Command,
-                install: "npm install -g @openai/codex",
+                resume: &[
+                    "exec",
+                    "--json",
+                    "--dangerously-bypass-approvals-and-sandbox",
+                    "resume",
+                    "{conversation}",
+                    "-",
+                ],
+                output: AgentOutput::CodexJson,
+                ..command(
+                    "codex",
+                    &["exec", "--json", "--dangerously-bypass-approvals-and-sandbox", "-"],
+                    "npm install -g @openai/codex",
+                )
             },
         ],
         write: &["~/.codex"],
@@ -121,6 +205,27 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
         key_variables: &["OPENAI_API_KEY", "ANTHROPIC_API_KEY"],
     },
     BuiltInAgent {
+        name: "mini-swe-agent",
+        programs: &[command(
+            "mini-swe-agent",
+            &["--yolo", "--exit-immediately", "--output={state}/mini.traj.json", "--task={prompt}"],
+            "uv tool install mini-swe-agent",
+        )],
+        write: &["~/.config/mini-swe-agent"],
+        // Without the first one, its first start asks questions.
+        variables: &[
+            "MSWEA_CONFIGURED=true",
+            "MSWEA_SILENT_STARTUP=1",
+            "MSWEA_MODEL_NAME",
+            "MSWEA_COST_TRACKING",
+            "MSWEA_GLOBAL_CONFIG_DIR",
+            "OPENAI_API_BASE",
+            "ANTHROPIC_BASE_URL",
+        ],
+        login_files: &["~/.config/mini-swe-agent/.env"],
+        key_variables: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"],
+    },
+    BuiltInAgent {
         name: "opencode",
         programs: &[acp("opencode", &["acp"], "npm install -g opencode-ai")],
         write: &["~/.local/share/opencode", "~/.local/state/opencode", "~/.config/opencode"],
@@ -152,13 +257,13 @@ impl BuiltInAgent {
     /// Returns the entry of the agent for one of its programs.
     pub fn row(&self, program: &AgentProgram) -> AgentRow {
         let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let line = |arguments: &[&str]| texts(&[&[program.name], arguments].concat());
+        let can_resume = !program.resume.is_empty();
         AgentRow {
             protocol: program.protocol,
-            command: [&[program.name], program.arguments]
-                .concat()
-                .into_iter()
-                .map(str::to_owned)
-                .collect(),
+            command: line(program.arguments),
+            resume: if can_resume { line(program.resume) } else { Vec::new() },
+            output: program.output,
             read: Vec::new(),
             write: self.write.iter().map(PathBuf::from).collect(),
             env: [texts(self.key_variables), texts(self.variables)].concat(),

@@ -9,7 +9,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::exec::runner::Process;
-use crate::launch::exit_reason::{exit_error, start_failure};
+use crate::launch::exit_reason::{exit_error, start_failure, with_sandbox_hint};
+use crate::launch::json_lines::{Conversation, JsonLines, TurnReport};
 use crate::launch::log::OutputLog;
 use crate::launch::message_buffer::MessageBuffer;
 use crate::launch::wire::OutputTail;
@@ -25,7 +26,7 @@ pub(crate) struct CommandLauncher;
 
 /// Refuses a text that does not fit into an argument of the agent's command.
 pub fn refuse_too_long(row: &AgentRow, text: &str) -> Result<()> {
-    let template = row.command.iter().filter(|part| part.contains(PROMPT));
+    let template = row.command.iter().chain(&row.resume).filter(|part| part.contains(PROMPT));
     let max_bytes = template.map(|part| part.len() - PROMPT.len() + text.len()).max();
     if row.protocol != AgentProtocol::Command
         || max_bytes.is_none_or(|max_bytes| max_bytes < MAX_ARGUMENT_BYTES)
@@ -49,8 +50,11 @@ impl Launcher for CommandLauncher {
             let (commands, rx) = unbounded_channel();
             let (tx, events) = unbounded_channel();
             let runner = params.runner.clone();
+            let can_continue = !params.row.resume.is_empty();
+            let loaded_conversation = params.conversation_id.clone().filter(|_| can_continue);
             runner.wait_tracked(serve(params, rx, tx));
-            Ok(RunningAgent { conversation_id: None, loaded: false, commands, events })
+            let loaded = loaded_conversation.is_some();
+            Ok(RunningAgent { conversation_id: loaded_conversation, loaded, commands, events })
         })
     }
 }
@@ -61,67 +65,134 @@ async fn serve(
     mut rx: UnboundedReceiver<AgentCommand>,
     tx: UnboundedSender<AgentEvent>,
 ) {
+    let conversation =
+        Conversation { id: params.conversation_id.clone(), usage: params.conversation_usage };
+    let mut reader = match JsonLines::new(params.row.output, conversation) {
+        Some(lines) => OutputReader::Json(Box::new(lines)),
+        None => OutputReader::Text(MessageBuffer::new(Clock::from_env())),
+    };
     while let Some(command) = rx.recv().await {
-        match command {
+        let event = match command {
             AgentCommand::Prompt(text) => {
-                let error = run_turn(&params, &text, &mut rx, &tx).await;
-                if tx.send(AgentEvent::TurnEnded(error)).is_err() {
-                    return;
+                match run_turn(&params, &text, &mut reader, &mut rx, &tx).await {
+                    TurnResult::Ended(error) => AgentEvent::TurnEnded(error),
+                    TurnResult::ConversationLost => AgentEvent::ConversationLost,
                 }
             }
             AgentCommand::End => return,
-            AgentCommand::Answer { .. } | AgentCommand::Cancel => {}
+            AgentCommand::Answer { .. } | AgentCommand::Cancel => continue,
+        };
+        if tx.send(event).is_err() {
+            return;
         }
     }
 }
 
-/// Runs one process and returns the error, if any.
+/// Converts the output of an agent's processes.
+enum OutputReader {
+    /// Its end is a message.
+    Text(MessageBuffer),
+    Json(Box<JsonLines>),
+}
+
+impl OutputReader {
+    fn push(&mut self, bytes: &[u8]) -> Vec<AgentEvent> {
+        match self {
+            OutputReader::Text(message) => {
+                message.push_text(&String::from_utf8_lossy(bytes));
+                Vec::new()
+            }
+            OutputReader::Json(lines) => lines.push(bytes),
+        }
+    }
+
+    fn finish(&mut self) -> (Vec<AgentEvent>, TurnReport) {
+        match self {
+            OutputReader::Text(message) => {
+                let message = message.take_message().map(AgentEvent::Event);
+                (message.into_iter().collect(), TurnReport::default())
+            }
+            OutputReader::Json(lines) => lines.finish(),
+        }
+    }
+
+    /// Returns the conversation that the next process continues.
+    fn conversation_id(&self) -> Option<&str> {
+        match self {
+            OutputReader::Text(_) => None,
+            OutputReader::Json(lines) => lines.conversation_id(),
+        }
+    }
+}
+
+/// The end of a turn.
+enum TurnResult {
+    /// It ended, with this error, if any.
+    Ended(Option<String>),
+    /// The program failed to continue the conversation.
+    ConversationLost,
+}
+
+/// Runs one process.
 async fn run_turn(
     params: &LaunchParams,
     text: &str,
+    reader: &mut OutputReader,
     rx: &mut UnboundedReceiver<AgentCommand>,
     tx: &UnboundedSender<AgentEvent>,
-) -> Option<String> {
+) -> TurnResult {
+    let failed = |failure: Failure| TurnResult::Ended(Some(failure.sentence()));
     if let Err(failure) = refuse_too_long(&params.row, text) {
-        return Some(failure.sentence());
+        return failed(failure);
     }
-    let mut process = match params.runner.start(&fill_template(params, text)) {
+    let conversation = reader.conversation_id().filter(|_| !params.row.resume.is_empty());
+    let is_continued = conversation.is_some();
+    let mut process = match params.runner.start(&fill_template(params, conversation, text)) {
         Ok(process) => process,
-        Err(failure) => {
-            let cause = failure.into_cause();
-            return Some(cannot_start(&params.row.command, cause).sentence());
-        }
+        Err(failure) => return failed(cannot_start(&params.row.command, failure.into_cause())),
     };
     // A program that waits for more input must not wait forever.
     if let Some(stdin) = process.running.child.stdin.take()
-        && !params.row.command.iter().any(|part| part.contains(PROMPT))
+        && !template(params, is_continued).iter().any(|part| part.contains(PROMPT))
     {
         tokio::spawn(write_all(stdin, text.to_owned()));
     }
-    let output = tokio::spawn(read_output(Streams::of(&mut process), params.clone()));
-    let result = tokio::select! {
-        status = process.running.child.wait() => Some(status),
-        () = wait_cancelled(rx) => {
-            let _ = process.running.end(GRACE).await;
-            None
-        }
+    let streams = Streams::of(&mut process);
+    let end = async {
+        let status = tokio::select! {
+            status = process.running.child.wait() => Some(status),
+            () = wait_cancelled(rx) => {
+                let _ = process.running.end(GRACE).await;
+                None
+            }
+        };
+        // This ends the remaining processes in the sandbox, and with them the last holder of the
+        // streams.
+        let Process { running, lifeline, report } = process;
+        drop((running, lifeline));
+        (status, report)
     };
-    // This ends the remaining processes in the sandbox, and with them the last holder of the
-    // streams.
-    let Process { running, lifeline, report } = process;
-    drop((running, lifeline));
-    let (message, stderr_tail) = output.await.unwrap_or_default();
-    if let Some(message) = message {
-        let _ = tx.send(AgentEvent::Event(message));
-    }
-    match result {
-        Some(Ok(status)) if status.success() => None,
-        Some(Ok(status)) => Some(match report.read() {
-            Some(failure) => cannot_start(&params.row.command, start_failure(&failure)).sentence(),
-            None => exit_error(status, &stderr_tail, params.runner.is_confined()),
+    let ((status, report), output) = tokio::join!(end, read_output(streams, params, reader, tx));
+    let TurnOutput { report: turn, stderr_tail } = output;
+    let is_confined = params.runner.is_confined();
+    let error = match status {
+        Some(Ok(status)) if status.success() => turn.error,
+        Some(Ok(status)) => Some(match (report.read(), turn.error) {
+            (Some(failure), _) => {
+                cannot_start(&params.row.command, start_failure(&failure)).sentence()
+            }
+            (None, Some(error)) => with_sandbox_hint(error, is_confined),
+            (None, None) => exit_error(status, &stderr_tail, is_confined),
         }),
         Some(Err(e)) => Some(format!("cannot wait for the agent: {e}")),
-        None => Some("the turn was cancelled".to_owned()),
+        None => return TurnResult::Ended(Some("the turn was cancelled".to_owned())),
+    };
+    match reader {
+        OutputReader::Json(lines) if error.is_some() && is_continued && !turn.has_reply => {
+            lines.forget_conversation();
+            TurnResult::ConversationLost
+        }
+        _ => TurnResult::Ended(error),
     }
 }
 
@@ -134,16 +205,23 @@ async fn wait_cancelled(rx: &mut UnboundedReceiver<AgentCommand>) {
     }
 }
 
+/// Returns the command for a first or a continued turn.
+fn template(params: &LaunchParams, is_continued: bool) -> &[String] {
+    if is_continued { &params.row.resume } else { &params.row.command }
+}
+
 /// Returns the template with the prompt. Arguments are never split, so nothing can be injected.
-fn fill_template(params: &LaunchParams, text: &str) -> Vec<String> {
+fn fill_template(params: &LaunchParams, conversation: Option<&str>, text: &str) -> Vec<String> {
     let worktree = params.worktree.to_string_lossy();
-    params
-        .row
-        .command
+    // A directory of the session that its sandbox opens for the agent.
+    let state = params.log.with_file_name("agent-state");
+    template(params, conversation.is_some())
         .iter()
         .map(|part| {
             // The prompt is replaced last: braces in it have no meaning.
             let part = part.replace("{worktree}", &worktree).replace("{id}", params.id.as_str());
+            let part = part.replace("{state}", &state.to_string_lossy());
+            let part = part.replace("{conversation}", conversation.unwrap_or_default());
             part.replace(PROMPT, text)
         })
         .collect()
@@ -166,25 +244,36 @@ impl Streams {
     }
 }
 
-/// Copies both streams to the log until they end; returns the end of stdout as a message, and the
-/// end of stderr.
+/// What a process printed.
+struct TurnOutput {
+    report: TurnReport,
+    stderr_tail: String,
+}
+
+/// Copies both streams to the log until they end, and sends the events of stdout.
 async fn read_output(
     streams: Streams,
-    params: LaunchParams,
-) -> (Option<serde_json::Value>, String) {
-    let mut message = MessageBuffer::new(Clock::from_env());
+    params: &LaunchParams,
+    reader: &mut OutputReader,
+    tx: &UnboundedSender<AgentEvent>,
+) -> TurnOutput {
     let mut stderr_tail = OutputTail::default();
     let mut log = OutputLog::open(&params.log, params.log_bytes).ok();
     let mut write_log = |bytes: &[u8]| {
         let _ = log.as_mut().map(|log| log.write(bytes));
+    };
+    let send = |events: Vec<AgentEvent>| {
+        for event in events {
+            let _ = tx.send(event);
+        }
     };
     let (mut stdout, mut stderr) = (streams.stdout, streams.stderr);
     let (mut stdout_buffer, mut stderr_buffer) = (vec![0; 16 << 10], vec![0; 16 << 10]);
     while stdout.is_some() || stderr.is_some() {
         tokio::select! {
             n = read(&mut stdout, &mut stdout_buffer) => {
-                message.push_text(&String::from_utf8_lossy(&stdout_buffer[..n]));
                 write_log(&stdout_buffer[..n]);
+                send(reader.push(&stdout_buffer[..n]));
             }
             n = read(&mut stderr, &mut stderr_buffer) => {
                 stderr_tail.push(&stderr_buffer[..n]);
@@ -192,7 +281,9 @@ async fn read_output(
             }
         }
     }
-    (message.take_message(), stderr_tail.text())
+    let (events, report) = reader.finish();
+    send(events);
+    TurnOutput { report, stderr_tail: stderr_tail.text() }
 }
 
 /// Reads from a stream; a stream that has ended is removed.

@@ -5,6 +5,7 @@ pub mod built_in_agents;
 pub mod command;
 pub mod exit_reason;
 pub mod host;
+pub mod json_lines;
 pub mod log;
 pub mod message_buffer;
 pub mod permission;
@@ -16,6 +17,7 @@ pub mod wire;
 use std::path::PathBuf;
 
 use base::config::studio::AgentRow;
+use base::event::Usage;
 use base::failure::{Failure, Result};
 use base::id::Id;
 use futures_util::future::BoxFuture;
@@ -41,6 +43,8 @@ pub(crate) struct LaunchParams {
     pub worktree: PathBuf,
     /// The conversation to continue.
     pub conversation_id: Option<String>,
+    /// The usage of that conversation so far.
+    pub conversation_usage: Usage,
     /// The file for its raw output.
     pub log: PathBuf,
     /// Maximum number of bytes of raw output that are kept.
@@ -86,6 +90,10 @@ pub(crate) enum AgentCommand {
 pub(crate) enum AgentEvent {
     /// An event in g3's wire form.
     Event(Value),
+    /// It works in the conversation with this id.
+    ConversationStarted(String),
+    /// It cannot continue its conversation, and waits for a prompt that explains the task.
+    ConversationLost,
     /// A permission request.
     PermissionRequested(PermissionRequest),
     /// Its turn ended; the text is the error, if any.

@@ -127,6 +127,7 @@ fn g3() -> AgentRow {
             .chain(variables)
             .collect(),
         events: Some(true),
+        ..AgentRow::default()
     }
 }
 

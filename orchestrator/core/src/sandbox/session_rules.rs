@@ -71,6 +71,8 @@ impl SandboxSpec {
                 rules.read.push(rules_file);
             }
             (variables, child) = (&row.env, ChildKind::Agent);
+            let assignments = row.env.iter().filter_map(|entry| entry.split_once('='));
+            commands.extend(assignments.map(|(name, value)| (name.to_owned(), value.to_owned())));
             // The program itself, wherever it is installed (`/tmp` is closed otherwise).
             let program = row.command.first().and_then(|name| find_program(name));
             let program = program.and_then(|path| path.canonicalize().ok());

@@ -127,6 +127,8 @@ pub struct JournalSummary {
     /// The id of the agent's conversation.
     #[serde(rename = "talk")]
     pub conversation_id: Option<String>,
+    /// The usage of that conversation.
+    pub conversation_usage: Usage,
     /// Whether the last turn was interrupted, or is still running.
     pub interrupted: bool,
     /// Open permission requests.
@@ -272,9 +274,13 @@ impl JournalSummary {
                 self.failed_calls = FailedCalls::default();
             }
             JournalEntry::Worktree => self.has_worktree = true,
-            JournalEntry::Agent { conversation_id: talk } => {
-                self.conversation_id = talk.clone().or(self.conversation_id.take());
+            JournalEntry::Agent { conversation_id: Some(id) } => {
+                if self.conversation_id.as_ref() != Some(id) {
+                    self.conversation_usage = Usage::default();
+                }
+                self.conversation_id = Some(id.clone());
             }
+            JournalEntry::Agent { conversation_id: None } => {}
             JournalEntry::Turn { n, .. } => {
                 self.pending.pop_front();
                 self.turns = *n;
@@ -401,6 +407,7 @@ impl JournalSummary {
             EventKind::Text { text } if !text.trim().is_empty() => self.last_message = Some(text),
             EventKind::Usage { usage } => {
                 self.usage = Some(self.usage.unwrap_or_default().plus(usage));
+                self.conversation_usage = self.conversation_usage.plus(usage);
             }
             EventKind::Retry { why, .. } => {
                 self.phase = Phase::Waiting { reason: format!("retrying: {why}") };

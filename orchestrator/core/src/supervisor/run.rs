@@ -85,7 +85,8 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     let journal = store.writer(id, clock)?;
     let memory = match config.row.protocol {
         AgentProtocol::Acp => ConversationMemory::Persistent,
-        AgentProtocol::Command => ConversationMemory::PerTurn,
+        AgentProtocol::Command if config.row.resume.is_empty() => ConversationMemory::PerTurn,
+        AgentProtocol::Command => ConversationMemory::Continued,
     };
     let state = RunState::new(config.record.clone(), store.summary(id)?, memory);
     let (requests_tx, requests_rx) = mpsc::unbounded_channel();
@@ -199,6 +200,10 @@ impl Supervisor {
     fn on_agent_event(&mut self, event: Option<AgentEvent>) -> Result<()> {
         match event {
             Some(AgentEvent::Event(event)) => self.handle_input(Input::Event { event }),
+            Some(AgentEvent::ConversationStarted(id)) => {
+                self.handle_input(Input::ConversationStarted { id })
+            }
+            Some(AgentEvent::ConversationLost) => self.handle_input(Input::ConversationLost),
             Some(AgentEvent::PermissionRequested(request)) => {
                 let PermissionRequest { number, description, rule, writes } = request;
                 let is_closed = |path: &PathBuf| !self.config.runner.may_write(path);
@@ -345,6 +350,7 @@ impl Supervisor {
             row: self.config.row.clone(),
             worktree: self.config.record.session_repo.worktree.clone(),
             conversation_id,
+            conversation_usage: self.state.summary.conversation_usage,
             log: self.log.clone(),
             log_bytes: self.config.limits.output_bytes.unwrap_or(DEFAULT_LOG_BYTES),
             runner: self.config.runner.clone(),

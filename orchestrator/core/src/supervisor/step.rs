@@ -19,6 +19,8 @@ pub(crate) struct RunState {
     ending: Option<Ending>,
     agent: AgentStatus,
     memory: ConversationMemory,
+    /// What the running turn asks for.
+    message: String,
 }
 
 /// What a running agent knows of earlier turns.
@@ -26,6 +28,8 @@ pub(crate) struct RunState {
 pub(crate) enum ConversationMemory {
     /// The whole conversation: one process serves all turns.
     Persistent,
+    /// The conversation that the agent reported: each turn is a separate process that continues it.
+    Continued,
     /// Nothing: each turn is a separate process.
     PerTurn,
 }
@@ -57,6 +61,10 @@ pub(crate) enum Input {
     Launched { conversation_id: Option<String>, loaded: bool },
     /// The worktree or the agent could not be started.
     CannotStart { reason: String },
+    /// The agent works in the conversation with this id.
+    ConversationStarted { id: String },
+    /// The agent cannot continue its conversation.
+    ConversationLost,
     /// The agent sent an event in g3's wire format.
     Event { event: Value },
     /// The agent requests a permission.
@@ -133,6 +141,10 @@ pub(crate) fn step(state: &mut RunState, input: Input) -> Vec<SupervisorAction> 
         Input::WorktreeReady { note } => actions.on_worktree_ready(note),
         Input::Launched { conversation_id, loaded } => actions.on_launched(conversation_id, loaded),
         Input::CannotStart { reason: why } => actions.finish(SessionOutcome::Failed { why }),
+        Input::ConversationStarted { id } => {
+            actions.write(JournalEntry::Agent { conversation_id: Some(id) });
+        }
+        Input::ConversationLost => actions.on_conversation_lost(),
         Input::Event { event } => actions.on_event(event),
         Input::PermissionRequested(request) => actions.on_permission_request(request),
         Input::TurnEnded { reason: why } => actions.on_turn_ended(why),
@@ -157,7 +169,17 @@ impl RunState {
         summary: JournalSummary,
         memory: ConversationMemory,
     ) -> RunState {
-        RunState { summary, record, ending: None, agent: AgentStatus::Absent, memory }
+        let (agent, message) = (AgentStatus::Absent, String::new());
+        RunState { summary, record, ending: None, agent, memory, message }
+    }
+
+    /// Returns whether the running agent knows the earlier turns.
+    fn remembers(&self) -> bool {
+        match self.memory {
+            ConversationMemory::Persistent => true,
+            ConversationMemory::Continued => self.summary.conversation_id.is_some(),
+            ConversationMemory::PerTurn => false,
+        }
     }
 
     /// Returns the limits that apply now.
@@ -337,7 +359,23 @@ impl StepActions<'_> {
         let (text, recap) = self.state.next_prompt(loaded);
         let n = self.state.summary.turns + 1;
         self.write(JournalEntry::Turn { n, text: text.clone(), log_bytes: None });
+        self.state.message.clone_from(&text);
         self.actions.push(SupervisorAction::Prompt { text, recap });
+    }
+
+    /// Sends the prompt of the running turn again, with what a new conversation has to know.
+    fn on_conversation_lost(&mut self) {
+        if !self.state.summary.in_turn {
+            return;
+        }
+        if self.state.ending.is_some() {
+            return self.on_turn_ended(Some("the turn was cancelled".to_owned()));
+        }
+        let text = "the agent could not continue its conversation; it starts a new one with the \
+                    task, its last message and the diff so far";
+        self.write(JournalEntry::Note { text: text.to_owned() });
+        let text = self.state.recap(&self.state.message);
+        self.actions.push(SupervisorAction::Prompt { text, recap: true });
     }
 
     fn on_event(&mut self, mut event: Value) {
@@ -435,7 +473,7 @@ impl StepActions<'_> {
             return self.end_with(ending);
         }
         if !self.state.summary.pending.is_empty() {
-            return self.prompt(self.state.memory == ConversationMemory::Persistent);
+            return self.prompt(self.state.remembers());
         }
         if !is_changed {
             return self.finish(SessionOutcome::Empty);
@@ -468,7 +506,7 @@ impl StepActions<'_> {
             return self.end_with(ending);
         }
         if !self.state.summary.pending.is_empty() {
-            return self.prompt(self.state.memory == ConversationMemory::Persistent);
+            return self.prompt(self.state.remembers());
         }
         match failed_check {
             None => self.finish(SessionOutcome::Ready),
