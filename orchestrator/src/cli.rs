@@ -10,6 +10,7 @@ use crate::commands::{
     gc, inbox, list, logs, man, mcp, operations, plan, resume, run, send, shell, stats, status,
     stop, trace, trial, undo, verify,
 };
+use crate::dashboard;
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
 /// or drops their work safely
@@ -182,6 +183,7 @@ impl Cli {
     pub fn run(self) -> Result<u8> {
         let common = &self.common;
         match self.verb {
+            None if dashboard::is_available(common) => dashboard::run(common),
             None => list::run(common, &list::Args::default()),
             Some(Verb::Run(args)) => run::run(common, &args),
             Some(Verb::Exec(mut args)) => {

@@ -186,6 +186,7 @@ static KEYS: &[ConfigKey] = &[
     key("studio.sign", ValueKind::Switch),
     key("studio.hooks", ValueKind::Switch),
     key("studio.notify", ValueKind::Texts),
+    key("studio.bell", ValueKind::Switch),
     key("studio.agent", ValueKind::Text),
     key("studio.agents.*.protocol", ValueKind::OneOf(&["acp", "command"])),
     key("studio.agents.*.command", ValueKind::Texts),

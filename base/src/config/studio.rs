@@ -34,6 +34,8 @@ pub struct StudioConfig {
     pub hooks: bool,
     /// Program and arguments that are started when a session settles or asks; none if empty.
     pub notify: Vec<String>,
+    /// Whether the dashboard rings the terminal's bell when a session settles or asks.
+    pub bell: bool,
     /// The default agent; g3 when absent.
     pub agent: Option<String>,
     /// The agents, by name.
@@ -53,6 +55,7 @@ impl Default for StudioConfig {
             sign: false,
             hooks: false,
             notify: Vec::new(),
+            bell: true,
             agent: None,
             agents: BTreeMap::new(),
         }

@@ -3,6 +3,7 @@
 
 pub mod check;
 pub mod coach_json;
+pub mod coach_rounds;
 pub mod commit_message;
 pub mod console;
 pub mod create_session;
@@ -13,7 +14,9 @@ pub mod inbox;
 pub mod interrupt;
 pub mod landing;
 pub mod launch;
+pub mod live_sessions;
 pub mod notification;
+pub mod overview;
 pub mod path_dependencies;
 pub mod project;
 pub mod redact;
@@ -22,7 +25,9 @@ pub mod schedule;
 pub mod seen;
 pub mod session;
 pub mod session_view;
+pub mod standing;
 pub mod stats;
 pub mod supervisor;
 pub mod supervisor_process;
+pub mod timeline;
 pub mod trial;

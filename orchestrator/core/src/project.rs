@@ -21,7 +21,7 @@ use crate::session::id::{NamedSession, resolve};
 use crate::session::journal::{JournalEntry, SessionOutcome};
 use crate::session::state::SessionState;
 use crate::session::store::SessionStore;
-use crate::session::summary::{Phase, SessionFacts};
+use crate::session::summary::{JournalSummary, Phase, SessionFacts};
 use crate::session_view::SessionView;
 use studio_git::repo::Repository;
 use studio_git::snapshot::SnapshotLimits;
@@ -116,11 +116,22 @@ impl Project {
 
     /// Returns the current state of a session, with known dispositions.
     pub fn view_with(&self, id: &Id, dispositions: &Dispositions) -> Result<SessionView> {
-        let record = self.store.load(id)?.relocated(&self.repository)?;
         dispositions.refuse_unknown(id)?;
         // The lock is checked first: if a run ends after that, its exit line is read below.
         let locked = self.store.is_locked(id);
         let summary = self.store.summary(id)?;
+        self.view_of_summary(id, dispositions, locked, summary)
+    }
+
+    /// Returns the state of a session whose journal was summarized before.
+    pub(crate) fn view_of_summary(
+        &self,
+        id: &Id,
+        dispositions: &Dispositions,
+        locked: bool,
+        summary: JournalSummary,
+    ) -> Result<SessionView> {
+        let record = self.store.load(id)?.relocated(&self.repository)?;
         let disposition = dispositions.get(id).clone();
         let dependencies = dispositions.open_dependencies(&record);
         let record = record.with_checks(&summary);

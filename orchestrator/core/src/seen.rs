@@ -1,5 +1,8 @@
 //! Whether the user has looked at a session since it settled.
 
+use std::path::PathBuf;
+
+use base::id::Id;
 use serde::{Deserialize, Serialize};
 use studio_git::repo::Repository;
 
@@ -30,14 +33,19 @@ pub(crate) fn settled_at(view: &SessionView) -> String {
 /// Records that the user has looked at a settled session. If that cannot be written, it stays new.
 pub fn mark(repository: &Repository, view: &SessionView) {
     if view.state.is_settled() && !view.state.is_over() && !is_seen(repository, view) {
-        let path = repository.session_dir(&view.record.id).join(FILE_NAME);
+        let path = path(repository, &view.record.id);
         let _ = base::files::replace_json(&path, &Seen::of(view));
     }
 }
 
 /// Returns whether the user has looked at the session since it settled.
 pub(crate) fn is_seen(repository: &Repository, view: &SessionView) -> bool {
-    let path = repository.session_dir(&view.record.id).join(FILE_NAME);
+    let path = path(repository, &view.record.id);
     let seen = std::fs::read(path).ok().and_then(|text| serde_json::from_slice::<Seen>(&text).ok());
     seen.is_some_and(|seen| seen == Seen::of(view))
+}
+
+/// Returns the file that records it.
+pub(crate) fn path(repository: &Repository, id: &Id) -> PathBuf {
+    repository.session_dir(id).join(FILE_NAME)
 }

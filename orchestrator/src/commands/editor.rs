@@ -1,4 +1,4 @@
-//! The user's editor, for a commit message.
+//! The user's editor, for a commit message or a task.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -10,11 +10,27 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use studio_core::interrupt::Interrupt;
 
-/// Opens a text in the editor that git would use; returns the saved text.
+/// Opens a commit message in the editor that git would use; returns the saved text.
 pub(crate) fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Result<String> {
-    let file = tempfile::Builder::new().prefix("studio-message-").suffix(".txt").tempfile();
+    let text = edit_text(directory, interrupt, text, "message")?;
+    match text.trim() {
+        "" => Err(Failure::refused("the message is empty, so nothing landed")),
+        text => Ok(text.to_owned()),
+    }
+}
+
+/// Opens a text in the editor that git would use; returns the saved text. `what` names it in the
+/// file name.
+pub(crate) fn edit_text(
+    directory: &Path,
+    interrupt: &Interrupt,
+    text: &str,
+    what: &str,
+) -> Result<String> {
+    let file =
+        tempfile::Builder::new().prefix(&format!("studio-{what}-")).suffix(".txt").tempfile();
     let file = file.or_fail(|| "cannot make a temporary file")?;
-    std::fs::write(file.path(), text).or_fail(|| "cannot write the message")?;
+    std::fs::write(file.path(), text).or_fail(|| format!("cannot write the {what}"))?;
     let variable = |name: &str| std::env::var(name).ok();
     let editor = choose(variable, base::git::user_setting);
     let line = format!("{editor} \"$1\"");
@@ -35,17 +51,14 @@ pub(crate) fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Resul
     let status = status.ok_or("it is still running").or_fail(|| "cannot wait for the editor")?;
     // `sh` reports a program that a signal killed as 128 plus the signal's number.
     let signal = status.signal().or(status.code().map(|code| code - 128));
+    let outcome = if what == "message" { "nothing landed" } else { "nothing was started" };
     if signal == Some(Signal::INT.as_raw()) {
-        return Err(Failure::new(FailureKind::Interrupted, "interrupted, so nothing landed"));
+        return Err(Failure::new(FailureKind::Interrupted, format!("interrupted, so {outcome}")));
     }
     if !status.success() {
-        return Err(Failure::refused("the editor failed, so nothing landed").because(editor));
+        return Err(Failure::refused(format!("the editor failed, so {outcome}")).because(editor));
     }
-    let text = std::fs::read_to_string(file.path()).or_fail(|| "cannot read the message")?;
-    match text.trim() {
-        "" => Err(Failure::refused("the message is empty, so nothing landed")),
-        text => Ok(text.to_owned()),
-    }
+    std::fs::read_to_string(file.path()).or_fail(|| format!("cannot read the {what}"))
 }
 
 /// Returns the editor that git would use: `GIT_EDITOR`, `core.editor` of the user's configuration,

@@ -1,8 +1,6 @@
 //! `studio list`: lists the sessions of the repository.
 
-use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::num::NonZero;
 
 use base::failure::Result;
 use base::id::Id;
@@ -12,13 +10,10 @@ use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::list::ListLayout;
 use crate::report::table;
-use studio_core::session::collect::{self, BranchStanding};
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
+use studio_core::standing;
 use studio_git::{import, trial};
-
-/// Maximum number of sessions that one call compares with their branch; the results are cached.
-const MAX_COMPARED: usize = 20;
 
 /// The command line of `list`.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -36,7 +31,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let (closed, open): (Vec<SessionView>, Vec<SessionView>) =
         views.into_iter().partition(|view| view.state.is_over() && !args.all);
     let mut open: Vec<SessionView> = open.into_iter().map(|view| context.salvage(view)).collect();
-    compare(&context, &mut open);
+    standing::compare(&context.repository, &context.store, &mut open);
     for view in open.iter_mut().filter(|view| !view.state.is_over()) {
         view.tampered = import::tampering_warning(&view.record.session_repo);
     }
@@ -106,70 +101,4 @@ fn print_waiting(open: &[SessionView]) {
     if waiting > 0 && !is_running {
         report::say(&format!("{waiting} queued and none running: studio resume --all"));
     }
-}
-
-/// Determines which sessions conflict with their branch. Sessions for which this fails or takes too
-/// long are left undetermined.
-fn compare(context: &CommandContext, views: &mut [SessionView]) {
-    let cache = context.store.root().join("cache/standing.json");
-    let cached: BTreeMap<String, BranchStanding> = std::fs::read(&cache)
-        .ok()
-        .and_then(|text| serde_json::from_slice(&text).ok())
-        .unwrap_or_default();
-    let mut tips = BTreeMap::new();
-    let mut keys = Vec::new();
-    for (index, view) in views.iter().enumerate() {
-        let Some(branch) = &view.record.base.branch else { continue };
-        let settled = view.state.is_settled() && !view.state.is_over();
-        let Some(work) = view.work().filter(|work| settled && work.is_changed()) else { continue };
-        let tip = tips
-            .entry(branch.as_str().to_owned())
-            .or_insert_with(|| context.repository.tip(branch).ok().flatten());
-        if let Some(tip) = tip {
-            keys.push((index, format!("{tip} {}", work.commit())));
-        }
-    }
-    let missing: Vec<&(usize, String)> =
-        keys.iter().filter(|(_, key)| !cached.contains_key(key)).take(MAX_COMPARED).collect();
-    let compared = in_parallel(context, views, &missing);
-    let has_new = !compared.is_empty();
-    let standings: BTreeMap<String, BranchStanding> = keys
-        .iter()
-        .filter_map(|(_, key)| {
-            let standing = compared.get(key).or_else(|| cached.get(key))?;
-            Some((key.clone(), standing.clone()))
-        })
-        .collect();
-    if has_new && let Some(parent) = cache.parent() {
-        // If the cache cannot be written, the sessions are compared again next time.
-        let _ = std::fs::create_dir_all(parent)
-            .and_then(|()| base::files::replace_json(&cache, &standings));
-    }
-    for (index, key) in keys {
-        views[index].standing = standings.get(&key).cloned();
-    }
-}
-
-fn in_parallel(
-    context: &CommandContext,
-    views: &[SessionView],
-    missing: &[&(usize, String)],
-) -> BTreeMap<String, BranchStanding> {
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let chunk_size = missing.len().div_ceil(cores).max(1);
-    let compare = |(index, key): &(usize, String)| {
-        let view = &views[*index];
-        let standing =
-            collect::branch_standing(&context.repository, &view.record, view.work()?).ok()??;
-        Some((key.clone(), standing))
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = missing
-            .chunks(chunk_size)
-            .map(|chunk| {
-                scope.spawn(move || chunk.iter().filter_map(|it| compare(it)).collect::<Vec<_>>())
-            })
-            .collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
-    })
 }

@@ -1,74 +1,125 @@
-//! Runs studio's own commands as processes, with the repository and the configuration of this one:
-//! what another program asks for is exactly what the user would type.
+//! Runs commands of this program as child processes, with the same directory and configuration:
+//! what the dashboard or another agent asks for is exactly what the user would type.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitStatus;
 
 use base::failure::{OrFail, Result};
-use base::process::{Command, Stream, exit_code};
+use base::process::{Command, OutputLimits, Stream};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::commands::context::CommonArgs;
 
-/// The way to run another command of this program.
+/// Maximum number of bytes of a command's output.
+const MAX_OUTPUT_BYTES: usize = 16 << 20;
+
+/// Starts commands of this program.
 #[derive(Clone, Debug)]
-pub(crate) struct Subcommands {
+pub(crate) struct SubcommandRunner {
     program: PathBuf,
     directory: PathBuf,
-    config: Option<PathBuf>,
+    flags: Vec<OsString>,
 }
 
-/// The result of a command.
-#[derive(Clone, Debug)]
+/// The result of a command with `--json`.
+#[derive(Debug)]
 pub(crate) struct SubcommandOutput {
-    /// The exit code.
-    pub code: i32,
-    /// Its stdout.
-    pub stdout: String,
+    /// Whether it exited with code 0.
+    pub ok: bool,
+    /// The JSON values on stdout.
+    values: Vec<Value>,
     /// Its stderr.
     pub stderr: String,
 }
 
-impl Subcommands {
-    /// Takes directory and configuration from the flags of this command.
-    pub(crate) fn new(common: &CommonArgs) -> Result<Subcommands> {
-        Ok(Subcommands {
-            program: std::env::current_exe()
-                .or_fail(|| "cannot find the program file of studio")?,
-            directory: common.directory()?,
-            config: common.sources()?.config_file,
-        })
+impl SubcommandOutput {
+    fn new(ok: bool, stdout: &[u8], stderr: String) -> SubcommandOutput {
+        let values = serde_json::Deserializer::from_slice(stdout).into_iter();
+        SubcommandOutput { ok, values: values.map_while(std::result::Result::ok).collect(), stderr }
     }
 
-    /// Returns the process of a command.
-    pub(crate) fn command(&self, args: &[String]) -> Command {
-        let mut command = Command::new(&self.program, &self.directory);
-        if let Some(config) = &self.config {
-            command = command.arg("--config").arg(config);
+    /// Returns the first JSON value; null without one.
+    pub(crate) fn json(&self) -> &Value {
+        self.values.first().unwrap_or(&Value::Null)
+    }
+
+    /// Returns all JSON values.
+    pub(crate) fn values(&self) -> &[Value] {
+        &self.values
+    }
+}
+
+impl SubcommandRunner {
+    /// Creates a runner with the common flags of this command.
+    pub(crate) fn new(common: &CommonArgs) -> Result<SubcommandRunner> {
+        let program = std::env::current_exe().or_fail(|| "cannot find the program of studio")?;
+        let mut flags = Vec::new();
+        if let Some(file) = &common.config {
+            let file =
+                std::path::absolute(file).or_fail(|| "cannot find the configuration file")?;
+            flags.extend([OsString::from("--config"), file.into_os_string()]);
         }
-        command.args(args)
+        Ok(SubcommandRunner { program, directory: common.directory()?, flags })
     }
 
-    /// Runs a command without a terminal and waits for its end. If the returned future is dropped,
-    /// the command gets SIGTERM, which ends it like Ctrl-C.
-    pub(crate) async fn run(&self, args: &[String]) -> Result<SubcommandOutput> {
-        let name = args.first().map_or("", String::as_str);
-        let fail = || format!("cannot run `studio {name}`");
-        let command = self.command(args).stdin(Stream::Null).graceful();
-        let mut running = command.spawn_async().or_fail(fail)?;
+    fn command(&self, words: &[String]) -> Command {
+        Command::new(&self.program, &self.directory).args(&self.flags).args(words)
+    }
+
+    fn json_command(&self, words: &[String]) -> Command {
+        Command::new(&self.program, &self.directory).args(&self.flags).arg("--json").args(words)
+    }
+
+    /// Runs a command with `--json` to its end.
+    pub(crate) fn run(&self, words: &[String], input: Option<&str>) -> Result<SubcommandOutput> {
+        let mut command = self.json_command(words);
+        if let Some(text) = input {
+            command = command.input(text);
+        }
+        let limits = OutputLimits { time: None, bytes: MAX_OUTPUT_BYTES };
+        let output = command.output(limits).or_fail(|| cannot_run(words))?;
+        Ok(SubcommandOutput::new(output.ok(), &output.stdout, output.error_text()))
+    }
+
+    /// Like [`SubcommandRunner::run`], in an async context. If the future is dropped, the command
+    /// gets SIGTERM, which ends it like Ctrl-C.
+    pub(crate) async fn run_async(&self, words: &[String]) -> Result<SubcommandOutput> {
+        let command = self.json_command(words).graceful();
+        let mut running = command.spawn_async().or_fail(|| cannot_run(words))?;
         let (stdout, stderr) = (running.child.stdout.take(), running.child.stderr.take());
         let (status, stdout, stderr) =
             tokio::join!(running.child.wait(), read_all(stdout), read_all(stderr));
         running.forget();
-        Ok(SubcommandOutput { code: exit_code(status.or_fail(fail)?), stdout, stderr })
+        let ok = status.or_fail(|| cannot_run(words))?.success();
+        Ok(SubcommandOutput::new(ok, &stdout, String::from_utf8_lossy(&stderr).into_owned()))
+    }
+
+    /// Runs a command on the terminal of this process, and waits for its end.
+    pub(crate) fn run_on_terminal(&self, words: &[String]) -> Result<ExitStatus> {
+        let fail = || cannot_run(words);
+        // In this process group: a process of another group may not read the terminal.
+        let command = self
+            .command(words)
+            .in_parent_group()
+            .stdin(Stream::Inherit)
+            .stdout(Stream::Inherit)
+            .stderr(Stream::Inherit);
+        let status = command.spawn().or_fail(fail)?.wait_until(None).or_fail(fail)?;
+        status.ok_or("it is still running").or_fail(fail)
     }
 }
 
-/// Reads a stream to its end; bytes that are not UTF-8 are replaced.
-async fn read_all(stream: Option<impl AsyncRead + Unpin>) -> String {
+fn cannot_run(words: &[String]) -> String {
+    format!("cannot run `studio {}`", words.join(" "))
+}
+
+/// Reads a stream to its end, or to the first error, up to [`MAX_OUTPUT_BYTES`].
+async fn read_all(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Some(mut stream) = stream {
-        // What was read before an error is shown.
-        let _ = stream.read_to_end(&mut bytes).await;
+    if let Some(stream) = stream {
+        let _ = stream.take(MAX_OUTPUT_BYTES as u64).read_to_end(&mut bytes).await;
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }

@@ -3,8 +3,8 @@
 use base::event::{Event, EventKind};
 use base::text::count;
 
-use crate::report::coach_rounds;
 use crate::report::table::first_lines;
+use studio_core::coach_rounds;
 use studio_core::session::journal::{CheckResult, JournalEntry, JournalLine, SessionOutcome};
 use studio_core::session::record::RunLimits;
 

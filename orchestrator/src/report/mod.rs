@@ -2,7 +2,6 @@
 
 pub mod agents;
 pub mod coach;
-pub mod coach_rounds;
 pub mod doctor;
 pub mod inbox;
 pub mod journal;

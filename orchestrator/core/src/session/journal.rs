@@ -263,12 +263,24 @@ impl JournalWriter {
 pub struct JournalTail {
     path: PathBuf,
     offset: u64,
+    unreadable: usize,
 }
 
 impl JournalTail {
     /// Creates a reader that starts at the first line.
     pub fn from_start(path: PathBuf) -> JournalTail {
-        JournalTail { path, offset: 0 }
+        JournalTail { path, offset: 0, unreadable: 0 }
+    }
+
+    /// Creates a reader that starts at the first line within the last `max` bytes.
+    pub fn from_last(path: PathBuf, max: u64) -> JournalTail {
+        let offset = last_line_start(&path, max).unwrap_or(0);
+        JournalTail { path, offset, unreadable: 0 }
+    }
+
+    /// Returns the number of complete lines that could not be read so far.
+    pub(crate) fn unreadable(&self) -> usize {
+        self.unreadable
     }
 
     /// Returns the lines since the last call.
@@ -287,18 +299,64 @@ impl JournalTail {
         file.read_exact_at(&mut bytes, self.offset)?;
         let complete = bytes.iter().rposition(|b| *b == b'\n').map_or(0, |index| index + 1);
         self.offset += complete as u64;
-        Ok(parse_lines(&bytes[..complete]))
+        Ok(self.parse_lines(&bytes[..complete]))
+    }
+
+    fn parse_lines(&mut self, bytes: &[u8]) -> Vec<JournalLine> {
+        let lines = bytes.split(|b| *b == b'\n').filter(|line| !line.is_empty());
+        let parsed = lines.map(serde_json::from_slice);
+        let readable = parsed.filter_map(|line| line.inspect_err(|_| self.unreadable += 1).ok());
+        readable.collect()
     }
 }
 
-fn parse_lines(bytes: &[u8]) -> Vec<JournalLine> {
-    let lines = bytes.split(|b| *b == b'\n').filter(|line| !line.is_empty());
-    lines.filter_map(|line| serde_json::from_slice(line).ok()).collect()
+/// Returns the offset of the first line that starts within the last `max` bytes of a file.
+fn last_line_start(path: &Path, max: u64) -> io::Result<u64> {
+    use std::io::BufRead;
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::open(path)?;
+    let Some(start) = file.metadata()?.len().checked_sub(max).filter(|start| *start > 0) else {
+        return Ok(0);
+    };
+    // A line also starts at `start` if the byte before it ends one.
+    let mut before = [0];
+    file.read_exact_at(&mut before, start - 1)?;
+    if before == *b"\n" {
+        return Ok(start);
+    }
+    let mut reader = io::BufReader::new(file);
+    io::Seek::seek(&mut reader, io::SeekFrom::Start(start))?;
+    let skipped = reader.skip_until(b'\n')?;
+    Ok(start + skipped as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tail_can_start_at_the_last_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.jsonl");
+        let mut writer = JournalWriter::open(&path, Clock::from_env()).unwrap();
+        for n in 0..4 {
+            writer.write(JournalEntry::Note { text: n.to_string() }).unwrap();
+        }
+        let line = std::fs::metadata(&path).unwrap().len() / 4;
+        let notes = |max: u64| -> Vec<String> {
+            let lines = JournalTail::from_last(path.clone(), max).read_new().unwrap();
+            let text = |line| match line {
+                JournalLine { entry: JournalEntry::Note { text }, .. } => text,
+                other => panic!("{other:?}"),
+            };
+            lines.into_iter().map(text).collect()
+        };
+        assert_eq!(notes(line * 4), ["0", "1", "2", "3"]);
+        assert_eq!(notes(line * 2), ["2", "3"]);
+        assert_eq!(notes(line * 2 + 3), ["2", "3"]);
+        assert_eq!(notes(line * 2 - 1), ["3"]);
+        assert_eq!(notes(1 << 20), ["0", "1", "2", "3"]);
+    }
 
     #[test]
     fn a_tail_returns_each_complete_line_once() {

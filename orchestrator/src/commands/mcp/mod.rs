@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::mcp::tools::{StudioTool, TOOLS, ToolEffect};
-use crate::commands::subcommand::{SubcommandOutput, Subcommands};
+use crate::commands::subcommand::{SubcommandOutput, SubcommandRunner};
 
 /// The key of the question in a request for input, and of the answer.
 const APPROVAL: &str = "approval";
@@ -49,7 +49,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     // A directory without a repository is reported now, not by each call.
     CommandContext::open(&CommonArgs { json: true, ..common.clone() })?;
-    let handler = StudioServer { subcommands: Subcommands::new(common)? };
+    let handler = StudioServer { runner: SubcommandRunner::new(common)? };
     let runtime = base::runtime::current_thread().or_fail(|| "cannot start the runtime")?;
     runtime.block_on(async {
         let pipes = (tokio::io::stdin(), tokio::io::stdout());
@@ -62,7 +62,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 
 /// The server.
 struct StudioServer {
-    subcommands: Subcommands,
+    runner: SubcommandRunner,
 }
 
 impl ServerHandler for StudioServer {
@@ -104,7 +104,7 @@ impl ServerHandler for StudioServer {
             }
         }
         let result = tokio::select! {
-            output = self.subcommands.run(&command) => match output {
+            output = self.runner.run_async(&command) => match output {
                 Ok(output) => command_result(&output),
                 Err(failure) => error_result(&failure.to_string()),
             },
@@ -183,16 +183,15 @@ impl StudioServer {
         arguments: &JsonObject,
     ) -> std::result::Result<String, CallToolResult> {
         let id = arguments.get("id").and_then(Value::as_str).unwrap_or_default();
-        let command = ["status".to_owned(), "--json".to_owned(), id.to_owned()];
-        let output = match self.subcommands.run(&command).await {
+        let command = ["status".to_owned(), id.to_owned()];
+        let output = match self.runner.run_async(&command).await {
             Ok(output) => output,
             Err(failure) => return Err(error_result(&failure.to_string())),
         };
-        let session: Value = serde_json::from_str(&output.stdout).unwrap_or_default();
-        if output.code != 0 {
-            return Err(command_result(&output));
+        match output.ok {
+            true => Ok(question(tool, arguments, output.json())),
+            false => Err(command_result(&output)),
         }
-        Ok(question(tool, arguments, &session))
     }
 }
 
@@ -232,15 +231,10 @@ fn error_result(text: &str) -> CallToolResult {
 
 /// Returns the result of a command: its JSON, or its error as text.
 fn command_result(output: &SubcommandOutput) -> CallToolResult {
-    if output.code != 0 {
-        let errors = [output.stderr.trim(), output.stdout.trim()];
-        let text = errors.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>();
-        return error_result(&text.join("\n"));
-    }
-    let lines: Vec<Value> =
-        output.stdout.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    match <[Value; 1]>::try_from(lines) {
-        Ok([value]) => CallToolResult::structured(value),
-        Err(values) => CallToolResult::structured(json!({"sessions": values})),
+    match (output.ok, output.values()) {
+        (false, []) => error_result(output.stderr.trim()),
+        (false, _) => error_result(&format!("{}\n{}", output.stderr.trim(), output.json())),
+        (true, [value]) => CallToolResult::structured(value.clone()),
+        (true, values) => CallToolResult::structured(json!({ "sessions": values })),
     }
 }

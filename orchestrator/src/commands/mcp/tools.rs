@@ -272,7 +272,7 @@ impl StudioTool {
             let known: Vec<&str> = self.parameters.iter().map(|it| it.name).collect();
             return Err(format!("unknown argument `{unknown}`; valid ones: {}", known.join(", ")));
         }
-        let mut command = vec![self.command.to_owned(), "--json".to_owned()];
+        let mut command = vec![self.command.to_owned()];
         let (mut id, mut last) = (None, Vec::new());
         for parameter in self.parameters {
             let value = arguments.get(parameter.name).filter(|value| !value.is_null());
@@ -361,15 +361,12 @@ mod tests {
         let run = json!({"tasks": ["--help", "two"], "checks": ["a b", "c"], "budget": 0.5});
         assert_eq!(
             command_line("run", &run).unwrap(),
-            ["exec", "--json", "--check=a b", "--check=c", "--budget=0.5", "--", "--help", "two"]
+            ["exec", "--check=a b", "--check=c", "--budget=0.5", "--", "--help", "two"]
         );
         let send = json!({"id": "fix", "text": "-y"});
-        assert_eq!(command_line("send", &send).unwrap(), ["send", "--json", "fix", "--", "-y"]);
-        assert_eq!(command_line("list", &json!({"all": false})).unwrap(), ["list", "--json"]);
-        assert_eq!(
-            command_line("list", &json!({"all": true})).unwrap(),
-            ["list", "--json", "--all"]
-        );
+        assert_eq!(command_line("send", &send).unwrap(), ["send", "fix", "--", "-y"]);
+        assert_eq!(command_line("list", &json!({"all": false})).unwrap(), ["list"]);
+        assert_eq!(command_line("list", &json!({"all": true})).unwrap(), ["list", "--all"]);
     }
 
     #[test]

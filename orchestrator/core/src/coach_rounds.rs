@@ -4,7 +4,7 @@ use base::event::coach_rounds::{RoundPart, RoundsEvent};
 use serde_json::Value;
 
 /// Describes the current phase from a `plan` event: `round 1 of 5: player`.
-pub(crate) fn describe(plan: &Value) -> Option<String> {
+pub fn describe(plan: &Value) -> Option<String> {
     let text = |part: &RoundPart, role: &str| {
         let model = part.model.as_ref().map(|model| format!(" ({model})")).unwrap_or_default();
         Some(format!("round {} of {}: {role}{model}", part.round, part.rounds))
@@ -18,7 +18,7 @@ pub(crate) fn describe(plan: &Value) -> Option<String> {
 }
 
 /// Returns the speaker from now on, if a `plan` event changes it.
-pub(crate) fn speaker(plan: &Value) -> Option<&'static str> {
+pub fn speaker(plan: &Value) -> Option<&'static str> {
     match RoundsEvent::parse(plan)? {
         RoundsEvent::Playing(_) => Some("player"),
         RoundsEvent::Judging(_) => Some("coach"),

@@ -1,0 +1,82 @@
+//! Compares the work of sessions with their branches: which of them conflict.
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+
+use studio_git::repo::Repository;
+
+use crate::session::collect::{self, BranchStanding};
+use crate::session::store::SessionStore;
+use crate::session_view::SessionView;
+
+/// Maximum number of sessions that one call compares with their branch; the results are cached.
+const MAX_COMPARED: usize = 20;
+
+/// Determines which sessions conflict with their branch. Sessions for which this fails or takes too
+/// long are left undetermined. Returns whether a further call would determine more.
+pub fn compare(repository: &Repository, store: &SessionStore, views: &mut [SessionView]) -> bool {
+    let cache = store.root().join("cache/standing.json");
+    let cached: BTreeMap<String, BranchStanding> = std::fs::read(&cache)
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok())
+        .unwrap_or_default();
+    let mut tips = BTreeMap::new();
+    let mut keys = Vec::new();
+    for (index, view) in views.iter().enumerate() {
+        let Some(branch) = &view.record.base.branch else { continue };
+        let settled = view.state.is_settled() && !view.state.is_over();
+        let Some(work) = view.work().filter(|work| settled && work.is_changed()) else { continue };
+        let tip = tips
+            .entry(branch.as_str().to_owned())
+            .or_insert_with(|| repository.tip(branch).ok().flatten());
+        if let Some(tip) = tip {
+            keys.push((index, format!("{tip} {}", work.commit())));
+        }
+    }
+    let missing: Vec<&(usize, String)> =
+        keys.iter().filter(|(_, key)| !cached.contains_key(key)).collect();
+    let now = &missing[..missing.len().min(MAX_COMPARED)];
+    let compared = in_parallel(repository, views, now);
+    let has_more = missing.len() > now.len();
+    let has_new = !compared.is_empty();
+    let standings: BTreeMap<String, BranchStanding> = keys
+        .iter()
+        .filter_map(|(_, key)| {
+            let standing = compared.get(key).or_else(|| cached.get(key))?;
+            Some((key.clone(), standing.clone()))
+        })
+        .collect();
+    if has_new && let Some(parent) = cache.parent() {
+        // If the cache cannot be written, the sessions are compared again next time.
+        let _ = std::fs::create_dir_all(parent)
+            .and_then(|()| base::files::replace_json(&cache, &standings));
+    }
+    for (index, key) in keys {
+        views[index].standing = standings.get(&key).cloned();
+    }
+    // If none could be compared, a further call would not compare them either.
+    has_more && has_new
+}
+
+fn in_parallel(
+    repository: &Repository,
+    views: &[SessionView],
+    missing: &[&(usize, String)],
+) -> BTreeMap<String, BranchStanding> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let chunk_size = missing.len().div_ceil(cores).max(1);
+    let compare = |(index, key): &(usize, String)| {
+        let view = &views[*index];
+        let standing = collect::branch_standing(repository, &view.record, view.work()?).ok()??;
+        Some((key.clone(), standing))
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = missing
+            .chunks(chunk_size)
+            .map(|chunk| {
+                scope.spawn(move || chunk.iter().filter_map(|it| compare(it)).collect::<Vec<_>>())
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    })
+}
