@@ -52,7 +52,7 @@ enum Verb {
     /// List the sessions of this repository
     #[command(
         visible_alias = "ls",
-        after_help = "Examples:\n  studio list\n  studio list --json | jq '.sessions[].state'"
+        after_help = "Examples:\n  studio list\n  studio list --watch\n  studio list --json | jq '.sessions[].state'"
     )]
     List(list::Args),
     /// Show what needs you: permission requests, answered in place, and settled sessions

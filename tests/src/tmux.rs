@@ -67,6 +67,32 @@ impl<'a> TmuxTerminal<'a> {
         self.types(line).presses("Enter")
     }
 
+    /// Pastes a text, marked as pasted if the program asked for that.
+    pub fn pastes(&self, text: &str) -> &TmuxTerminal<'a> {
+        self.tmux(["set-buffer", text]);
+        self.tmux(["paste-buffer", "-p"]);
+        self
+    }
+
+    /// Changes the size of the terminal.
+    pub fn resizes(&self, (columns, rows): (u16, u16)) -> &TmuxTerminal<'a> {
+        let (columns, rows) = (columns.to_string(), rows.to_string());
+        self.tmux(["resize-window", "-x", &columns, "-y", &rows]);
+        self
+    }
+
+    /// Sends a signal to the programs in the foreground of the terminal.
+    pub fn signals_foreground(&self, signal: &str) -> &TmuxTerminal<'a> {
+        let terminal = self.tmux(["display-message", "-p", "#{pane_tty}"]);
+        let script = format!(
+            "ps -o pid=,stat= -t '{}' | awk '$2 ~ /\\+/ {{print $1}}' | xargs kill -{signal}",
+            terminal.trim()
+        );
+        let job = self.env.command("sh", self.env.home()).args(["-c", &script]);
+        self.env.run_command(job).ok();
+        self
+    }
+
     /// Returns the content of the terminal, including what scrolled out of it.
     pub fn text(&self) -> String {
         self.tmux(["capture-pane", "-p", "-S", "-"]).trim_end().to_owned()

@@ -7,6 +7,7 @@ mod checks;
 mod coach;
 mod control;
 mod crash;
+mod dashboard;
 mod deleted_worktree;
 mod diff;
 mod discard;

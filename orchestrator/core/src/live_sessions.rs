@@ -40,6 +40,8 @@ pub struct LiveSession {
     pub view: Result<SessionView>,
     /// Whether the user has looked at it since it settled.
     pub is_seen: bool,
+    /// The order of creation, beyond the resolution of the clock.
+    created: u128,
     journal: FileVersion,
     seen: FileVersion,
     /// What was read of the journal since the first change.
@@ -99,9 +101,13 @@ impl LiveSessions {
         Ok(sessions)
     }
 
-    /// Returns the sessions, sorted by id.
-    pub fn iter(&self) -> impl Iterator<Item = (&Id, &LiveSession)> {
-        self.sessions.iter()
+    /// Returns the readable sessions, oldest first, each with whether the user has looked at it
+    /// since it settled.
+    pub fn oldest_first(&self) -> Vec<(&SessionView, bool)> {
+        let readable = self.sessions.values().filter_map(|it| Some((it.view.as_ref().ok()?, it)));
+        let mut sessions: Vec<_> = readable.collect();
+        sessions.sort_by_key(|(view, session)| (&view.record.created_at, session.created));
+        sessions.into_iter().map(|(view, session)| (view, session.is_seen)).collect()
     }
 
     /// Returns one session.
@@ -157,7 +163,9 @@ impl LiveSession {
         let journal = FileVersion::of(&project.store.file(id, "journal.jsonl"));
         let seen = FileVersion::of(&seen::path(&project.repository, id));
         let view = project.view_with(id, dispositions);
-        let mut session = LiveSession { view, is_seen: false, journal, seen, reader: None };
+        let created = project.store.dir_created_at(id);
+        let mut session =
+            LiveSession { view, is_seen: false, created, journal, seen, reader: None };
         session.read_seen(project);
         session
     }

@@ -134,13 +134,14 @@ pub struct Notice {
 }
 
 impl Overview {
-    /// Creates the overview of sessions, each with whether the user has looked at it since it
-    /// settled.
+    /// Creates the overview of sessions, oldest first, each with whether the user has looked at it
+    /// since it settled.
     pub fn of(sessions: &[(&SessionView, bool)]) -> Overview {
         let mut ids: Vec<Id> = sessions.iter().map(|(view, _)| view.record.id.clone()).collect();
         ids.sort();
         let mut rows: Vec<OverviewRow> =
             sessions.iter().flat_map(|(view, is_seen)| rows_of(view, *is_seen, &ids)).collect();
+        // Stable: of rows with the same time, the session that was created first is first.
         rows.sort_by(OverviewRow::compare);
         Overview { rows }
     }
@@ -181,24 +182,17 @@ impl Overview {
 }
 
 impl OverviewRow {
-    /// Orders rows: by group; permission requests before sessions, new sessions before others, the
-    /// oldest first. Of the accepted and discarded sessions the newest is first.
+    /// Orders rows: by group; permission requests before sessions, the oldest first. Of the accepted
+    /// and discarded sessions the newest is first. A look at a session does not move it.
     fn compare(&self, other: &OverviewRow) -> Ordering {
-        let rank = |row: &OverviewRow| {
-            let kind = match row.key.request {
-                Some(_) => 0,
-                None if row.is_new => 1,
-                None => 2,
-            };
-            (row.group, kind)
-        };
+        let rank = |row: &OverviewRow| (row.group, row.key.request.is_none());
         let by_time = match self.group {
             SessionGroup::Done => other.since.cmp(&self.since),
             SessionGroup::NeedsYou | SessionGroup::Working | SessionGroup::Ready => {
                 self.since.cmp(&other.since)
             }
         };
-        rank(self).cmp(&rank(other)).then(by_time).then_with(|| self.key.cmp(&other.key))
+        rank(self).cmp(&rank(other)).then(by_time)
     }
 }
 

@@ -4,9 +4,11 @@ use std::io::IsTerminal;
 
 use base::failure::Result;
 use base::id::Id;
-use serde_json::json;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 
 use crate::commands::context::{CommandContext, CommonArgs};
+use crate::commands::list_watch;
 use crate::report;
 use crate::report::list::ListLayout;
 use crate::report::table;
@@ -21,11 +23,17 @@ pub(crate) struct Args {
     /// Also show accepted and discarded sessions
     #[arg(long, short)]
     pub all: bool,
+    /// Keep the list up to date until Ctrl-C; into a pipe, print it again when it changes
+    #[arg(long, short)]
+    pub watch: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
+    if args.watch {
+        return list_watch::run(&context, args.all);
+    }
     let (views, unreadable) = context.sessions()?;
     let reasons = unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
     let (closed, open): (Vec<SessionView>, Vec<SessionView>) =
@@ -36,10 +44,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         view.tampered = import::tampering_warning(&view.record.session_repo);
     }
     if context.json {
-        let sessions: Vec<_> = open.iter().map(SessionView::json).collect();
-        let unreadable: Vec<_> =
-            reasons.map(|(id, reason)| json!({"id": id, "why": reason})).collect();
-        report::json_line(&json!({"schema": 1, "sessions": sessions, "unreadable": unreadable}));
+        report::json_line(&list_json(&open, reasons));
         return Ok(0);
     }
     if open.is_empty() {
@@ -68,8 +73,29 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(0)
 }
 
+/// Returns the list as JSON.
+pub(crate) fn list_json<'i>(
+    sessions: &[SessionView],
+    unreadable: impl Iterator<Item = (&'i Id, String)>,
+) -> Value {
+    let sessions: Vec<_> = sessions.iter().map(SessionView::json).collect();
+    let unreadable: Vec<_> =
+        unreadable.map(|(id, reason)| json!({"id": id, "why": reason})).collect();
+    json!({"schema": 1, "sessions": sessions, "unreadable": unreadable})
+}
+
 /// Prints sessions as a table that fits the terminal.
 pub(crate) fn show(context: &CommandContext, views: &[SessionView]) -> Result<()> {
+    report::out(&page(context, views, context.clock.now())?);
+    Ok(())
+}
+
+/// Returns sessions as a table that fits the terminal, with their ages at a time.
+pub(crate) fn page(
+    context: &CommandContext,
+    views: &[SessionView],
+    now: Timestamp,
+) -> Result<String> {
     let mut ids: Vec<Id> = context.store.ids()?;
     ids.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     let is_terminal = std::io::stdout().is_terminal();
@@ -78,8 +104,7 @@ pub(crate) fn show(context: &CommandContext, views: &[SessionView]) -> Result<()
         height: is_terminal.then(table::height).flatten(),
         colours: is_terminal && report::wants_colours(),
     };
-    report::out(&report::list::sessions(views, &ids, context.clock.now(), page));
-    Ok(())
+    Ok(report::list::sessions(views, &ids, now, page))
 }
 
 /// Prints what the user should do about sessions that do not continue by themselves.

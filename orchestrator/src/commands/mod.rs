@@ -20,6 +20,7 @@ pub mod gc;
 pub mod inbox;
 pub mod input;
 pub mod list;
+pub mod list_watch;
 pub mod logs;
 pub mod man;
 pub mod mcp;

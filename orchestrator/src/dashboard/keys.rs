@@ -1,7 +1,6 @@
 //! The keys of the dashboard: one table, from which the help, the footer and the key handling are
 //! read.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use studio_core::overview::OverviewRow;
 use studio_core::session::state::SessionState;
 
@@ -29,31 +28,6 @@ pub(crate) enum Key {
 }
 
 impl Key {
-    /// Returns the key of an event of the terminal; `None` for keys without a meaning here.
-    pub(crate) fn of(event: &KeyEvent) -> Option<Key> {
-        Some(match event.code {
-            KeyCode::Char(c) if event.modifiers.contains(KeyModifiers::CONTROL) => {
-                Key::Ctrl(c.to_ascii_lowercase())
-            }
-            KeyCode::Char(c) if !event.modifiers.contains(KeyModifiers::ALT) => Key::Char(c),
-            KeyCode::Up => Key::Up,
-            KeyCode::Down => Key::Down,
-            KeyCode::Left => Key::Left,
-            KeyCode::Right => Key::Right,
-            KeyCode::Home => Key::Home,
-            KeyCode::End => Key::End,
-            KeyCode::PageUp => Key::PageUp,
-            KeyCode::PageDown => Key::PageDown,
-            KeyCode::Enter => Key::Enter,
-            KeyCode::Esc => Key::Esc,
-            KeyCode::Tab => Key::Tab,
-            KeyCode::BackTab => Key::BackTab,
-            KeyCode::Backspace => Key::Backspace,
-            KeyCode::Delete => Key::Delete,
-            _ => return None,
-        })
-    }
-
     /// Returns its name for display.
     pub(crate) fn label(self) -> String {
         match self {

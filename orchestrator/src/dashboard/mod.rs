@@ -18,9 +18,6 @@ use std::time::Duration;
 
 use base::failure::{OrFail, Result};
 use base::id::Id;
-use ratatui::crossterm::event::{
-    self, Event, KeyEventKind, MouseButton, MouseEvent, MouseEventKind,
-};
 use studio_core::interrupt::Interrupt;
 use studio_core::live_sessions::LiveSessions;
 use studio_core::overview::{Notice, Overview};
@@ -34,8 +31,7 @@ use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::editor;
 use crate::dashboard::actions::{BackgroundCommand, Verb};
 use crate::dashboard::background::{BackgroundTasks, Finished};
-use crate::dashboard::input::InputWatcher;
-use crate::dashboard::keys::Key;
+use crate::dashboard::input::{Input, InputParser, InputWatcher};
 use crate::dashboard::preview::PreviewTab;
 use crate::dashboard::preview_reader::PreviewReader;
 use crate::dashboard::state::{Dashboard, Effect, Mode};
@@ -47,8 +43,8 @@ use crate::report;
 const REFRESH_INTERVAL: Duration = Duration::from_millis(100);
 /// The number of lines that the wheel scrolls.
 const WHEEL_LINES: isize = 3;
-/// The number of wake-ups without input after which the terminal counts as gone.
-const MAX_EMPTY_READS: u32 = 100;
+/// How long the rest of an escape sequence may take; an escape character alone is a key.
+const SEQUENCE_TIMEOUT: Duration = Duration::from_millis(50);
 /// What the editor shows for a new task.
 const TASK_TEMPLATE: &str = "\n\n# ------------------------ >8 ------------------------\n\
     # Write the task above this line. An empty task starts nothing.\n";
@@ -56,8 +52,7 @@ const TASK_TEMPLATE: &str = "\n\n# ------------------------ >8 -----------------
 /// Returns whether the dashboard can be shown: stdin and stdout are a terminal that can be drawn on.
 pub(crate) fn is_available(common: &CommonArgs) -> bool {
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    let can_draw = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
-    is_terminal && can_draw && !common.json
+    is_terminal && report::can_redraw() && !common.json
 }
 
 /// Shows the dashboard until the user quits; returns the exit code.
@@ -80,6 +75,8 @@ pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
 enum Woken {
     /// Keys or the mouse.
     Input,
+    /// The rest of an escape sequence did not arrive.
+    SequenceEnded,
     /// Something may have changed on disk, or a second passed.
     Changed,
     /// A task ended.
@@ -111,7 +108,7 @@ struct EventLoop {
     is_comparing: bool,
     refreshed: Instant,
     needs_draw: bool,
-    empty_reads: u32,
+    parser: InputParser,
     /// The session that is selected as soon as it is in the list.
     wanted: Option<Id>,
 }
@@ -179,7 +176,7 @@ impl EventLoop {
             is_comparing: false,
             refreshed: Instant::now(),
             needs_draw: true,
-            empty_reads: 0,
+            parser: InputParser::default(),
             wanted: None,
         })
     }
@@ -196,7 +193,15 @@ impl EventLoop {
             self.compare();
             self.watch_sessions();
             let ended = match self.wait(runtime) {
-                Woken::Input => self.read_input()?,
+                Woken::Input => {
+                    let ended = self.read_pending()?;
+                    self.input.resume();
+                    ended
+                }
+                Woken::SequenceEnded => match self.parser.end() {
+                    Some(input) => self.handle(input)?,
+                    None => None,
+                },
                 Woken::Changed => {
                     self.refresh()?;
                     None
@@ -223,7 +228,8 @@ impl EventLoop {
     }
 
     fn wait(&mut self, runtime: &Runtime) -> Woken {
-        let EventLoop { input, changes, tasks, signals, refreshed, .. } = self;
+        let EventLoop { input, changes, tasks, signals, refreshed, parser, .. } = self;
+        let is_incomplete = parser.is_incomplete();
         let next_refresh = *refreshed + REFRESH_INTERVAL;
         runtime.block_on(async {
             let changed = async {
@@ -234,6 +240,7 @@ impl EventLoop {
                 biased;
                 woken = signals.next() => woken,
                 () = input.wait() => Woken::Input,
+                () = tokio::time::sleep(SEQUENCE_TIMEOUT), if is_incomplete => Woken::SequenceEnded,
                 finished = tasks.next() => Woken::Finished(finished),
                 () = changed => Woken::Changed,
             }
@@ -246,6 +253,7 @@ impl EventLoop {
         self.needs_draw = false;
         self.drawn = self.screen.draw(&self.state, self.context.clock.now())?;
         self.state.scroll = self.state.scroll.min(self.drawn.max_scroll);
+        self.state.page_lines = self.drawn.preview_lines.saturating_sub(1).max(1);
         if let Mode::Help(scroll) = &mut self.state.mode {
             *scroll = (*scroll).min(self.drawn.max_scroll);
         }
@@ -265,42 +273,30 @@ impl EventLoop {
         Ok(None)
     }
 
-    /// Handles the input of the terminal.
-    fn read_input(&mut self) -> Result<Option<u8>> {
-        let before = self.empty_reads;
-        let ended = self.read_pending()?;
-        self.input.resume();
-        if self.empty_reads > before && self.empty_reads > MAX_EMPTY_READS {
-            return Ok(Some(130));
-        }
-        Ok(ended)
-    }
-
+    /// Handles the input that is there; a terminal that is gone ends the dashboard.
     fn read_pending(&mut self) -> Result<Option<u8>> {
-        let fail = || "cannot read the terminal";
-        self.empty_reads += 1;
-        while event::poll(Duration::ZERO).or_fail(fail)? {
-            self.empty_reads = 0;
-            let event = event::read().or_fail(fail)?;
-            if let Some(code) = self.handle(event)? {
+        let Some(bytes) = input::read_available() else { return Ok(Some(130)) };
+        for input in self.parser.add(&bytes) {
+            if let Some(code) = self.handle(input)? {
                 return Ok(Some(code));
             }
         }
         Ok(None)
     }
 
-    fn handle(&mut self, event: Event) -> Result<Option<u8>> {
+    fn handle(&mut self, input: Input) -> Result<Option<u8>> {
         self.needs_draw = true;
-        let effect = match event {
-            Event::Key(key) if key.kind != KeyEventKind::Release => {
-                Key::of(&key).and_then(|key| self.state.handle_key(key))
-            }
-            Event::Paste(text) => {
+        let effect = match input {
+            Input::Key(key) => self.state.handle_key(key),
+            Input::Paste(text) => {
                 self.state.handle_paste(&text);
                 None
             }
-            Event::Mouse(mouse) => self.handle_mouse(mouse),
-            Event::Key(_) | Event::Resize(..) | Event::FocusGained | Event::FocusLost => None,
+            Input::Click(column, row) => self.click(column, row),
+            Input::Wheel(column, row, by) => {
+                self.turn_wheel(column, row, by);
+                None
+            }
         };
         match effect {
             Some(effect) => self.carry_out(effect),
@@ -308,34 +304,30 @@ impl EventLoop {
         }
     }
 
-    fn handle_mouse(&mut self, mouse: MouseEvent) -> Option<Effect> {
-        let hit = self.drawn.at(mouse.column, mouse.row).cloned();
+    fn click(&mut self, column: u16, row: u16) -> Option<Effect> {
         if self.state.mode != Mode::Browse {
             return None;
         }
-        let wheel = match mouse.kind {
-            MouseEventKind::ScrollUp => -1,
-            MouseEventKind::ScrollDown => 1,
-            MouseEventKind::Down(MouseButton::Left) => {
-                match hit {
-                    Some(Hit::Row(key)) => self.state.select(Some(key)),
-                    Some(Hit::Button(action)) => return self.state.act(action),
-                    Some(Hit::List | Hit::Preview) | None => {}
-                }
-                return None;
+        match self.drawn.at(column, row).cloned()? {
+            Hit::Row(key) => {
+                self.state.select(Some(key));
+                None
             }
-            _ => {
-                self.needs_draw = false;
-                return None;
-            }
-        };
-        match hit {
-            Some(Hit::Row(_) | Hit::List) => self.state.move_selection(wheel),
+            Hit::Button(action) => self.state.act(action),
+            Hit::List | Hit::Preview => None,
+        }
+    }
+
+    fn turn_wheel(&mut self, column: u16, row: u16, by: isize) {
+        if self.state.mode != Mode::Browse {
+            return;
+        }
+        match self.drawn.at(column, row) {
+            Some(Hit::Row(_) | Hit::List) => self.state.move_selection(by),
             Some(Hit::Preview | Hit::Button(_)) | None => {
-                self.state.scroll_preview(wheel * WHEEL_LINES);
+                self.state.scroll_preview(by * WHEEL_LINES);
             }
         }
-        None
     }
 
     fn carry_out(&mut self, effect: Effect) -> Result<Option<u8>> {
@@ -521,11 +513,7 @@ impl EventLoop {
 }
 
 fn overview(sessions: &LiveSessions) -> Overview {
-    let readable = sessions.iter().filter_map(|(_, session)| {
-        let view = session.view.as_ref().ok()?;
-        Some((view, session.is_seen))
-    });
-    Overview::of(&readable.collect::<Vec<_>>())
+    Overview::of(&sessions.oldest_first())
 }
 
 /// Returns the task in the saved text: everything above the line that says so.

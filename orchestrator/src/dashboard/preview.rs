@@ -60,8 +60,10 @@ pub(crate) struct PreviewContent {
 /// A permission request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestText {
-    /// The sentence before it.
+    /// The words before it.
     pub head: String,
+    /// The directory.
+    pub place: String,
     /// The requested action, complete.
     pub description: String,
 }
@@ -138,11 +140,11 @@ pub(crate) fn lines(content: &PreviewContent, tab: PreviewTab, width: usize) -> 
 
 fn request_text(request: &RequestText, width: usize) -> Vec<PreviewLine> {
     let mut lines = wrapped(&request.head, width, Tone::Bold);
-    lines.push(PreviewLine::new("", Tone::Plain));
     for line in printable(&request.description).split('\n') {
         let parts = wrap(line, width.saturating_sub(2));
         lines.extend(parts.iter().map(|it| PreviewLine::new(format!("  {it}"), Tone::Attention)));
     }
+    lines.extend(wrapped(&request.place, width, Tone::Plain));
     lines.push(PreviewLine::new("", Tone::Plain));
     let keys = "y allow   n deny   a always allow this in this session";
     lines.extend(wrapped(keys, width, Tone::Bold));

@@ -61,7 +61,8 @@ impl PreviewReader {
             let request = view.facts.summary.open_requests.get(&number)?;
             let worktree = view.record.session_repo.worktree.display();
             Some(RequestText {
-                head: format!("{} asks for permission {number} (in {worktree}):", view.record.id),
+                head: format!("{} asks for permission {number}:", view.record.id),
+                place: format!("in {worktree}"),
                 description: request.description.clone(),
             })
         });

@@ -11,9 +11,6 @@ use crate::dashboard::keys::{self, Action, Key};
 use crate::dashboard::line_input::LineInput;
 use crate::dashboard::preview::{PreviewContent, PreviewTab};
 
-/// The number of lines that a key scrolls a preview; the wheel scrolls three.
-const SCROLL_LINES: usize = 8;
-
 /// The state of the dashboard.
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(crate) struct Dashboard {
@@ -32,6 +29,8 @@ pub(crate) struct Dashboard {
     /// The distance of the preview from its first position in lines: from the end for a timeline
     /// and a log, from the start for a diff and a permission request.
     pub scroll: usize,
+    /// The number of lines that a key scrolls the preview.
+    pub page_lines: usize,
     /// Whether the preview covers the list.
     pub is_enlarged: bool,
     /// Who gets the keys.
@@ -101,6 +100,7 @@ impl Dashboard {
             tab: PreviewTab::Timeline,
             preview: PreviewContent::default(),
             scroll: 0,
+            page_lines: 1,
             is_enlarged: false,
             mode: Mode::Browse,
             filter: String::new(),
@@ -215,6 +215,7 @@ impl Dashboard {
 
     /// Shows an error: in a box, or in the status line while the user types.
     pub(crate) fn show_failure(&mut self, text: String) {
+        self.status = None;
         match self.mode {
             Mode::Browse | Mode::Help(_) | Mode::Failure(_) => self.mode = Mode::Failure(text),
             Mode::Filter(_) | Mode::Message(..) | Mode::Confirm(..) => {
@@ -359,8 +360,8 @@ impl Dashboard {
             Action::Timeline => self.tab = PreviewTab::Timeline,
             Action::Diff => self.tab = PreviewTab::Diff,
             Action::Log => self.tab = PreviewTab::Log,
-            Action::ScrollUp => self.scroll_preview(-SCROLL_LINES.cast_signed()),
-            Action::ScrollDown => self.scroll_preview(SCROLL_LINES.cast_signed()),
+            Action::ScrollUp => self.scroll_preview(-self.page_lines.cast_signed()),
+            Action::ScrollDown => self.scroll_preview(self.page_lines.cast_signed()),
             Action::Filter => self.mode = Mode::Filter(LineInput::new(&self.filter)),
             Action::ToggleDone => {
                 self.hides_done = !self.hides_done;

@@ -48,6 +48,8 @@ pub(crate) struct Drawn {
     pub request: Option<RowKey>,
     /// The greatest distance that the preview can be scrolled.
     pub max_scroll: usize,
+    /// The height of the preview's text.
+    pub preview_lines: usize,
     /// The text cursor.
     pub cursor: Option<Position>,
     /// The times whose ages are shown, and the shown ages.
@@ -268,8 +270,7 @@ impl Canvas<'_> {
         };
         let (plain, dim) = (Style::new(), self.style(Tone::Dim));
         let (bold, toned) = (self.style(Tone::Bold), self.style(tone));
-        cell(self, 2, mark, bold);
-        cell(self, columns.id, &row.prefix, bold);
+        cell(self, columns.id + 2, &format!("{mark:<2}{}", row.prefix), bold);
         cell(self, STATE_COLUMNS, &name, toned);
         cell(self, AGE_COLUMNS, &age, dim);
         if columns.changes > 0 {
@@ -360,6 +361,7 @@ impl Canvas<'_> {
         let scroll = state.scroll.min(max_scroll);
         let first = if state.preview_starts_at_end() { max_scroll - scroll } else { scroll };
         self.drawn.max_scroll = max_scroll;
+        self.drawn.preview_lines = height;
         for (index, line) in (0..).zip(text.lines.iter().skip(first).take(height)) {
             let line_at = Rect { y: at.y + index, height: 1, ..at };
             let style = self.style(line.tone);
@@ -579,3 +581,7 @@ fn changes(row: &OverviewRow) -> String {
 fn cost(row: &OverviewRow) -> String {
     row.cost_usd.map_or_else(String::new, |usd| format!("${usd:.2}"))
 }
+
+#[cfg(test)]
+#[path = "view_tests.rs"]
+mod tests;

@@ -60,6 +60,23 @@ pub(crate) fn json_line(value: &Value) {
     out(&base::text::json_escaped(&value.to_string()));
 }
 
+/// Returns whether the terminal can be drawn on.
+pub(crate) fn can_redraw() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb")
+}
+
+/// Erases the content of the terminal.
+pub(crate) fn clear() {
+    out_raw("\u{1b}[H\u{1b}[2J");
+}
+
+/// Replaces the content of the terminal by a text.
+pub(crate) fn redraw(text: &str) {
+    let lines: String = text.lines().map(|line| format!("{line}\u{1b}[K\r\n")).collect();
+    // From the first line on; what was below the text is erased.
+    out_raw(&format!("\u{1b}[H{lines}\u{1b}[J"));
+}
+
 /// Returns stdout for streamed data.
 pub(crate) fn writer() -> impl Write {
     std::io::stdout().lock()
