@@ -7,8 +7,8 @@ use base::failure::Result;
 use crate::commands::context::CommonArgs;
 use crate::commands::{
     accept, agents, answer, check, completions, config, diff, discard, doctor, edit, explain, fork,
-    gc, inbox, list, logs, man, mcp, operations, plan, resume, run, send, shell, stats, status,
-    stop, trace, trial, undo, verify,
+    gc, inbox, list, logs, man, mcp, operations, plan, resume, review, run, send, shell, stats,
+    status, stop, trace, trial, undo, verify,
 };
 use crate::dashboard;
 
@@ -74,6 +74,11 @@ enum Verb {
         after_help = "Examples:\n  studio diff fix-the\n  studio diff fix-the --stat\n  studio diff fix-the -- src docs/guide.md\n  studio diff fix-the > fix.patch      a patch for `git apply`\n  studio diff fix-the --tool=meld"
     )]
     Diff(diff::Args),
+    /// Review sessions: accept or return hunks, comment on lines, send or land the result
+    #[command(
+        after_help = "Examples:\n  studio review                          all ready sessions, one after the other\n  studio review fix-the --since last     only what is new since your last look\n  studio review fix-the --edit           in your editor\n  studio review fix-the --plain | less\n  studio review fix-the --apply my-review --send"
+    )]
+    Review(review::Args),
     /// Run a session's checks again, without its agent
     #[command(
         after_help = "Examples:\n  studio check fix-the\n  studio check fix-the --check 'cargo test --doc'\n\nExit code 1: a check failed"
@@ -197,6 +202,7 @@ impl Cli {
             Some(Verb::Explain(args)) => explain::run(common, &args),
             Some(Verb::Logs(args)) => logs::run(common, &args),
             Some(Verb::Diff(args)) => diff::run(common, &args),
+            Some(Verb::Review(args)) => review::run(common, &args),
             Some(Verb::Check(args)) => check::run(common, &args),
             Some(Verb::Edit(args)) => edit::run(common, &args),
             Some(Verb::Send(args)) => send::run(common, &args),

@@ -4,7 +4,7 @@ use crate::source::read;
 
 /// Maximum number of external packages. It is raised deliberately, in a commit whose message says
 /// which packages were added.
-const MOST_PACKAGES: usize = 605;
+const MOST_PACKAGES: usize = 640;
 
 #[test]
 fn the_lock_file_stays_below_its_maximum() {

@@ -131,6 +131,9 @@ const ORCHESTRATOR: &[(&str, &[&str])] = &[
     ("commands", &["report"]),
     ("dashboard", &["commands", "report"]),
     ("cli", &["commands", "dashboard"]),
+    ("review", &[]),
+    ("commands", &["report", "review"]),
+    ("cli", &["commands"]),
     ("lib", &[]),
     ("main", &[]),
 ];
@@ -159,6 +162,8 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
     ("standing", &["session", "session_view"]),
     ("project", &["session", "interrupt", "console", "schedule", "session_view"]),
     ("live_sessions", &["session", "session_view", "seen", "standing", "project"]),
+    ("session_changes", &["session", "session_view", "project"]),
+    ("review", &["session", "session_view", "project", "session_changes"]),
     ("create_session", &["session", "schedule", "project"]),
     ("doctor", &["session", "launch", "schedule", "session_view", "project"]),
     ("fork", &["session", "session_view", "project"]),

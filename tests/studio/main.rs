@@ -1,6 +1,7 @@
 //! Tests of studio.
 
 mod accept;
+mod accept_hunks;
 mod agent_processes;
 mod agents;
 mod checks;
@@ -41,6 +42,9 @@ mod plan;
 mod ready;
 mod repository_kinds;
 mod requirements;
+mod review;
+mod review_screen;
+mod review_terminal;
 mod run;
 mod sandbox;
 mod session_sandbox;

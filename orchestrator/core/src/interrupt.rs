@@ -62,7 +62,7 @@ impl Interrupt {
     }
 
     /// Fails (130) after Ctrl-C.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub fn check(&self) -> Result<()> {
         if self.token.is_cancelled() { Err(interrupted_failure()) } else { Ok(()) }
     }
 

@@ -102,7 +102,7 @@ pub fn commit_distance_in(
 }
 
 /// Returns the difference, with rename detection.
-fn diff_trees<'repo>(
+pub(crate) fn diff_trees<'repo>(
     repo: &'repo git2::Repository,
     from: &str,
     to: &str,

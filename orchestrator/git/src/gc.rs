@@ -14,7 +14,7 @@ use crate::oplog::{Intent, OperationLog};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::transaction;
-use crate::{discard, keepalive_refs, snapshot, start_point};
+use crate::{accepted_hunks, discard, keepalive_refs, snapshot, start_point};
 
 /// How long and how much discarded work is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,10 +167,15 @@ fn delete_entry(repository: &Repository, entry: &TrashEntry) -> Result<()> {
         let is_in_trash = !entry.directories.is_empty();
         if is_in_trash && refs::read(&repo, &session_repo.branch.full())?.is_none() {
             refs_to_delete.extend(refs::list(&repo, &snapshot::prefix(&session_repo.id))?);
-            let pin_ref = keepalive_refs::ref_name(&session_repo.id);
-            refs_to_delete.extend(refs::read(&repo, &pin_ref)?.map(|commit| (pin_ref, commit)));
-            let start_ref = start_point::ref_name(&session_repo.id);
-            refs_to_delete.extend(refs::read(&repo, &start_ref)?.map(|commit| (start_ref, commit)));
+            let id = &session_repo.id;
+            let names = [
+                keepalive_refs::ref_name(id),
+                start_point::ref_name(id),
+                accepted_hunks::ref_name(id),
+            ];
+            for name in names {
+                refs_to_delete.extend(refs::read(&repo, &name)?.map(|commit| (name, commit)));
+            }
         }
     }
     let changes: Vec<RefChange> = refs_to_delete

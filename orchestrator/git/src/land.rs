@@ -4,7 +4,9 @@
 use base::failure::{Failure, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::accepted_hunks::BaseUpdate;
 use crate::checkout::{self, FileChange};
+use crate::discard::DropPlan;
 use crate::merge::{Candidate, LandingCommit};
 use crate::names::BranchName;
 use crate::oplog::{Intent, OperationKind, OperationLog, TargetUpdate};
@@ -27,6 +29,8 @@ pub struct LandRequest {
     pub receipt: Option<String>,
     /// The time, RFC 3339.
     pub time: String,
+    /// The move of the session's base if only chosen hunks land: then the session stays open.
+    pub base_update: Option<BaseUpdate>,
 }
 
 /// The result of a landing.
@@ -57,7 +61,16 @@ pub fn accept(repository: &Repository, request: &LandRequest) -> Result<LandResu
     let operation = log.next_id();
     let checkouts = checkout::of_branch(repository, &candidate.target)?;
     trial::refuse_active(repository, &checkouts)?;
-    let drop_plan = discard::plan_drop(repository, &request.session_repo, &operation)?;
+    let (kind, drop_plan) = match &request.base_update {
+        None => {
+            let plan = discard::plan_drop(repository, &request.session_repo, &operation)?;
+            (OperationKind::Accept, plan)
+        }
+        Some(base_update) => {
+            let keep = vec![base_update.change.clone()];
+            (OperationKind::AcceptHunks, DropPlan { keep, moves: Vec::new(), drop: Vec::new() })
+        }
+    };
     let mut refs_first = drop_plan.keep;
     let name = format!("{}{}/work", discard::kept_prefix(&operation), request.session_repo.id);
     refs_first.push(RefChange::new(name, None, Some(candidate.work.clone())));
@@ -73,12 +86,7 @@ pub fn accept(repository: &Repository, request: &LandRequest) -> Result<LandResu
         refs_last: drop_plan.drop,
         receipt: request.receipt.clone(),
         note: request.landing_commit.note.clone(),
-        ..Intent::new(
-            operation.clone(),
-            &request.time,
-            OperationKind::Accept,
-            vec![request.session_repo.clone()],
-        )
+        ..Intent::new(operation.clone(), &request.time, kind, vec![request.session_repo.clone()])
     };
     match transaction::execute(repository, &mut log, &intent)? {
         TransactionResult::Yes => Ok(LandResult::Landed { operation, checkouts: checkouts.len() }),

@@ -7,6 +7,7 @@
 //! `land::accept`, or `discard::discard`, and `undo::undo` back. Everything that changes something
 //! calls `transaction::recover` first.
 
+pub mod accepted_hunks;
 pub mod check_leftovers;
 pub mod check_worktree;
 pub mod checkout;
@@ -20,6 +21,7 @@ pub mod discard;
 pub mod endless_patterns;
 pub mod gc;
 pub mod head;
+pub mod hunks;
 pub mod import;
 pub mod index;
 pub mod keepalive_refs;

@@ -100,6 +100,19 @@ pub fn prepare(
     strategy: MergeStrategy,
     now: jiff::Timestamp,
 ) -> Result<PreparedMerge> {
+    prepare_from(repository, session_repo, snapshot, target, strategy, None, now)
+}
+
+/// Like [`prepare`], with this commit as the merge base: hunks of the session landed before.
+pub fn prepare_from(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    snapshot: &Snapshot,
+    target: &BranchName,
+    strategy: MergeStrategy,
+    base: Option<&str>,
+    now: jiff::Timestamp,
+) -> Result<PreparedMerge> {
     let target_tip = repository.tip(target)?.ok_or_else(|| {
         Failure::not_found(format!("no such branch: `{target}`")).hint("git branch --list")
     })?;
@@ -112,9 +125,9 @@ pub fn prepare(
     }
     set_attributes(repo, &target_tree)?;
     let merged = match strategy {
-        MergeStrategy::Squash => merge_all(repo, &target_commit, &snapshot.work)?
+        MergeStrategy::Squash => merge_all(repo, &target_commit, &snapshot.work, base)?
             .map(|tree| (tree, vec![target_commit.id()])),
-        MergeStrategy::Merge => match merge_all(repo, &target_commit, &snapshot.work)? {
+        MergeStrategy::Merge => match merge_all(repo, &target_commit, &snapshot.work, base)? {
             Ok(tree) => Ok((
                 tree,
                 vec![target_commit.id(), session_parent(repo, session_repo, snapshot, now)?],
@@ -169,12 +182,14 @@ pub fn prepare(
 }
 
 /// Merges commits of a session with a commit of the user in memory, as a landing would, without
-/// committing the result. Both must be visible in the quarantine.
+/// committing the result. Both must be visible in the quarantine. `base` is the merge base if hunks
+/// of the session landed before.
 pub(crate) fn merge_tree(
     scratch: &Quarantine,
     target: &str,
     head: &str,
     work: &str,
+    base: Option<&str>,
 ) -> Result<std::result::Result<git2::Oid, Vec<Conflict>>> {
     let repo = &scratch.repo;
     let target_commit = repo.find_commit(refs::oid(target)?).or_fail(cannot)?;
@@ -183,7 +198,7 @@ pub(crate) fn merge_tree(
         tree_limits::refuse(repo, commit, &target_tree)?;
     }
     set_attributes(repo, &target_tree)?;
-    match merge_all(repo, &target_commit, work)? {
+    match merge_all(repo, &target_commit, work, base)? {
         Ok(tree) => restore_g3_directory(repo, tree, &target_tree).map(Ok),
         Err(conflicts) => Ok(Err(conflicts)),
     }
@@ -262,14 +277,28 @@ impl CommitMessage {
     }
 }
 
+/// Merges two commits in memory, with this commit as the merge base if one is given.
+pub fn merge_with_base(
+    repo: &git2::Repository,
+    ours: &git2::Commit<'_>,
+    theirs: &git2::Commit<'_>,
+    base: Option<&str>,
+) -> Result<git2::Index> {
+    let Some(base) = base else { return repo.merge_commits(ours, theirs, None).or_fail(cannot) };
+    let base = repo.find_commit(refs::oid(base)?).or_fail(cannot)?;
+    let merge = || repo.merge_trees(&base.tree()?, &ours.tree()?, &theirs.tree()?, None);
+    merge().or_fail(cannot)
+}
+
 /// Merges all of the work at once with the target.
 fn merge_all(
     repo: &git2::Repository,
     target: &git2::Commit<'_>,
     work: &str,
+    base: Option<&str>,
 ) -> Result<std::result::Result<git2::Oid, Vec<Conflict>>> {
     let work = repo.find_commit(refs::oid(work)?).or_fail(cannot)?;
-    let mut index = repo.merge_commits(target, &work, None).or_fail(cannot)?;
+    let mut index = merge_with_base(repo, target, &work, base)?;
     let conflicts = conflict::resolve(repo, &mut index)?;
     if !conflicts.is_empty() {
         return Ok(Err(conflicts));

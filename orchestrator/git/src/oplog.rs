@@ -22,6 +22,8 @@ use crate::session_repo::SessionRepo;
 pub enum OperationKind {
     /// Work landed.
     Accept,
+    /// Hunks of a session landed, and the session stays open.
+    AcceptHunks,
     /// Sessions were discarded.
     Discard,
     /// An operation was undone.
@@ -339,7 +341,10 @@ impl OperationLog {
         let is_undoable = |intent: &&Intent| {
             matches!(
                 intent.kind,
-                OperationKind::Accept | OperationKind::Discard | OperationKind::Try
+                OperationKind::Accept
+                    | OperationKind::AcceptHunks
+                    | OperationKind::Discard
+                    | OperationKind::Try
             ) && self.outcome(&intent.id) == Some(true)
                 && undone_by(lines, &intent.id).is_none()
         };
@@ -376,9 +381,13 @@ impl OperationLog {
             (None, OperationKind::Relocate) => {
                 "it moved worktrees; nothing was landed or dropped".to_owned()
             }
-            (None, OperationKind::Accept | OperationKind::Discard | OperationKind::Try) => {
-                "it never took effect".to_owned()
-            }
+            (
+                None,
+                OperationKind::Accept
+                | OperationKind::AcceptHunks
+                | OperationKind::Discard
+                | OperationKind::Try,
+            ) => "it never took effect".to_owned(),
         };
         Err(Failure::refused(format!("`{id}` cannot be undone")).because(reason))
     }

@@ -143,14 +143,22 @@ impl Comparison {
         command
     }
 
+    /// Opens a repository that has the objects of both states.
+    pub fn open(&self) -> Result<git2::Repository> {
+        let repo = git2::Repository::open(&self.git_dir).or_fail(cannot)?;
+        {
+            let odb = repo.odb().or_fail(cannot)?;
+            for objects in &self.objects {
+                odb.add_disk_alternate(&objects.to_string_lossy()).or_fail(cannot)?;
+            }
+        }
+        Ok(repo)
+    }
+
     /// Writes the changed files of both states below a directory, as `base/…` and `work/…`.
     /// Symlinks become files that contain their target.
     pub fn write_files(&self, paths: &[OsString], directory: &Path) -> Result<()> {
-        let repo = git2::Repository::open(&self.git_dir).or_fail(cannot)?;
-        let odb = repo.odb().or_fail(cannot)?;
-        for objects in &self.objects {
-            odb.add_disk_alternate(&objects.to_string_lossy()).or_fail(cannot)?;
-        }
+        let repo = self.open()?;
         let tree = |id: &str| -> Result<git2::Tree<'_>> {
             let object = repo.find_object(refs::oid(id)?, None).or_fail(cannot)?;
             object.peel_to_tree().or_fail(cannot)

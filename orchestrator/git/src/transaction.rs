@@ -120,6 +120,7 @@ pub(crate) fn write_outcome(log: &mut OperationLog, intent: &Intent, done: bool)
 pub(crate) fn mark_step(intent: &Intent, name: &str) {
     let kind = match intent.kind {
         OperationKind::Accept => "accept",
+        OperationKind::AcceptHunks => "hunks",
         OperationKind::Discard => "discard",
         OperationKind::Undo => "undo",
         OperationKind::Relocate => "relocate",
@@ -257,7 +258,7 @@ fn resolve(
 fn revert_refs(repository: &Repository, intent: &Intent) -> Result<()> {
     let repo = repository.open()?;
     let mut reverts = Vec::new();
-    for change in intent.refs_first.iter().filter(|change| change.before.is_none()) {
+    for change in &intent.refs_first {
         if change.after.is_some() && refs::read(&repo, &change.name)? == change.after {
             reverts.push(change.reversed());
         }

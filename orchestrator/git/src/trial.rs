@@ -17,7 +17,7 @@ use crate::session_repo::SessionRepo;
 use crate::snapshot::{self, WorktreeContent};
 use crate::transaction::{mark_step, recover_with, write_intent, write_outcome};
 use crate::trial_files::{ChangedPaths, TrialFiles};
-use crate::{checkout_conflicts, merge};
+use crate::{accepted_hunks, checkout_conflicts, merge, refs};
 
 /// The mode of a submodule's entry.
 const GITLINK: u32 = 0o160_000;
@@ -312,7 +312,16 @@ fn merge_work(
             (session_head.clone(), commit)
         }
     };
-    let tree = match merge::merge_tree(&scratch, head, &session_head, &work)? {
+    // Commits without a common ancestor merge as if both added their files.
+    let merge_base = scratch.repo.merge_base(refs::oid(head)?, refs::oid(&work)?).ok();
+    let base = match merge_base {
+        Some(base) => {
+            let id = &session_repo.id;
+            accepted_hunks::landed_base(repository, id, &base.to_string(), head)?
+        }
+        None => None,
+    };
+    let tree = match merge::merge_tree(&scratch, head, &session_head, &work, base.as_deref())? {
         Ok(tree) => tree,
         Err(conflicts) => return Err(conflict_failure(session_repo, &conflicts)),
     };

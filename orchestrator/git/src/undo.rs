@@ -142,6 +142,9 @@ fn target_moved_failure(
 /// Refuses if a part cannot be restored because its path is taken, or because its trash was
 /// deleted.
 fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
+    if undone.kind == OperationKind::AcceptHunks {
+        return refuse_later_hunks(repository, undone);
+    }
     for directory_move in &undone.moves {
         if is_lost(repository, undone, directory_move) {
             return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
@@ -157,6 +160,21 @@ fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
             return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
                 .because(format!("{} exists again", directory_move.from.display()))
                 .hint("move it away, then try again"));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses if further hunks of the session landed since: the session's base is that of the last
+/// landing.
+fn refuse_later_hunks(repository: &Repository, undone: &Intent) -> Result<()> {
+    let repo = repository.open()?;
+    for change in &undone.refs_first {
+        let current = refs::read(&repo, &change.name)?;
+        if change.name.starts_with("refs/studio/hunks/") && current != change.after {
+            return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
+                .because("further hunks of the session landed since")
+                .hint("undo those first: studio operations"));
         }
     }
     Ok(())

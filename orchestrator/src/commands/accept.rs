@@ -23,6 +23,9 @@ pub(crate) struct Args {
     /// Sessions to land (default: the only one that can land)
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
+    /// Land only these hunks of one session, by id; the session stays open with the rest
+    #[arg(long, value_name = "HUNK", value_delimiter = ',')]
+    pub hunks: Vec<String>,
     /// Merge strategy
     #[arg(long, value_enum, default_value = "squash")]
     pub strategy: StrategyArg,
@@ -95,6 +98,10 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             .hint("studio accept -m 'what the commit does'")
             .hint("or omit -m to let a model write it"));
     }
+    if !args.hunks.is_empty() && args.ids.len() > 1 {
+        return Err(Failure::usage("--hunks cannot be used with several sessions")
+            .hint("studio accept ID --hunks HUNK,…"));
+    }
     let is_landable = |state: &SessionState| match state {
         SessionState::Ready => true,
         SessionState::Stopped | SessionState::Crashed => args.force,
@@ -114,6 +121,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         include: args.include.clone(),
         allow_secrets: args.allow_secrets,
         yes: args.yes,
+        hunks: args.hunks.clone(),
     };
     let mut landed = Vec::new();
     let mut rejections = Vec::new();
@@ -186,7 +194,7 @@ pub(crate) fn land_one(
     landing::land(context, &context.view(id)?, options, &lock)
 }
 
-fn print_landed(landed: &Landed, is_one_of_many: bool) {
+pub(crate) fn print_landed(landed: &Landed, is_one_of_many: bool) {
     let id = &landed.id;
     for note in &landed.notes {
         match is_one_of_many {
@@ -197,14 +205,25 @@ fn print_landed(landed: &Landed, is_one_of_many: bool) {
     match (&landed.commit, &landed.operation) {
         (Some(commit), Some(operation)) => {
             let short = base::text::head(commit, 12);
-            report::out(&format!("{id} landed on {} as {short}", landed.target));
+            let target = &landed.target;
+            report::out(&match &landed.hunks {
+                None => format!("{id} landed on {target} as {short}"),
+                Some(hunks) => {
+                    let count = base::text::count(hunks.ids.len(), "hunk");
+                    format!("{count} of {id} landed on {target} as {short}")
+                }
+            });
+            if let Some(hunks) = &landed.hunks {
+                let count = base::text::count(hunks.remaining, "hunk");
+                report::say(&format!("remaining in the session: {count}: studio review {id}"));
+            }
             report::say(&format!("undo: studio undo {operation}"));
         }
         (_, _) => report::out(&format!("{id} would land on {}", landed.target)),
     }
 }
 
-fn print_json(landed: &[Landed], rejections: &[(&SessionView, Rejection)]) {
+pub(crate) fn print_json(landed: &[Landed], rejections: &[(&SessionView, Rejection)]) {
     let operation = landed.iter().rev().find_map(|session| session.operation.clone());
     let rejections: Vec<_> = rejections
         .iter()

@@ -8,20 +8,19 @@ use base::failure::{Failure, OrFail, Result};
 use base::process::{Running, Stream, exit_code};
 
 use crate::commands::context::{CommandContext, CommonArgs};
+use crate::commands::review::SinceArg;
 use crate::report::pager::{self, Pager};
 use crate::report::patch::{self, PatchKind};
 use crate::report::{self, table};
 use studio_core::interrupt::Interrupt;
+use studio_core::review::since;
 use studio_core::seen;
-use studio_core::session::collect::{self, SessionChanges};
 use studio_core::session::last_shown;
+use studio_core::session_changes;
 use studio_core::session_view::SessionView;
 use studio_git::landing_history;
 use studio_git::patch::{Comparison, PatchForm, root_relative};
-use studio_git::snapshot::SnapshotLimits;
 
-/// Maximum number of attempts to read a worktree that changes at the same time.
-const MAX_ATTEMPTS: u32 = 3;
 /// The exit code of a program whose output pipe was closed (128 + SIGPIPE).
 const SIGPIPE_EXIT_CODE: i32 = 141;
 
@@ -37,6 +36,9 @@ pub(crate) struct Args {
     /// What is printed.
     #[command(flatten)]
     pub form: FormArgs,
+    /// Compare with your last look, or with the state before the agent's last turn
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub since: Option<SinceArg>,
     /// When to use colours
     #[arg(long, value_enum, value_name = "WHEN", default_value = "auto")]
     pub color: ColorWhen,
@@ -78,7 +80,12 @@ pub(crate) enum ColorWhen {
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let view = context.find(args.id.as_deref(), |state| !state.is_over())?;
-    let changes = load_changes(&context, &view)?;
+    let earlier =
+        args.since.map(|since| since::resolve(&context, &view, since.state())).transpose()?;
+    let mut changes = session_changes::load(&context, &view)?;
+    if let Some(earlier) = earlier.flatten() {
+        changes.comparison.from = earlier;
+    }
     let prefix = prefix(&context, &view);
     let paths: Vec<OsString> =
         args.paths.iter().map(|path| root_relative(&prefix, path)).collect::<Result<_>>()?;
@@ -108,47 +115,6 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 fn tree(context: &CommandContext, comparison: &Comparison) -> String {
     landing_history::resolve(&context.repository, &comparison.to)
         .map_or_else(|_| comparison.to.clone(), |(_, tree)| tree)
-}
-
-/// Returns the current changes in the worktree; without a worktree, those that were collected last.
-fn load_changes(context: &CommandContext, view: &SessionView) -> Result<SessionChanges> {
-    let id = &view.record.id;
-    let live = !view.state.is_over() && view.facts.summary.has_worktree;
-    let mut last_error = None;
-    // A running supervisor imports by itself, and two imports at once would conflict. Without a
-    // supervisor, the current state is recorded as the last one seen.
-    if live
-        && let Some(_lock) = context.store.lock(id)?
-        && let Ok(collected) =
-            collect::collect(&context.repository, &view.record, &SnapshotLimits::default())
-    {
-        return Ok(collect::collected_changes(&context.repository, &view.record, &collected.work));
-    }
-    for _ in 0..MAX_ATTEMPTS {
-        if !live {
-            break;
-        }
-        match collect::current_changes(&context.repository, &view.record) {
-            Ok(Some((changes, _))) => return Ok(changes),
-            Ok(None) => break,
-            Err(error) => last_error = Some(error),
-        }
-        // A file that the agent is writing or removing may be readable in the next attempt.
-        if !view.state.is_active() {
-            break;
-        }
-    }
-    match (view.work(), last_error) {
-        (Some(work), last_error) => {
-            let mut changes = collect::collected_changes(&context.repository, &view.record, work);
-            let note = "this is the work as of its last import";
-            changes.notes.extend(last_error.map(|error| format!("{note}: {}", error.sentence())));
-            Ok(changes)
-        }
-        (None, Some(error)) => Err(error),
-        (None, None) => Err(Failure::refused(format!("session `{id}` has no changes yet"))
-            .hint(format!("studio logs {id} -f"))),
-    }
 }
 
 /// Returns the current directory, relative to the repository or to the session's worktree.

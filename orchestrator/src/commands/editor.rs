@@ -1,4 +1,4 @@
-//! The user's editor, for a commit message or a task.
+//! The user's editor, for commit messages, tasks and comments.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -10,34 +10,72 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use studio_core::interrupt::Interrupt;
 
+/// What is edited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EditedText {
+    /// A commit message.
+    Message,
+    /// A task.
+    Task,
+}
+
+impl EditedText {
+    fn name(self) -> &'static str {
+        match self {
+            EditedText::Message => "message",
+            EditedText::Task => "task",
+        }
+    }
+
+    /// What follows if the editor fails.
+    fn consequence(self) -> &'static str {
+        match self {
+            EditedText::Message => "nothing landed",
+            EditedText::Task => "nothing was started",
+        }
+    }
+}
+
 /// Opens a commit message in the editor that git would use; returns the saved text.
 pub(crate) fn edit(directory: &Path, interrupt: &Interrupt, text: &str) -> Result<String> {
-    let text = edit_text(directory, interrupt, text, "message")?;
+    let text = edit_text(directory, interrupt, text, EditedText::Message)?;
     match text.trim() {
         "" => Err(Failure::refused("the message is empty, so nothing landed")),
         text => Ok(text.to_owned()),
     }
 }
 
-/// Opens a text in the editor that git would use; returns the saved text. `what` names it in the
-/// file name.
+/// Opens a text in the editor that git would use; returns the saved text.
 pub(crate) fn edit_text(
     directory: &Path,
     interrupt: &Interrupt,
     text: &str,
-    what: &str,
+    kind: EditedText,
 ) -> Result<String> {
+    let name = kind.name();
     let file =
-        tempfile::Builder::new().prefix(&format!("studio-{what}-")).suffix(".txt").tempfile();
+        tempfile::Builder::new().prefix(&format!("studio-{name}-")).suffix(".txt").tempfile();
     let file = file.or_fail(|| "cannot make a temporary file")?;
-    std::fs::write(file.path(), text).or_fail(|| format!("cannot write the {what}"))?;
+    std::fs::write(file.path(), text).or_fail(|| format!("cannot write the {name}"))?;
+    edit_file(directory, interrupt, file.path(), kind.consequence())?;
+    std::fs::read_to_string(file.path()).or_fail(|| format!("cannot read the {name}"))
+}
+
+/// Opens a file in the editor that git would use, and waits until the user closes it. An error says
+/// that therefore nothing happened, in these words.
+pub(crate) fn edit_file(
+    directory: &Path,
+    interrupt: &Interrupt,
+    path: &Path,
+    consequence: &str,
+) -> Result<()> {
     let variable = |name: &str| std::env::var(name).ok();
     let editor = choose(variable, base::git::user_setting);
     let line = format!("{editor} \"$1\"");
     // In this process group: a process of another group may not read the terminal.
     let command = Command::new("sh", directory)
         .args(["-c", &line, "sh"])
-        .arg(file.path())
+        .arg(path)
         .in_parent_group()
         .stdin(Stream::Inherit)
         .stdout(Stream::Inherit)
@@ -51,14 +89,15 @@ pub(crate) fn edit_text(
     let status = status.ok_or("it is still running").or_fail(|| "cannot wait for the editor")?;
     // `sh` reports a program that a signal killed as 128 plus the signal's number.
     let signal = status.signal().or(status.code().map(|code| code - 128));
-    let outcome = if what == "message" { "nothing landed" } else { "nothing was started" };
     if signal == Some(Signal::INT.as_raw()) {
-        return Err(Failure::new(FailureKind::Interrupted, format!("interrupted, so {outcome}")));
+        let message = format!("interrupted, so {consequence}");
+        return Err(Failure::new(FailureKind::Interrupted, message));
     }
     if !status.success() {
-        return Err(Failure::refused(format!("the editor failed, so {outcome}")).because(editor));
+        let message = format!("the editor failed, so {consequence}");
+        return Err(Failure::refused(message).because(editor));
     }
-    std::fs::read_to_string(file.path()).or_fail(|| format!("cannot read the {what}"))
+    Ok(())
 }
 
 /// Returns the editor that git would use: `GIT_EDITOR`, `core.editor` of the user's configuration,

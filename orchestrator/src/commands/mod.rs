@@ -32,6 +32,8 @@ pub mod requirement_filter;
 pub mod requirements;
 pub mod resolve;
 pub mod resume;
+pub mod review;
+pub mod review_terminal;
 pub mod run;
 pub mod send;
 pub mod shell;

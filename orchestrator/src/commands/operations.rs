@@ -33,6 +33,7 @@ pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
         .map(|operation| {
             let kind = match operation.kind {
                 OperationKind::Accept => "accept",
+                OperationKind::AcceptHunks => "accept hunks",
                 OperationKind::Discard => "discard",
                 OperationKind::Undo => "undo",
                 OperationKind::Relocate => "move",

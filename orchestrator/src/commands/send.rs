@@ -52,7 +52,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 /// Returns whether a supervisor received the message; otherwise the session was resumed with it. A
 /// supervisor that was just started does not listen yet, and one that is ending holds the lock a
 /// little longer.
-fn deliver(context: &CommandContext, id: &Id, text: &str) -> Result<bool> {
+pub(crate) fn deliver(context: &CommandContext, id: &Id, text: &str) -> Result<bool> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let request = ControlRequest::Send { text: text.to_owned() };

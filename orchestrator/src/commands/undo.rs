@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
+use studio_core::landing::hunk_selection;
 use studio_git::oplog::OperationKind;
 use studio_git::{undo, worktree};
 
@@ -21,6 +22,14 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let time = context.clock.stamp();
     let undone = undo::undo(&context.repository, args.operation.as_deref(), &time)?;
+    if undone.kind == OperationKind::AcceptHunks {
+        for session_repo in &undone.sessions {
+            if let Some(_lock) = context.store.lock(&session_repo.id)? {
+                let record = context.view(&session_repo.id)?.record;
+                hunk_selection::record_work(&context, &record);
+            }
+        }
+    }
     if context.json {
         report::json_line(&json!({
             "schema": 1, "operation": undone.operation, "undone": undone.undone,
@@ -29,6 +38,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     let what = match undone.kind {
         OperationKind::Accept => "is no longer landed",
+        OperationKind::AcceptHunks => "has its hunks back",
         OperationKind::Discard => "is restored",
         OperationKind::Try => "is no longer tried",
         OperationKind::Undo | OperationKind::Relocate => "is as it was",

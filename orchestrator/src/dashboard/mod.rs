@@ -28,7 +28,7 @@ use tokio::time::Instant;
 
 use crate::commands::changes::DirectoryWatcher;
 use crate::commands::context::{CommandContext, CommonArgs};
-use crate::commands::editor;
+use crate::commands::editor::{self, EditedText};
 use crate::dashboard::actions::{BackgroundCommand, Verb};
 use crate::dashboard::background::{BackgroundTasks, Finished};
 use crate::dashboard::input::{Input, InputParser, InputWatcher};
@@ -374,7 +374,9 @@ impl EventLoop {
 
     fn new_task(&mut self) -> Result<()> {
         let directory = self.context.directory.clone().unwrap_or_default();
-        let edit = || editor::edit_text(&directory, &Interrupt::default(), TASK_TEMPLATE, "task");
+        let edit = || {
+            editor::edit_text(&directory, &Interrupt::default(), TASK_TEMPLATE, EditedText::Task)
+        };
         match self.without_screen(edit)? {
             Ok(text) => {
                 let task = task_of(&text);

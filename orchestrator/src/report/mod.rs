@@ -12,6 +12,7 @@ pub mod pager;
 pub mod patch;
 pub mod progress;
 pub mod requirements;
+pub mod review;
 pub mod stats;
 pub mod table;
 pub mod trace;

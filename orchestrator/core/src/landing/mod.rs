@@ -1,6 +1,7 @@
 //! Lands a session: collects its work, merges, checks the merged tree, writes the message, updates
 //! the branch.
 
+pub mod hunk_selection;
 pub mod merge_checks;
 
 use base::failure::{Failure, OrFail, Result};
@@ -9,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::coach_json;
 use crate::commit_message::{self, Subject, WrittenMessage};
+use crate::landing::hunk_selection::{HunkSelection, LandedHunks};
 use crate::launch::registry::g3_program;
 use crate::project::Project;
 use crate::project::pause;
@@ -59,6 +61,8 @@ pub struct LandingOptions {
     pub allow_secrets: bool,
     /// Whether to skip confirmations.
     pub yes: bool,
+    /// The hunks to land; all if empty. The session stays open with the rest.
+    pub hunks: Vec<String>,
 }
 
 /// A session that landed.
@@ -80,6 +84,8 @@ pub struct Landed {
     pub checks: Vec<CheckResult>,
     /// Notes for the user.
     pub notes: Vec<String>,
+    /// The hunks, if only some landed.
+    pub hunks: Option<LandedHunks>,
 }
 
 /// The rejection of a landing.
@@ -102,11 +108,16 @@ impl From<Failure> for Rejection {
 impl Landed {
     /// Returns one object of `landed` in `accept --json`.
     pub fn json(&self) -> Value {
-        json!({
+        let mut landed = json!({
             "id": self.id, "commit": self.commit, "target": self.target,
             "strategy": self.strategy, "message_by": self.message_by,
             "checks": checks_json(&self.checks),
-        })
+        });
+        if let Some(hunks) = &self.hunks {
+            landed["hunks"] = json!(hunks.ids);
+            landed["remaining_hunks"] = json!(hunks.remaining);
+        }
+        landed
     }
 }
 
@@ -135,13 +146,32 @@ pub fn land(
     let limits =
         snapshot::SnapshotLimits { include: options.include.clone(), ..Default::default() };
     let (collected, snapshot) = collect::fetch(&project.repository, record, &limits)?;
-    snapshot::refuse_omissions(&snapshot, &record.session_repo.worktree)?;
-    let change_note = changed_since_shown(project, record, &snapshot, options)?;
     let target = target(view, options)?;
+    let selection = hunk_selection::select(project, record, &snapshot, &target, options)?;
+    let mut change_note = None;
+    if selection.is_none() {
+        snapshot::refuse_omissions(&snapshot, &record.session_repo.worktree)?;
+        change_note = changed_since_shown(project, record, &snapshot, options)?;
+    }
     for _ in 0..MAX_ATTEMPTS {
         project.interrupt.check()?;
-        let candidate = candidate(project, view, &snapshot, &target, options.strategy)?;
-        if let Some(mut landed) = run.attempt(candidate)? {
+        let candidate = match &selection {
+            Some(selection) => {
+                let (snapshot, base) = (selection.snapshot(), Some(selection.base()));
+                candidate(project, view, &snapshot, &target, options.strategy, base)?
+            }
+            None => {
+                let repo = project.repository.open()?;
+                let (repository, head) = (&project.repository, &snapshot.head);
+                let base = collect::base_for(&repo, repository, record, head, Some(&target))?;
+                let base = base.landed.as_deref();
+                candidate(project, view, &snapshot, &target, options.strategy, base)?
+            }
+        };
+        if let Some(mut landed) = run.attempt(candidate, selection.as_ref())? {
+            if let (Some(selection), Some(_)) = (&selection, &landed.commit) {
+                selection.record_remaining_work(project, record);
+            }
             landed.notes.splice(0..0, collected.notes.into_iter().chain(change_note));
             return Ok(landed);
         }
@@ -278,10 +308,12 @@ fn candidate(
     snapshot: &Snapshot,
     target: &BranchName,
     strategy: MergeStrategy,
+    base: Option<&str>,
 ) -> std::result::Result<Candidate, Rejection> {
     let session_repo = &view.record.session_repo;
     let now = project.clock.now();
-    match merge::prepare(&project.repository, session_repo, snapshot, target, strategy, now)? {
+    let repository = &project.repository;
+    match merge::prepare_from(repository, session_repo, snapshot, target, strategy, base, now)? {
         PreparedMerge::Ready(candidate) => Ok(*candidate),
         PreparedMerge::Nothing => {
             let id = &session_repo.id;
@@ -346,7 +378,11 @@ fn conflict_prompt(target: &BranchName, tip: &str, hunks: &str) -> String {
 
 impl LandingRun<'_> {
     /// Makes one attempt; returns `None` if the target moved during it.
-    fn attempt(&mut self, candidate: Candidate) -> std::result::Result<Option<Landed>, Rejection> {
+    fn attempt(
+        &mut self,
+        candidate: Candidate,
+        selection: Option<&HunkSelection>,
+    ) -> std::result::Result<Option<Landed>, Rejection> {
         let (project, record) = (self.project, &self.view.record);
         let repository = &project.repository;
         land::preflight(repository, &candidate)?;
@@ -365,6 +401,7 @@ impl LandingRun<'_> {
             message_by: "plain",
             checks,
             notes: Vec::new(),
+            hunks: selection.map(HunkSelection::landed),
         };
         if self.options.no_checks {
             landed.notes.push(UNCHECKED.to_owned());
@@ -383,12 +420,16 @@ impl LandingRun<'_> {
         let landing_commit =
             merge::commit(repository, session_repo, &candidate, message, Some(&receipt), time)?;
         let (previous_tip, commit) = (candidate.target_tip.clone(), landing_commit.commit.clone());
+        let base_update = selection
+            .map(|selection| selection.base_update(repository, session_repo, &commit, time))
+            .transpose()?;
         let request = land::LandRequest {
             session_repo: session_repo.clone(),
             candidate,
             landing_commit,
             receipt: Some(receipt),
             time: project.clock.stamp(),
+            base_update,
         };
         match land::accept(repository, &request)? {
             LandResult::TargetMoved => Ok(None),
@@ -513,6 +554,11 @@ fn receipt(
     });
     if !secrets.is_empty() {
         receipt["secrets_allowed"] = json!(secrets);
+    }
+    if let Some(hunks) = &landed.hunks {
+        // A part of the work does not prove a requirement.
+        receipt["hunks"] = json!(hunks.ids);
+        receipt["requirements"] = json!([]);
     }
     let coach = coach_json::receipt_fields(&view.facts.summary, &candidate.work, &landed.checks);
     if let (Value::Object(receipt), Value::Object(coach)) = (&mut receipt, coach) {

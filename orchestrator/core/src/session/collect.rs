@@ -6,8 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::journal::WorkSummary;
 use crate::session::record::SessionRecord;
+use studio_git::accepted_hunks;
 use studio_git::check_leftovers::WorkBeforeChecks;
 use studio_git::import::{self, ImportedWork};
+use studio_git::names::BranchName;
 use studio_git::patch::Comparison;
 use studio_git::refs;
 use studio_git::repo::Repository;
@@ -112,18 +114,59 @@ fn summarize(
     })
 }
 
-/// Returns the commit with which a session's work is compared: the merge base with its target
-/// branch, so that commits merged from there do not count as the session's work.
+/// The commit with which a session's work is compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComparisonBase {
+    /// The merge base with the target branch, so that commits merged from there do not count as
+    /// the session's work.
+    pub merge_base: String,
+    /// The merge base with the hunks of the session that landed before, if any did.
+    pub landed: Option<String>,
+}
+
+impl ComparisonBase {
+    /// Returns the commit to compare with.
+    pub fn commit(&self) -> &str {
+        self.landed.as_ref().unwrap_or(&self.merge_base)
+    }
+}
+
 fn comparison_base(
     repo: &git2::Repository,
     repository: &Repository,
     record: &SessionRecord,
     head: &str,
 ) -> Result<String> {
+    let base = base_for(repo, repository, record, head, record.base.branch.as_ref())?;
+    Ok(base.commit().to_owned())
+}
+
+/// Returns the commit with which a session's work is compared to land on a branch.
+pub(crate) fn base_for(
+    repo: &git2::Repository,
+    repository: &Repository,
+    record: &SessionRecord,
+    head: &str,
+    branch: Option<&BranchName>,
+) -> Result<ComparisonBase> {
+    let tip = branch.map(|branch| repository.tip(branch)).transpose()?.flatten();
+    let merge_base = merge_base(repo, record, head, tip.as_deref())?;
+    let landed = match &tip {
+        Some(tip) => accepted_hunks::landed_base(repository, &record.id, &merge_base, tip)?,
+        None => None,
+    };
+    Ok(ComparisonBase { merge_base, landed })
+}
+
+fn merge_base(
+    repo: &git2::Repository,
+    record: &SessionRecord,
+    head: &str,
+    tip: Option<&str>,
+) -> Result<String> {
     let base = &record.base.commit;
-    let Some(branch) = &record.base.branch else { return Ok(base.clone()) };
-    let Some(tip) = repository.tip(branch)? else { return Ok(base.clone()) };
-    let (head, tip) = (refs::oid(head)?, refs::oid(&tip)?);
+    let Some(tip) = tip else { return Ok(base.clone()) };
+    let (head, tip) = (refs::oid(head)?, refs::oid(tip)?);
     let Ok(merge_base) = repo.merge_base(head, tip) else { return Ok(base.clone()) };
     // If the branch was reset to before the base, the base still does not count as the session's
     // work.
@@ -267,7 +310,9 @@ pub fn branch_standing(
     let fail = || "cannot compare the work with its branch";
     let commit = |id: &str| repo.find_commit(refs::oid(id)?).or_fail(fail);
     let (ours, theirs) = (commit(&tip)?, commit(work.commit())?);
-    let mut index = repo.merge_commits(&ours, &theirs, None).or_fail(fail)?;
+    let base = base_for(&repo, repository, record, &work.head, Some(branch))?;
+    let mut index =
+        studio_git::merge::merge_with_base(&repo, &ours, &theirs, base.landed.as_deref())?;
     let conflicts = studio_git::conflict::resolve(&repo, &mut index)?;
     Ok(Some(BranchStanding {
         ahead: divergence.ahead,

@@ -99,13 +99,34 @@ fn dispositions_of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id
     };
     let (completed, rolled_back) = (operations_with(true), operations_with(false));
     let (mut dispositions, mut undone_landings) = (BTreeMap::new(), BTreeSet::new());
+    let of_hunks: BTreeSet<&str> = lines
+        .iter()
+        .filter_map(|line| match line {
+            LogLine::Intent(intent) if intent.kind == OperationKind::AcceptHunks => {
+                Some(intent.id.as_str())
+            }
+            LogLine::Intent(_) | LogLine::Outcome(_) => None,
+        })
+        .collect();
     for line in lines {
         let LogLine::Intent(intent) = line else { continue };
-        let changes_nothing = intent.kind == OperationKind::Relocate || intent.trial.is_some();
-        if rolled_back.contains(intent.id.as_str()) || changes_nothing {
+        // A session stays open during a trial, after a landing of some of its hunks, and after the
+        // undo of either.
+        let is_done = completed.contains(intent.id.as_str());
+        let keeps_session = match intent.kind {
+            OperationKind::Relocate | OperationKind::Try => true,
+            OperationKind::AcceptHunks => is_done,
+            OperationKind::Undo => {
+                let undoes_hunks =
+                    intent.undoes.as_deref().is_some_and(|undone| of_hunks.contains(undone));
+                intent.trial.is_some() || undoes_hunks
+            }
+            OperationKind::Accept | OperationKind::Discard => false,
+        };
+        if rolled_back.contains(intent.id.as_str()) || keeps_session {
             continue;
         }
-        let disposition = disposition(intent, completed.contains(intent.id.as_str()));
+        let disposition = disposition(intent, is_done);
         for session_repo in &intent.sessions {
             let previous = match &disposition {
                 Some(disposition) => {
@@ -128,7 +149,7 @@ fn dispositions_of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id
 /// Returns the disposition that an operation gives to its sessions; `None` if it reopens them.
 fn disposition(intent: &Intent, done: bool) -> Option<Disposition> {
     match (intent.kind, done) {
-        (OperationKind::Accept, false) => Some(Disposition::Landing),
+        (OperationKind::Accept | OperationKind::AcceptHunks, false) => Some(Disposition::Landing),
         (OperationKind::Accept, true) => {
             let commit = intent.landing.as_ref().map(|landing| landing.after.clone());
             Some(Disposition::Accepted { operation: intent.id.clone(), commit })
@@ -136,6 +157,7 @@ fn disposition(intent: &Intent, done: bool) -> Option<Disposition> {
         (OperationKind::Discard, _) => {
             Some(Disposition::Discarded { operation: intent.id.clone() })
         }
-        (OperationKind::Undo | OperationKind::Relocate | OperationKind::Try, _) => None,
+        (OperationKind::AcceptHunks, true)
+        | (OperationKind::Undo | OperationKind::Relocate | OperationKind::Try, _) => None,
     }
 }

@@ -23,7 +23,7 @@ pub fn record(repository: &Repository, id: &Id, tree: &str) -> Result<()> {
 }
 
 /// Returns the tree that was displayed last; `None` if none was.
-pub(crate) fn read(repository: &Repository, id: &Id) -> Option<String> {
+pub fn read(repository: &Repository, id: &Id) -> Option<String> {
     let text = std::fs::read(repository.session_dir(id).join(FILE_NAME)).ok()?;
     serde_json::from_slice::<Shown>(&text).ok().map(|record| record.tree)
 }
