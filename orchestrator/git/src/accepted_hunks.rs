@@ -6,7 +6,7 @@
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 
-use crate::hunks::{self, ChangedFile, DiffHunk};
+use crate::hunks::{self, DiffHunk, FilePatch};
 use crate::object_quarantine::{self, KeepFiles, Quarantine};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
@@ -64,7 +64,7 @@ pub fn commit(
     repository: &Repository,
     session_repo: &SessionRepo,
     (merge_base, base): (&str, &str),
-    files: &[ChangedFile],
+    files: &[FilePatch],
     is_chosen: &dyn Fn(&DiffHunk) -> bool,
     now: jiff::Timestamp,
 ) -> Result<ChosenHunks> {

@@ -20,7 +20,7 @@ const SYMLINK: u32 = 0o120_000;
 
 /// A changed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ChangedFile {
+pub struct FilePatch {
     /// The path in the state to compare with; `None` for a new file.
     pub old_path: Option<PathBuf>,
     /// The path in the new state; for a deleted file, the old one.
@@ -112,7 +112,7 @@ impl DiffHunk {
     }
 }
 
-impl ChangedFile {
+impl FilePatch {
     /// Returns whether the file was renamed.
     pub fn is_renamed(&self) -> bool {
         self.new.is_some() && self.old_path.as_ref().is_some_and(|old| *old != self.path)
@@ -127,7 +127,7 @@ impl ChangedFile {
 
 /// Returns the changed files between two commits or trees, in the order of their paths, with
 /// renames.
-pub fn read(repo: &git2::Repository, from: &str, to: &str) -> Result<Vec<ChangedFile>> {
+pub fn read(repo: &git2::Repository, from: &str, to: &str) -> Result<Vec<FilePatch>> {
     let diff = crate::diff::diff_trees(repo, from, to)?;
     read_deltas(repo, &diff, |_| true)
 }
@@ -138,7 +138,7 @@ pub fn read_paths(
     from: &str,
     to: &str,
     paths: &[&PathBuf],
-) -> Result<Vec<ChangedFile>> {
+) -> Result<Vec<FilePatch>> {
     let tree = |id: &str| -> Result<git2::Tree<'_>> {
         let object = repo.find_object(crate::refs::oid(id)?, None).or_fail(cannot)?;
         object.peel_to_tree().or_fail(cannot)
@@ -154,7 +154,7 @@ fn read_deltas(
     repo: &git2::Repository,
     diff: &git2::Diff<'_>,
     is_wanted: impl Fn(&Path) -> bool,
-) -> Result<Vec<ChangedFile>> {
+) -> Result<Vec<FilePatch>> {
     let mut files = Vec::new();
     for delta in diff.deltas() {
         let old_path = delta.old_file().path().map(Path::to_owned);
@@ -169,7 +169,7 @@ fn read_deltas(
         let Some(path) = path.filter(|path| !is_g3s_own(path) && is_wanted(path)) else { continue };
         files.push(read_file(
             repo,
-            ChangedFile { old_path, path, old, new, binary: false, hunks: Vec::new() },
+            FilePatch { old_path, path, old, new, binary: false, hunks: Vec::new() },
         )?);
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -177,7 +177,7 @@ fn read_deltas(
 }
 
 /// Reads the hunks of a file.
-fn read_file(repo: &git2::Repository, mut file: ChangedFile) -> Result<ChangedFile> {
+fn read_file(repo: &git2::Repository, mut file: FilePatch) -> Result<FilePatch> {
     let kind = |entry: Option<FileEntry>| entry.map(|entry| entry.mode & 0o170_000);
     let is_same_kind =
         kind(file.old).is_none() || kind(file.new).is_none() || kind(file.old) == kind(file.new);
@@ -259,7 +259,7 @@ fn text_hunks(path: &Path, old: &[u8], new: &[u8]) -> Result<(bool, Vec<DiffHunk
 }
 
 /// Returns the hunk of a file whose change has no lines: binary, renamed, of another mode or kind.
-fn whole_file_hunk(file: &ChangedFile) -> DiffHunk {
+fn whole_file_hunk(file: &FilePatch) -> DiffHunk {
     let mut hash = Sha256::new();
     hash.update(file.path.as_os_str().as_encoded_bytes());
     for entry in [file.old, file.new] {
@@ -302,13 +302,13 @@ fn content_with(
 pub(crate) fn apply(
     repo: &git2::Repository,
     base: &git2::Tree<'_>,
-    files: &[ChangedFile],
+    files: &[FilePatch],
     is_chosen: &dyn Fn(&DiffHunk) -> bool,
 ) -> Result<git2::Oid> {
     let mut index = git2::Index::new().or_fail(cannot_apply)?;
     index.read_tree(base).or_fail(cannot_apply)?;
     let mut entries = index.len();
-    let chosen: Vec<&ChangedFile> =
+    let chosen: Vec<&FilePatch> =
         files.iter().filter(|file| file.hunks.iter().any(is_chosen)).collect();
     for file in &chosen {
         let is_gone = file.new.is_none() || file.is_renamed();
@@ -362,7 +362,7 @@ fn index_entry(path: Vec<u8>, id: git2::Oid, mode: u32) -> git2::IndexEntry {
 }
 
 /// Describes a change that has no lines.
-pub fn describe_whole_file(file: &ChangedFile) -> String {
+pub fn describe_whole_file(file: &FilePatch) -> String {
     let mut parts = Vec::new();
     if file.is_renamed() {
         let old = file.old_path.as_deref().unwrap_or(&file.path);
@@ -390,7 +390,7 @@ pub fn describe_whole_file(file: &ChangedFile) -> String {
     parts.join(", ")
 }
 
-fn binary_word(file: &ChangedFile) -> &'static str {
+fn binary_word(file: &FilePatch) -> &'static str {
     if file.binary { "binary " } else { "empty " }
 }
 

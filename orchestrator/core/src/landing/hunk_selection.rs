@@ -8,7 +8,7 @@ use crate::session::collect;
 use crate::session::journal::JournalEntry;
 use crate::session::record::SessionRecord;
 use studio_git::accepted_hunks::{self, BaseUpdate, ChosenHunks};
-use studio_git::hunks::{self, ChangedFile, DiffHunk};
+use studio_git::hunks::{self, DiffHunk, FilePatch};
 use studio_git::merge::MergeStrategy;
 use studio_git::names::BranchName;
 use studio_git::repo::Repository;
@@ -73,7 +73,7 @@ pub(crate) fn select(
 }
 
 /// Returns the ids of the named hunks; a name is an id or the unique start of one.
-fn resolve(files: &[ChangedFile], names: &[String], record: &SessionRecord) -> Result<Vec<String>> {
+fn resolve(files: &[FilePatch], names: &[String], record: &SessionRecord) -> Result<Vec<String>> {
     let known = || files.iter().flat_map(|file| &file.hunks).map(|hunk| &hunk.id);
     let mut ids: Vec<String> = Vec::new();
     for name in names {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
-use studio_git::hunks::{self, ChangedFile, DiffHunk, LineOrigin};
+use studio_git::hunks::{self, DiffHunk, FilePatch, LineOrigin};
 
 use crate::review::mechanical::MechanicalChange;
 use crate::review::risk::Risk;
@@ -75,7 +75,7 @@ pub fn path_text(path: &Path) -> String {
 }
 
 /// Returns the name of a file for display: `old -> new` after a rename.
-pub fn file_name(file: &ChangedFile) -> String {
+pub fn file_name(file: &FilePatch) -> String {
     match &file.old_path {
         Some(old) if file.is_renamed() => format!("{} -> {}", old.display(), file.path.display()),
         Some(_) | None => path_text(&file.path),
@@ -83,7 +83,7 @@ pub fn file_name(file: &ChangedFile) -> String {
 }
 
 /// Describes a change of a file that its lines do not show: new, deleted, renamed, of another mode.
-pub fn file_note(file: &ChangedFile) -> Option<String> {
+pub fn file_note(file: &FilePatch) -> Option<String> {
     let has_lines = file.hunks.iter().any(|hunk| !hunk.lines.is_empty());
     if !has_lines {
         return Some(hunks::describe_whole_file(file));

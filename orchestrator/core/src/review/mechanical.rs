@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use studio_git::hunks::{ChangedFile, DiffHunk, LineOrigin};
+use studio_git::hunks::{DiffHunk, FilePatch, LineOrigin};
 
 use crate::review::risk::{extension, lower_name};
 
@@ -44,7 +44,7 @@ impl MechanicalChange {
 /// Returns why a hunk is mechanical. `is_marked` tells whether the file before the change says that
 /// it is generated: a marker that the change itself adds does not count, because it could hide the
 /// change.
-pub fn classify(file: &ChangedFile, hunk: &DiffHunk, is_marked: bool) -> Option<MechanicalChange> {
+pub fn classify(file: &FilePatch, hunk: &DiffHunk, is_marked: bool) -> Option<MechanicalChange> {
     // A new mode or kind is no matter of form.
     let keeps_mode = file.old.is_none() || file.new.is_none() || file.mode_change().is_none();
     if !keeps_mode {

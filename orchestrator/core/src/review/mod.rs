@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use base::failure::{OrFail, Result};
 use serde_json::{Value, json};
 use studio_git::checkout::FileEntry;
-use studio_git::hunks::{self, ChangedFile, LineOrigin};
+use studio_git::hunks::{self, FilePatch, LineOrigin};
 use studio_git::patch::Comparison;
 
 use crate::project::Project;
@@ -74,7 +74,7 @@ pub struct Review {
     /// The commit, or the tree, with the work.
     pub head: String,
     /// The changed files, by path.
-    pub files: Vec<ChangedFile>,
+    pub files: Vec<FilePatch>,
     /// The hunks, those that need most attention first.
     pub hunks: Vec<ReviewHunk>,
     /// The comments, by number.
@@ -158,7 +158,7 @@ pub fn open(
 }
 
 /// Returns whether a file said before the change that it is generated.
-fn is_marked(repo: &git2::Repository, file: &ChangedFile) -> bool {
+fn is_marked(repo: &git2::Repository, file: &FilePatch) -> bool {
     let blob = file.old.and_then(|old| repo.find_blob(old.id).ok());
     blob.is_some_and(|blob| has_generated_marker(blob.content()))
 }
@@ -208,7 +208,7 @@ impl Review {
 
     /// Returns the path of a comment's file now, which may have been renamed.
     fn current_path(&self, anchor: &CommentAnchor) -> String {
-        let is_known = |file: &ChangedFile| path_text(&file.path) == anchor.path;
+        let is_known = |file: &FilePatch| path_text(&file.path) == anchor.path;
         if anchor.side == DiffSide::Old || self.files.iter().any(is_known) {
             return anchor.path.clone();
         }

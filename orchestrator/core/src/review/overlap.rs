@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use base::failure::Result;
-use studio_git::hunks::{self, ChangedFile, DiffHunk, LineOrigin};
+use studio_git::hunks::{self, DiffHunk, FilePatch, LineOrigin};
 use studio_git::repo::Repository;
 
 use crate::session_view::SessionView;
@@ -33,7 +33,7 @@ struct OtherChange {
 impl Overlaps {
     /// Compares the collected work of other sessions with these files. Sessions that cannot be read
     /// are skipped.
-    pub fn of(repository: &Repository, files: &[ChangedFile], others: &[SessionView]) -> Overlaps {
+    pub fn of(repository: &Repository, files: &[FilePatch], others: &[SessionView]) -> Overlaps {
         let mut overlaps = Overlaps::default();
         let is_changed = |view: &&SessionView| {
             !view.state.is_over() && view.work().is_some_and(|it| it.is_changed())
@@ -47,7 +47,7 @@ impl Overlaps {
     fn add(
         &mut self,
         repository: &Repository,
-        files: &[ChangedFile],
+        files: &[FilePatch],
         view: &SessionView,
     ) -> Result<()> {
         let Some(work) = view.work() else { return Ok(()) };
@@ -64,13 +64,13 @@ impl Overlaps {
         Ok(())
     }
 
-    fn changes(&self, file: &ChangedFile) -> &[OtherChange] {
+    fn changes(&self, file: &FilePatch) -> &[OtherChange] {
         let path = file.old_path.as_ref();
         path.and_then(|path| self.by_path.get(path)).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// Returns the sessions that change lines of this hunk.
-    pub fn same_lines(&self, file: &ChangedFile, hunk: &DiffHunk) -> Vec<String> {
+    pub fn same_lines(&self, file: &FilePatch, hunk: &DiffHunk) -> Vec<String> {
         let own = changed_lines(hunk);
         let touches = |change: &&OtherChange| {
             change.old == file.old.map(|old| old.id)
@@ -80,7 +80,7 @@ impl Overlaps {
     }
 
     /// Returns the sessions that change this file.
-    pub fn same_file(&self, file: &ChangedFile) -> Vec<String> {
+    pub fn same_file(&self, file: &FilePatch) -> Vec<String> {
         self.changes(file).iter().map(|change| change.session.clone()).collect()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use studio_git::hunks::{ChangedFile, DiffHunk, LineOrigin};
+use studio_git::hunks::{DiffHunk, FilePatch, LineOrigin};
 
 use crate::review::overlap::Overlaps;
 
@@ -51,7 +51,7 @@ pub static RULES: &[RiskRule] = &[
 /// A hunk and what surrounds it.
 pub struct HunkContext<'a> {
     /// Its file.
-    pub file: &'a ChangedFile,
+    pub file: &'a FilePatch,
     /// The hunk.
     pub hunk: &'a DiffHunk,
     /// What the changed tests mention.
@@ -316,7 +316,7 @@ pub struct TestedModules {
 
 impl TestedModules {
     /// Reads the changed tests.
-    pub fn of(files: &[ChangedFile]) -> TestedModules {
+    pub fn of(files: &[FilePatch]) -> TestedModules {
         let mut tested = TestedModules::default();
         for file in files {
             let lines = || file.hunks.iter().flat_map(|hunk| &hunk.lines);
@@ -413,7 +413,7 @@ mod tests {
     use studio_git::hunks::{DiffLine, LineSpan};
 
     /// A changed file with one hunk: lines with their mark `+`, `-` or ` `.
-    fn file(path: &str, lines: &[&str]) -> ChangedFile {
+    fn file(path: &str, lines: &[&str]) -> FilePatch {
         let line = |text: &&str| DiffLine {
             origin: match &text[..1] {
                 "+" => LineOrigin::Added,
@@ -433,7 +433,7 @@ mod tests {
             let id = git2::Oid::from_bytes(&[digit; 20]).unwrap();
             Some(FileEntry { id, mode: 0o100_644 })
         };
-        ChangedFile {
+        FilePatch {
             old_path: Some(path.into()),
             path: path.into(),
             old: entry(1),
@@ -443,7 +443,7 @@ mod tests {
         }
     }
 
-    fn rules_of(file: &ChangedFile, others: &[ChangedFile]) -> Vec<&'static str> {
+    fn rules_of(file: &FilePatch, others: &[FilePatch]) -> Vec<&'static str> {
         let context = HunkContext {
             file,
             hunk: &file.hunks[0],
