@@ -44,6 +44,7 @@ fn main() {
     made(files).print();
     dropped(files).print();
     landed(files).print();
+    reviewed(300).print();
 }
 
 fn size(variable: &str, usual: usize) -> usize {
@@ -148,6 +149,42 @@ fn landed(files: usize) -> Row {
         bench.must(bench.studio(["undo"]));
         bench.must(bench.studio(["discard", &id, "--yes"]));
     }
+    row
+}
+
+/// Measures opening a diff of 20,000 lines in a review on a terminal: the whole process, from its
+/// start over the frame with syntax colours to the key that quits.
+fn reviewed(files: usize) -> Row {
+    let lines = 20_000 / files / 2;
+    let change = "sed -i 's/alpha/beta/' src/*.rs";
+    let config = format!(
+        "[studio.agents.editor]\nprotocol = \"command\"\ncommand = [\"sh\", \"-c\", \"{change}\"]\n"
+    );
+    let bench = Bench::new(1, &config);
+    for file in 0..files {
+        let line = |n: usize| format!("    let alpha_{n} = call(\"{file}\", {n});\n");
+        let body: String = (0..lines).map(line).collect();
+        bench.repo.write(&format!("src/f{file}.rs"), format!("fn f{file}() {{\n{body}}}\n"));
+    }
+    bench.repo.git(["add", "-A"]);
+    bench.repo.git(["commit", "-q", "-m", "Code"]);
+    let id = bench.start(1, "editor");
+    let studio = std::env::var("BENCH_STUDIO").expect("set by ./benches/run");
+    let name = format!("review a diff of 20,000 lines in {files} files");
+    let mut row = Row::new(&name, ["studio review", "git diff"]);
+    let review = || {
+        // The key is read after the first frame.
+        let line = format!(
+            "printf q | script -qec 'stty rows 24 cols 80; {studio} review {id}' /dev/null"
+        );
+        bench.job("sh").env("TERM", "xterm-256color").env("SHELL", "/bin/sh").args(["-c", &line])
+    };
+    let worktree = bench.repo.worktrees().join(&id);
+    for _ in 0..11 {
+        row.add(0, measure(vec![review()]));
+        row.add(1, measure(vec![bench.job("git").arg("-C").arg(&worktree).arg("diff")]));
+    }
+    row.add_memory(0, memory(vec![review()]));
     row
 }
 

@@ -202,3 +202,38 @@ fn the_editor_gets_the_review_as_a_file_and_an_unreadable_one_is_kept() {
     scene.studio(["review", &id, "--apply", &path]).exits(0);
     assert_eq!(review(&scene, &id)["comments"][1]["text"], "kept");
 }
+
+#[test]
+fn a_review_killed_at_any_step_loses_no_comment() {
+    for (step, is_saved) in [("review.write", false), ("review.saved", true), ("review.sent", true)]
+    {
+        let scene = Scene::new();
+        let id = scene.exec(["--agent", "loads", "write a one"]);
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        let a = hunk(&review(&scene, &id), "a");
+        let marks = format!("return {a}\n+one\n> write c done\n");
+        scene.repo.write("../review.txt", &marks);
+        let run = || {
+            let job = scene.env.command(crate::fixtures::studio(), scene.repo.path());
+            let job = job.args(["review", &id, "--apply", "../review.txt", "--send"]);
+            scene.env.run_command(job.env("G3_TEST_KILL_AT", step)).exits(137);
+        };
+        run();
+        let now = review(&scene, &id);
+        let saved = now["comments"].as_array().expect("comments").len() == 1;
+        assert_eq!(saved, is_saved, "{step}");
+        assert_eq!(now["hunks"][0]["decision"] == "returned", is_saved, "{step}");
+        // Again: nothing is there twice, and the agent gets it.
+        if step == "review.sent" {
+            scene.await_state(&id, "ready");
+            scene.await_free(&id);
+        }
+        scene.studio(["review", &id, "--apply", "../review.txt", "--send"]).exits(0);
+        scene.await_state(&id, "ready");
+        let now = review(&scene, &id);
+        assert_eq!(now["comments"].as_array().expect("comments").len(), 1, "{step}");
+        assert_eq!(now["comments"][0]["sent"], true, "{step}");
+        assert_eq!(scene.worktree(&id).read("c"), "done\n", "{step}");
+    }
+}

@@ -251,28 +251,37 @@ impl ReviewSitting<'_> {
 
     /// Goes on to the next session after this one is settled; ends after the last one.
     fn settled(&mut self, screen: ReviewScreen, message: &str) -> Result<Option<ReviewScreen>> {
+        drop(screen);
+        let mut messages = vec![message.to_owned()];
         for at in self.at + 1..self.views.len() {
-            if let Some(mut next) = self.open_at(at)? {
-                next.message = message.to_owned();
-                return Ok(Some(next));
+            match self.open_at(at) {
+                Ok(Some(mut next)) => {
+                    next.message = messages.join("; ");
+                    return Ok(Some(next));
+                }
+                Ok(None) => {}
+                // One session that cannot be read does not end the review of the others.
+                Err(failure) => messages.push(failure.sentence()),
             }
         }
-        drop(screen);
         self.suspend_terminal();
-        report::say(message);
+        messages.iter().for_each(|message| report::say(message));
         Ok(None)
     }
 
     /// Shows another open session, or stays at this one.
     fn other(&mut self, step: isize, mut screen: ReviewScreen, none: &str) -> Result<ReviewScreen> {
         let mut at = self.at;
+        let mut message = none.to_owned();
         while let Some(next) = at.checked_add_signed(step).filter(|at| *at < self.views.len()) {
             at = next;
-            if let Some(screen) = self.open_at(at)? {
-                return Ok(screen);
+            match self.open_at(at) {
+                Ok(Some(screen)) => return Ok(screen),
+                Ok(None) => {}
+                Err(failure) => message = failure.sentence(),
             }
         }
-        screen.message = none.to_owned();
+        screen.message = message;
         Ok(screen)
     }
 

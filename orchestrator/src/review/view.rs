@@ -5,7 +5,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use studio_core::review::hunk::{HunkDecision, file_name};
+use studio_core::review::hunk::{DiffSide, HunkDecision, file_name};
 use studio_git::hunks::{DiffLine, LineOrigin};
 
 use crate::review::keys::{self, KEYS};
@@ -164,14 +164,21 @@ fn row_line(screen: &ReviewScreen, index: usize, width: usize) -> Line<'static> 
             let style = colour(screen, Color::Cyan);
             parts.push(Span::styled(cut_columns(&text, room), style));
         }
-        ReviewRow::Line(hunk, line) => parts.extend(code_line(screen, *hunk, *line, room)),
+        ReviewRow::Line(hunk, line) => {
+            parts.extend(code_line(screen, (*hunk, *line), DiffSide::New, room))
+        }
         ReviewRow::Pair(hunk, old, new) => {
             let half = room.saturating_sub(3) / 2;
-            let mut left = old.map_or(Vec::new(), |line| code_line(screen, *hunk, line, half));
+            let mut left = old
+                .map_or(Vec::new(), |line| code_line(screen, (*hunk, line), DiffSide::Old, half));
             let used: usize = left.iter().map(|span| columns(&span.content)).sum();
             left.push(Span::raw(format!("{} | ", " ".repeat(half.saturating_sub(used)))));
             parts.extend(left);
-            parts.extend(new.map_or(Vec::new(), |line| code_line(screen, *hunk, line, half)));
+            parts.extend(
+                new.map_or(Vec::new(), |line| {
+                    code_line(screen, (*hunk, line), DiffSide::New, half)
+                }),
+            );
         }
         ReviewRow::Comment(_, _, text) => {
             let style = Style::new().add_modifier(Modifier::ITALIC);
@@ -218,14 +225,23 @@ fn risk_text(screen: &ReviewScreen, hunk: usize) -> String {
     }
 }
 
-fn code_line(screen: &ReviewScreen, hunk: usize, index: usize, room: usize) -> Vec<Span<'static>> {
+fn code_line(
+    screen: &ReviewScreen,
+    (hunk, index): (usize, usize),
+    side: DiffSide,
+    room: usize,
+) -> Vec<Span<'static>> {
     let line: &DiffLine = &screen.review.hunks[hunk].hunk.lines[index];
     let (sign, change) = match line.origin {
         LineOrigin::Context => (" ", None),
         LineOrigin::Removed => ("-", Some(Color::Red)),
         LineOrigin::Added => ("+", Some(Color::Green)),
     };
-    let number = line.new.or(line.old).unwrap_or_default();
+    let number = match side {
+        DiffSide::Old => line.old.or(line.new),
+        DiffSide::New => line.new.or(line.old),
+    };
+    let number = number.unwrap_or_default();
     let marks = screen.marks.get(&hunk);
     let syntax = marks.and_then(|marks| marks.syntax.as_ref()).and_then(|lines| lines.get(index));
     let line_marks = LineMarks {

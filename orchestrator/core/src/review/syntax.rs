@@ -30,7 +30,6 @@ const CLASSES: &[(&str, SyntaxClass)] = &[
     ("comment", SyntaxClass::Comment),
     ("string", SyntaxClass::String),
     ("constant", SyntaxClass::Constant),
-    ("keyword.operator", SyntaxClass::Keyword),
     ("keyword", SyntaxClass::Keyword),
     ("storage", SyntaxClass::Keyword),
     ("entity.name.function", SyntaxClass::Function),
@@ -89,17 +88,17 @@ impl SyntaxHighlighter {
         let mut spans: SyntaxSpans = Vec::new();
         let mut start = 0;
         for (end, op) in ops {
-            self.push(&mut spans, start..end.min(line.len()), stack);
+            self.push(&mut spans, line, start..end.min(line.len()), stack);
             start = end.min(line.len());
             if stack.apply(&op).is_err() {
                 return spans;
             }
         }
-        self.push(&mut spans, start..line.len(), stack);
+        self.push(&mut spans, line, start..line.len(), stack);
         spans
     }
 
-    fn push(&self, spans: &mut SyntaxSpans, range: Range<usize>, stack: &ScopeStack) {
+    fn push(&self, spans: &mut SyntaxSpans, line: &str, range: Range<usize>, stack: &ScopeStack) {
         if range.is_empty() {
             return;
         }
@@ -110,6 +109,11 @@ impl SyntaxHighlighter {
                 .map(|(_, class)| *class)
         };
         let Some(class) = stack.as_slice().iter().rev().find_map(class_of) else { return };
+        // Operators are keywords for syntect; those of punctuation stay plain.
+        let is_word = line[range.clone()].contains(char::is_alphabetic);
+        if class == SyntaxClass::Keyword && !is_word {
+            return;
+        }
         match spans.last_mut() {
             Some((last, same)) if *same == class && last.end == range.start => last.end = range.end,
             Some(_) | None => spans.push((range, class)),
