@@ -123,6 +123,21 @@ fn undo_of_landed_hunks_restores_everything_one_after_the_other() {
 }
 
 #[test]
+fn landed_hunks_can_be_undone_after_the_rest_was_discarded() {
+    let (scene, id) = scene();
+    let all = hunks(&scene, &id);
+    let before = scene.repo.read("long");
+    scene.studio(["accept", &id, "--hunks", &all["four"], "-m", "Four"]).exits(0);
+    scene.studio(["discard", &id]).exits(0);
+    scene.studio(["gc", "--older", "0"]).exits(0);
+    scene.studio(["undo", "op1"]).exits(0);
+    assert_eq!(scene.repo.read("long"), before);
+    assert_eq!(scene.status(&id)["state"], "discarded");
+    assert_eq!(scene.repo.git(["for-each-ref", "refs/studio/hunks"]), "");
+    scene.repo.is_sound();
+}
+
+#[test]
 fn hunks_are_checked_without_the_rest() {
     let (scene, id) = scene();
     scene.await_free(&id);
@@ -242,4 +257,63 @@ fn a_landing_of_hunks_and_its_undo_killed_at_any_step_are_done_or_not_done() {
         assert_eq!((refs(&scene), scene.repo.read("long")), untouched, "{name}");
         scene.repo.is_sound();
     }
+}
+
+#[test]
+fn renames_modes_links_and_binary_files_land_alone() {
+    let scene = Scene::new();
+    let lines: String = (1..=40).map(|n| format!("line {n}\n")).collect();
+    scene.repo.commit_file("before", lines);
+    scene.repo.commit_file("data", [0u8, 1, 2]);
+    scene.repo.commit_file("tool", "echo\n");
+    scene.repo.commit_file("d", "a file\n");
+    scene.repo.commit_file(".gitattributes", "* -diff\n");
+    let id = scene.ready(
+        "sh mv before after && sed -i 's/^line 4$/four/' after && sed -i 's/^line 30$/thirty/' after; \
+         sh printf '\\000\\001\\003' > data && chmod +x tool && ln -s tool link; \
+         sh rm d; write d/inside in a directory",
+    );
+    scene.await_free(&id);
+    let page = review(&scene, &id);
+    let hunks = page["hunks"].as_array().expect("hunks");
+    let id_of = |path: &str, words: &str| -> String {
+        let is_wanted = |hunk: &&Value| hunk["path"] == path && hunk.to_string().contains(words);
+        let hunk = hunks.iter().find(is_wanted).unwrap_or_else(|| panic!("{path}: {page}"));
+        hunk["id"].as_str().expect("an id").to_owned()
+    };
+    // Attributes hide nothing.
+    let four = id_of("after", "four");
+    let inside = id_of("d/inside", "in a directory");
+    let refused = scene.studio(["accept", &id, "-m", "x", "--hunks", &inside]);
+    refused.exits(2).output_contains("do not fit together");
+    let chosen =
+        [four, id_of("data", "binary"), id_of("tool", "executable"), id_of("link", "symlink")];
+    scene.studio(["accept", &id, "-m", "Part", "--hunks", &chosen.join(",")]).exits(0);
+    let landed = scene.repo.git(["show", "--format=", "--raw", "--abbrev=4", "-M", "HEAD"]);
+    let kinds: Vec<String> = landed
+        .lines()
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            format!("{} {} {}", words[1], words[4], words[5..].join(" "))
+        })
+        .collect();
+    let kinds: Vec<&str> = kinds.iter().map(String::as_str).collect();
+    assert_eq!(
+        kinds,
+        ["100644 R097 before after", "100644 M data", "120000 A link", "100755 M tool"]
+    );
+    assert!(
+        scene.repo.read("after").contains("four") && !scene.repo.read("after").contains("thirty")
+    );
+    let both = [inside, id_of("d", "deleted")].join(",");
+    scene.studio(["accept", &id, "-m", "Directory", "--hunks", &both]).exits(0);
+    assert_eq!(scene.repo.read("d/inside"), "in a directory\n");
+    scene.studio(["accept", &id, "-m", "Rest"]).exits(0);
+    assert!(scene.repo.read("after").contains("thirty"));
+    for _ in 0..3 {
+        scene.studio(["undo"]).exits(0);
+    }
+    assert_eq!(scene.repo.git(["status", "--porcelain"]), "");
+    assert_eq!(scene.repo.read("d"), "a file\n");
+    assert_eq!(review(&scene, &id)["hunks"], page["hunks"]);
 }

@@ -11,8 +11,7 @@ use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::transaction::{self, TransactionResult};
-use crate::trial::{self, ChangedFiles};
-use crate::{checkout, worktree};
+use crate::{accepted_hunks, checkout, trial, worktree};
 
 /// The result of an undo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,12 +56,19 @@ pub fn undo(repository: &Repository, id: Option<&str>, time: &str) -> Result<Und
         let name = format!("{}landed", kept_prefix(&operation));
         refs_first.push(RefChange::new(name, None, Some(landing.after.clone())));
     }
+    let repo = repository.open()?;
+    let mut refs_last: Vec<RefChange> = undone.refs_first.iter().map(RefChange::reversed).collect();
+    // The base of a session that `studio gc` has deleted since.
+    let is_gone = |name: &str| Ok::<bool, Failure>(refs::read(&repo, name)?.is_none());
+    if undone.kind == OperationKind::AcceptHunks && is_gone(&hunks_ref(&undone))? {
+        refs_last.retain(|change| change.name != hunks_ref(&undone));
+    }
     let intent = Intent {
         undoes: Some(undone.id.clone()),
         landing,
         refs_first,
         moves: reverse_moves(repository, &undone),
-        refs_last: undone.refs_first.iter().map(RefChange::reversed).collect(),
+        refs_last,
         ..Intent::new(operation.clone(), time, OperationKind::Undo, undone.sessions.clone())
     };
     match transaction::execute(repository, &mut log, &intent)? {
@@ -165,13 +171,20 @@ fn refuse_blocked(repository: &Repository, undone: &Intent) -> Result<()> {
     Ok(())
 }
 
+/// Returns the ref of the base that a landing of hunks moved.
+fn hunks_ref(undone: &Intent) -> String {
+    let session = undone.sessions.first();
+    session.map(|session_repo| accepted_hunks::ref_name(&session_repo.id)).unwrap_or_default()
+}
+
 /// Refuses if further hunks of the session landed since: the session's base is that of the last
 /// landing.
 fn refuse_later_hunks(repository: &Repository, undone: &Intent) -> Result<()> {
     let repo = repository.open()?;
+    let current = refs::read(&repo, &hunks_ref(undone))?;
     for change in &undone.refs_first {
-        let current = refs::read(&repo, &change.name)?;
-        if change.name.starts_with("refs/studio/hunks/") && current != change.after {
+        let is_base = change.name == hunks_ref(undone);
+        if is_base && current.is_some() && current != change.after {
             return Err(Failure::refused(format!("`{}` cannot be undone", undone.id))
                 .because("further hunks of the session landed since")
                 .hint("undo those first: studio operations"));

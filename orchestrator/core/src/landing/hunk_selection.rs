@@ -130,15 +130,10 @@ impl HunkSelection {
     ) -> Result<BaseUpdate> {
         accepted_hunks::update_base(repository, session_repo, &self.chosen, landed, now)
     }
-
-    /// Records the numbers of the remaining work for lists. Without them, the next command that
-    /// collects the work corrects them.
-    pub(crate) fn record_remaining_work(&self, project: &Project, record: &SessionRecord) {
-        record_work(project, record);
-    }
 }
 
-/// Collects the work of a session again after its base moved, for the holder of its lock.
+/// Collects the work of a session again after its base moved, for the holder of its lock: lists show
+/// its numbers. Without them, the next command that collects the work corrects the numbers.
 pub fn record_work(project: &Project, record: &SessionRecord) {
     let limits = SnapshotLimits::default();
     let Ok(collected) = collect::collect(&project.repository, record, &limits) else { return };

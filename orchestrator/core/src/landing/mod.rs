@@ -169,8 +169,8 @@ pub fn land(
             }
         };
         if let Some(mut landed) = run.attempt(candidate, selection.as_ref())? {
-            if let (Some(selection), Some(_)) = (&selection, &landed.commit) {
-                selection.record_remaining_work(project, record);
+            if selection.is_some() && landed.commit.is_some() {
+                hunk_selection::record_work(project, record);
             }
             landed.notes.splice(0..0, collected.notes.into_iter().chain(change_note));
             return Ok(landed);

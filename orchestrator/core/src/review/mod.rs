@@ -335,11 +335,6 @@ impl Review {
         self.record(vec![ReviewEntry::Sent { comments, hunks }]).map(|_| ())
     }
 
-    /// Returns whether the hunks are read-only because their session ended.
-    pub fn is_over(&self) -> bool {
-        self.view.state.is_over()
-    }
-
     /// Returns the review as JSON.
     pub fn json(&self) -> Value {
         let mode = |entry: Option<FileEntry>| entry.map(|entry| format!("{:o}", entry.mode));
