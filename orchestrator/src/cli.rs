@@ -6,9 +6,9 @@ use base::failure::Result;
 
 use crate::commands::context::CommonArgs;
 use crate::commands::{
-    accept, agents, answer, check, completions, config, diff, discard, doctor, edit, explain, fork,
-    gc, inbox, list, logs, man, mcp, operations, plan, resume, review, run, send, shell, stats,
-    status, stop, trace, trial, undo, verify,
+    accept, agents, answer, attach, check, completions, config, diff, discard, doctor, edit,
+    explain, fork, gc, inbox, list, logs, man, mcp, open, operations, plan, resume, review, run,
+    send, shell, stats, status, stop, trace, trial, undo, verify,
 };
 use crate::dashboard;
 
@@ -69,6 +69,11 @@ enum Verb {
     /// Show the journal of a session
     #[command(after_help = "Examples:\n  studio logs fix-the -f\n  studio logs fix-the --raw")]
     Logs(logs::Args),
+    /// Join the live conversation of a session; detaching leaves it running
+    #[command(
+        after_help = "Examples:\n  studio attach fix-the\n\nWhat you type is sent to the agent at the end of its turn. Ctrl-D, Ctrl-C or /detach leaves."
+    )]
+    Attach(attach::Args),
     /// Show what a session changed
     #[command(
         after_help = "Examples:\n  studio diff fix-the\n  studio diff fix-the --stat\n  studio diff fix-the -- src docs/guide.md\n  studio diff fix-the > fix.patch      a patch for `git apply`\n  studio diff fix-the --tool=meld"
@@ -149,6 +154,11 @@ enum Verb {
         after_help = "Examples:\n  studio shell fix-the\n  studio shell fix-the -- cargo test"
     )]
     Shell(shell::Args),
+    /// Open a session's worktree in your editor
+    #[command(
+        after_help = "Examples:\n  studio open fix-the\n  EDITOR='code --wait' studio open fix-the"
+    )]
+    Open(open::Args),
     /// Find and repair leftovers of crashes
     #[command(after_help = "Examples:\n  studio doctor\n  studio doctor --move-worktrees")]
     Doctor(doctor::Args),
@@ -201,6 +211,7 @@ impl Cli {
             Some(Verb::Status(args)) => status::run(common, &args),
             Some(Verb::Explain(args)) => explain::run(common, &args),
             Some(Verb::Logs(args)) => logs::run(common, &args),
+            Some(Verb::Attach(args)) => attach::run(common, &args),
             Some(Verb::Diff(args)) => diff::run(common, &args),
             Some(Verb::Review(args)) => review::run(common, &args),
             Some(Verb::Check(args)) => check::run(common, &args),
@@ -219,6 +230,7 @@ impl Cli {
             Some(Verb::Operations) => operations::run(common),
             Some(Verb::Stats(args)) => stats::run(common, &args),
             Some(Verb::Shell(args)) => shell::run(common, &args),
+            Some(Verb::Open(args)) => open::run(common, &args),
             Some(Verb::Doctor(args)) => doctor::run(common, &args),
             Some(Verb::Gc(args)) => gc::run(common, &args),
             Some(Verb::Agents) => agents::run(common),

@@ -50,6 +50,7 @@ mod sandbox;
 mod session_sandbox;
 mod start_points;
 mod stats;
+mod take_part;
 mod tasks;
 mod terminal;
 mod texts;

@@ -32,10 +32,13 @@ pub struct StudioConfig {
     pub sign: bool,
     /// Whether the repository's hooks run, inside the sandbox.
     pub hooks: bool,
-    /// Program and arguments that are started when a session settles or asks; none if empty.
-    pub notify: Vec<String>,
+    /// How the user is notified when a session settles or asks.
+    pub notify: Notifications,
     /// Whether the dashboard rings the terminal's bell when a session settles or asks.
     pub bell: bool,
+    /// Program and arguments of `studio open`; `{worktree}` is the session's worktree. The user's
+    /// editor if empty.
+    pub open: Vec<String>,
     /// The default agent; g3 when absent.
     pub agent: Option<String>,
     /// The agents, by name.
@@ -54,10 +57,61 @@ impl Default for StudioConfig {
             limits: SessionLimits::default(),
             sign: false,
             hooks: false,
-            notify: Vec::new(),
+            notify: Notifications::default(),
             bell: true,
+            open: Vec::new(),
             agent: None,
             agents: BTreeMap::new(),
+        }
+    }
+}
+
+/// How the user is notified.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(
+    untagged,
+    expecting = "expected \"bell\", \"desktop\", a list of these, or a program with its arguments"
+)]
+pub enum Notifications {
+    /// A built-in way.
+    One(NotificationChannel),
+    /// Several built-in ways; an empty list is none.
+    Several(Vec<NotificationChannel>),
+    /// Program and arguments.
+    Command(Vec<String>),
+}
+
+/// A built-in way to notify the user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NotificationChannel {
+    /// The bell of the terminal that shows the sessions.
+    Bell,
+    /// The desktop.
+    Desktop,
+}
+
+impl Default for Notifications {
+    fn default() -> Self {
+        Notifications::Several(Vec::new())
+    }
+}
+
+impl Notifications {
+    /// Returns whether a built-in way is on.
+    pub fn contains(&self, channel: NotificationChannel) -> bool {
+        match self {
+            Notifications::One(one) => *one == channel,
+            Notifications::Several(several) => several.contains(&channel),
+            Notifications::Command(_) => false,
+        }
+    }
+
+    /// Returns the user's program and its arguments; empty if there are none.
+    pub fn command(&self) -> &[String] {
+        match self {
+            Notifications::Command(command) => command,
+            Notifications::One(_) | Notifications::Several(_) => &[],
         }
     }
 }

@@ -11,7 +11,8 @@ use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::transaction::{self, TransactionResult};
-use crate::{accepted_hunks, checkout, trial, worktree};
+use crate::trial::{self, ChangedFiles};
+use crate::{accepted_hunks, checkout, worktree};
 
 /// The result of an undo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use base::config::studio::NotificationChannel;
 use base::event::{Event, EventKind};
 use base::failure::{OrFail, Result};
 use base::id::Id;
@@ -65,6 +66,8 @@ struct Watched {
     /// Whether its landing was interrupted and cannot be finished now, which has been reported.
     recovery_failed: bool,
     settled: bool,
+    /// The last permission request for which the bell rang.
+    last_request: u32,
 }
 
 /// Shows the sessions until all have settled. Ctrl-C stops them, and keeps everything.
@@ -142,6 +145,7 @@ impl<'d> Watcher<'d> {
             printed_state: None,
             recovery_failed: false,
             settled: false,
+            last_request: 0,
         });
     }
 
@@ -210,10 +214,14 @@ impl<'d> Watcher<'d> {
         let mut views = Vec::with_capacity(self.watched.len());
         for session in &mut self.watched {
             let view = context.view_with(&session.id, &dispositions)?;
+            let settled = session.update(context, &view, &mut self.progress, self.show)?;
+            let is_ringing = session.has_news(&view, settled);
+            if is_ringing && context.config.studio.notify.contains(NotificationChannel::Bell) {
+                report::bell();
+            }
             // A session with unfinished dependencies makes no progress by itself, so it does not
             // prolong the watch.
-            session.settled =
-                session.update(context, &view, &mut self.progress, self.show)? || view.is_blocked();
+            session.settled = settled || view.is_blocked();
             views.push(view);
         }
         if let Some(prompt) = &mut self.prompt {
@@ -317,6 +325,14 @@ impl Watched {
 }
 
 impl Watched {
+    /// Returns whether the session has just settled, or has a new permission request.
+    fn has_news(&mut self, view: &SessionView, settled: bool) -> bool {
+        let newest = view.facts.summary.open_requests.keys().next_back().copied();
+        let newest = newest.unwrap_or(self.last_request);
+        let is_new = newest > std::mem::replace(&mut self.last_request, newest);
+        is_new || (settled && !self.settled)
+    }
+
     /// Reports the state as JSON.
     fn print_state(&mut self, state: &SessionState, reason: Option<String>, time: Option<&str>) {
         report::json_line(&json!({

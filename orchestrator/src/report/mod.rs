@@ -11,6 +11,7 @@ pub mod markdown;
 pub mod pager;
 pub mod patch;
 pub mod progress;
+pub mod prompt_line;
 pub mod requirements;
 pub mod review;
 pub mod stats;
@@ -54,6 +55,14 @@ pub fn write_error() -> Option<Failure> {
     WRITE_ERROR
         .get()
         .map(|reason| Failure::failed("cannot write to stdout").because(reason.as_str()))
+}
+
+/// Rings the bell of the terminal on stderr, if it is one.
+pub(crate) fn bell() {
+    let mut stderr = std::io::stderr().lock();
+    if std::io::IsTerminal::is_terminal(&stderr) {
+        let _ = stderr.write_all(b"\x07").and_then(|()| stderr.flush());
+    }
 }
 
 /// Writes a JSON value on one line; hidden characters in its strings are escaped.
