@@ -33,7 +33,7 @@ pub struct StudioConfig {
     /// Whether the repository's hooks run, inside the sandbox.
     pub hooks: bool,
     /// How the user is notified when a session settles or asks.
-    pub notify: Notifications,
+    pub notify: NotifySetting,
     /// Whether the dashboard rings the terminal's bell when a session settles or asks.
     pub bell: bool,
     /// Program and arguments of `studio open`; `{worktree}` is the session's worktree. The user's
@@ -57,7 +57,7 @@ impl Default for StudioConfig {
             limits: SessionLimits::default(),
             sign: false,
             hooks: false,
-            notify: Notifications::default(),
+            notify: NotifySetting::default(),
             bell: true,
             open: Vec::new(),
             agent: None,
@@ -72,7 +72,7 @@ impl Default for StudioConfig {
     untagged,
     expecting = "expected \"bell\", \"desktop\", a list of these, or a program with its arguments"
 )]
-pub enum Notifications {
+pub enum NotifySetting {
     /// A built-in way.
     One(NotificationChannel),
     /// Several built-in ways; an empty list is none.
@@ -91,27 +91,27 @@ pub enum NotificationChannel {
     Desktop,
 }
 
-impl Default for Notifications {
+impl Default for NotifySetting {
     fn default() -> Self {
-        Notifications::Several(Vec::new())
+        NotifySetting::Several(Vec::new())
     }
 }
 
-impl Notifications {
+impl NotifySetting {
     /// Returns whether a built-in way is on.
     pub fn contains(&self, channel: NotificationChannel) -> bool {
         match self {
-            Notifications::One(one) => *one == channel,
-            Notifications::Several(several) => several.contains(&channel),
-            Notifications::Command(_) => false,
+            NotifySetting::One(one) => *one == channel,
+            NotifySetting::Several(several) => several.contains(&channel),
+            NotifySetting::Command(_) => false,
         }
     }
 
     /// Returns the user's program and its arguments; empty if there are none.
     pub fn command(&self) -> &[String] {
         match self {
-            Notifications::Command(command) => command,
-            Notifications::One(_) | Notifications::Several(_) => &[],
+            NotifySetting::Command(command) => command,
+            NotifySetting::One(_) | NotifySetting::Several(_) => &[],
         }
     }
 }

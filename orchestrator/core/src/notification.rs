@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use base::config::Config;
-use base::config::studio::{NotificationChannel, Notifications};
+use base::config::studio::{NotificationChannel, NotifySetting};
 use base::process::{Command, Stream};
 
 use crate::session::record::SessionRecord;
@@ -13,7 +13,7 @@ use crate::session::record::SessionRecord;
 /// Notifies the user about one session.
 #[derive(Clone, Debug)]
 pub(crate) struct Notifier {
-    notifications: Notifications,
+    setting: NotifySetting,
     directory: PathBuf,
     id: String,
     task: String,
@@ -23,7 +23,7 @@ impl Notifier {
     /// Creates the notifier of a session. The command runs in `directory`.
     pub fn new(config: &Config, record: &SessionRecord, directory: PathBuf) -> Notifier {
         Notifier {
-            notifications: config.studio.notify.clone(),
+            setting: config.studio.notify.clone(),
             directory,
             id: record.id.to_string(),
             task: record.task.clone(),
@@ -33,10 +33,10 @@ impl Notifier {
     /// Starts the command without waiting for it. The texts are in its environment only, since an
     /// agent can choose them.
     pub fn notify(&self, state: &str, reason: &str) {
-        if self.notifications.contains(NotificationChannel::Desktop) {
+        if self.setting.contains(NotificationChannel::Desktop) {
             self.notify_desktop(state, reason);
         }
-        let Some((program, arguments)) = self.notifications.command().split_first() else { return };
+        let Some((program, arguments)) = self.setting.command().split_first() else { return };
         let filled =
             |argument: &String| argument.replace("{id}", &self.id).replace("{state}", state);
         let command = Command::new(program, &self.directory)

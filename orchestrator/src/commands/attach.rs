@@ -18,7 +18,7 @@ use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::journal_follower::JournalFollower;
 use crate::commands::send;
 use crate::commands::watch::TerminationSignals;
-use crate::report::prompt_line::{PromptInput, PromptLine};
+use crate::report::prompt_line::{PromptLine, TypedInput};
 use crate::report::{self, table};
 
 /// The command line of `attach`.
@@ -165,12 +165,12 @@ impl Conversation<'_> {
         }
         for input in self.line.handle(bytes) {
             match input {
-                PromptInput::End => return Ok(Attachment::Detached),
-                PromptInput::Line(text) if text.trim() == "/detach" => {
+                TypedInput::End => return Ok(Attachment::Detached),
+                TypedInput::Line(text) if text.trim() == "/detach" => {
                     return Ok(Attachment::Detached);
                 }
-                PromptInput::Line(text) if text.trim().is_empty() => {}
-                PromptInput::Line(text) => self.send(&text),
+                TypedInput::Line(text) if text.trim().is_empty() => {}
+                TypedInput::Line(text) => self.send(&text),
             }
         }
         self.line.draw(&self.label(), usize::from(table::width()));

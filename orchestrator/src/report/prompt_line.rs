@@ -32,7 +32,7 @@ enum EscapeState {
 
 /// What the user did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PromptInput {
+pub(crate) enum TypedInput {
     /// Entered a line.
     Line(String),
     /// Pressed Ctrl-D in an empty line.
@@ -41,11 +41,11 @@ pub(crate) enum PromptInput {
 
 impl PromptLine {
     /// Handles typed bytes; returns what was completed by them.
-    pub(crate) fn handle(&mut self, bytes: &[u8]) -> Vec<PromptInput> {
+    pub(crate) fn handle(&mut self, bytes: &[u8]) -> Vec<TypedInput> {
         bytes.iter().filter_map(|byte| self.handle_byte(*byte)).collect()
     }
 
-    fn handle_byte(&mut self, byte: u8) -> Option<PromptInput> {
+    fn handle_byte(&mut self, byte: u8) -> Option<TypedInput> {
         match (self.escape, byte) {
             (EscapeState::Started, b'[' | b'O') => self.escape = EscapeState::Parameters,
             (EscapeState::Parameters, b'0'..=b'9' | b';') => {}
@@ -56,10 +56,10 @@ impl PromptLine {
             (EscapeState::Outside, byte) if ENTER.contains(&byte) => {
                 let line = self.text();
                 self.typed.clear();
-                return Some(PromptInput::Line(line));
+                return Some(TypedInput::Line(line));
             }
             (EscapeState::Outside, CTRL_D) if self.typed.is_empty() => {
-                return Some(PromptInput::End);
+                return Some(TypedInput::End);
             }
             (EscapeState::Outside, CTRL_U) => self.typed.clear(),
             (EscapeState::Outside, CTRL_W) => {
@@ -122,9 +122,9 @@ mod tests {
         assert!(line.handle(&[127, b'e', 27, b'[', b'1', b';', b'5', b'C', 9]).is_empty());
         assert_eq!(
             line.handle(b" flaky test\x17tests\r"),
-            [PromptInput::Line("fix the flaky tests".to_owned())]
+            [TypedInput::Line("fix the flaky tests".to_owned())]
         );
         assert!(line.handle(b"x\x04").is_empty(), "Ctrl-D in a line that is not empty");
-        assert_eq!(line.handle(b"\x15\x04"), [PromptInput::End]);
+        assert_eq!(line.handle(b"\x15\x04"), [TypedInput::End]);
     }
 }
