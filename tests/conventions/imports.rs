@@ -128,12 +128,10 @@ const WIRE: &[&str] =
 
 const ORCHESTRATOR: &[(&str, &[&str])] = &[
     ("report", &[]),
-    ("commands", &["report"]),
-    ("dashboard", &["commands", "report"]),
-    ("cli", &["commands", "dashboard"]),
     ("review", &[]),
     ("commands", &["report", "review"]),
-    ("cli", &["commands"]),
+    ("dashboard", &["commands", "report"]),
+    ("cli", &["commands", "dashboard"]),
     ("lib", &[]),
     ("main", &[]),
 ];
@@ -164,7 +162,6 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
     ("live_sessions", &["session", "session_view", "seen", "standing", "project"]),
     ("session_changes", &["session", "session_view", "project"]),
     ("review", &["session", "session_view", "project", "session_changes"]),
-    ("create_session", &["session", "schedule", "project"]),
     ("doctor", &["session", "launch", "schedule", "session_view", "project"]),
     ("fork", &["session", "session_view", "project"]),
     ("create_session", &["session", "schedule", "project", "fork"]),

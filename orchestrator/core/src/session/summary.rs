@@ -265,14 +265,7 @@ impl JournalSummary {
                     self.pending.push_back(prompt.clone());
                 }
             }
-            JournalEntry::Spawned { .. } => {
-                self.phase = Phase::Starting;
-                self.in_turn = false;
-                self.unchecked = None;
-                self.open_requests.clear();
-                self.denials = Denials::default();
-                self.failed_calls = FailedCalls::default();
-            }
+            JournalEntry::Spawned { .. } => self.start_run(),
             JournalEntry::Worktree => self.has_worktree = true,
             JournalEntry::Agent { conversation_id: Some(id) } => {
                 if self.conversation_id.as_ref() != Some(id) {
@@ -341,6 +334,16 @@ impl JournalSummary {
                 self.open_requests.clear();
             }
         }
+    }
+
+    /// Resets what belongs to the previous run.
+    fn start_run(&mut self) {
+        self.phase = Phase::Starting;
+        self.in_turn = false;
+        self.unchecked = None;
+        self.open_requests.clear();
+        self.denials = Denials::default();
+        self.failed_calls = FailedCalls::default();
     }
 
     /// Updates the state after a change of the checks: a ready session stays ready if all of them
