@@ -7,8 +7,8 @@ use base::failure::Result;
 use crate::commands::context::CommonArgs;
 use crate::commands::{
     accept, agents, answer, attach, check, completions, config, diff, discard, doctor, edit,
-    explain, fork, gc, inbox, list, logs, man, mcp, open, operations, plan, resume, review, run,
-    send, shell, stats, status, stop, trace, trial, undo, verify,
+    explain, fork, gc, inbox, interactive, list, logs, man, mcp, open, operations, plan, resume,
+    review, run, send, shell, stats, status, stop, trace, trial, undo, verify,
 };
 use crate::dashboard;
 
@@ -44,6 +44,11 @@ enum Verb {
         after_help = "Examples:\n  id=$(studio exec 'fix the flaky test')\n  studio logs $id -f"
     )]
     Exec(run::Args),
+    /// Work with g3 interactively in a new session
+    #[command(
+        after_help = "Examples:\n  studio cli\n  studio cli 'parser clean-up' --check 'cargo test'\n\nWhen you leave g3, the work is collected and checked; then diff, accept and discard apply."
+    )]
+    Cli(interactive::Args),
     /// Start a session from another one's current work, with its conversation where possible
     #[command(
         after_help = "Examples:\n  studio fork fix-the                              continues in a copy\n  studio fork fix-the 'try it without the cache'   another way\n  studio fork fix-the --agent codex"
@@ -107,7 +112,7 @@ enum Verb {
     Stop(stop::Args),
     /// Resume stopped, failed or crashed sessions
     #[command(
-        after_help = "Examples:\n  studio resume fix-the\n  studio resume fix-the --budget 5 --max-turns 200\n  studio resume fix-the --ask\n  studio resume --all      after a reboot"
+        after_help = "Examples:\n  studio resume fix-the\n  studio resume fix-the --budget 5 --max-turns 200\n  studio resume fix-the --ask\n  studio resume fix-the --interactive      work with g3 yourself\n  studio resume --all      after a reboot"
     )]
     Resume(resume::Args),
     /// Land the work of sessions on its branch, with checks on the merged tree
@@ -205,6 +210,7 @@ impl Cli {
                 args.detach = true;
                 run::run(common, &args)
             }
+            Some(Verb::Cli(args)) => interactive::run(common, &args),
             Some(Verb::Fork(args)) => fork::run(common, &args),
             Some(Verb::List(args)) => list::run(common, &args),
             Some(Verb::Inbox) => inbox::run(common),

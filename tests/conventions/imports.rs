@@ -194,6 +194,10 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
             "landing",
         ],
     ),
+    (
+        "interactive",
+        &["session", "exec", "session_view", "supervisor", "project", "supervisor_process"],
+    ),
     ("lib", &[]),
 ];
 

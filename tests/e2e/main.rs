@@ -4,6 +4,7 @@ mod fixtures;
 mod g3_under_studio;
 mod git_in_sandbox;
 mod included_files;
+mod interactive;
 mod journey;
 mod login;
 mod permissions;

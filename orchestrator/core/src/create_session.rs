@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use base::config::studio::SessionLimits;
 use base::failure::{Failure, Result};
 use base::id::Id;
+use base::lock::Lock;
 
 use crate::fork;
 use crate::project::Project;
@@ -24,14 +25,29 @@ pub fn create(project: &Project, specs: &[SessionSpec]) -> Result<Vec<Id>> {
     let mut ids = Vec::with_capacity(specs.len());
     for spec in specs {
         let after = spec.after.iter().filter_map(|name| ids_by_name.get(name.as_str()).cloned());
-        let id = create_one(project, spec, after.collect())?;
+        let (id, ()) = create_one(project, spec, after.collect(), |record| {
+            Ok(store(project, record)?.then_some(()))
+        })?;
         ids_by_name.extend(spec.plan_ref.name.as_deref().map(|name| (name, id.clone())));
         ids.push(id);
     }
     Ok(ids)
 }
 
-fn create_one(project: &Project, spec: &SessionSpec, after: Vec<Id>) -> Result<Id> {
+/// Records one new session and takes its lock, so that no scheduler starts it.
+pub fn create_locked(project: &Project, spec: &SessionSpec) -> Result<(Id, Lock)> {
+    create_one(project, spec, Vec::new(), |record| {
+        project.store.create_locked(record, project.clock)
+    })
+}
+
+/// Records a session under a free id; `store` returns `None` if the id is taken.
+fn create_one<T>(
+    project: &Project,
+    spec: &SessionSpec,
+    after: Vec<Id>,
+    store: impl Fn(&SessionRecord) -> Result<Option<T>>,
+) -> Result<(Id, T)> {
     let mut record = SessionRecord { after, ..draft(project, spec)? };
     project.repository.remember_checkout()?;
     for n in 0..MAX_ATTEMPTS {
@@ -44,8 +60,8 @@ fn create_one(project: &Project, spec: &SessionSpec, after: Vec<Id>) -> Result<I
         record.id = id;
         worktree::refuse_blocked_branch(&project.repository.open()?, &record.session_repo)?;
         let exists = project.repository.tip(&record.session_repo.branch)?.is_some();
-        if !exists && store(project, &record)? {
-            return Ok(record.id);
+        if !exists && let Some(stored) = store(&record)? {
+            return Ok((record.id, stored));
         }
     }
     Err(Failure::refused("no free id was found for this task").hint("studio gc"))

@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod exec;
 pub mod fork;
 pub mod inbox;
+pub mod interactive;
 pub mod interrupt;
 pub mod landing;
 pub mod launch;

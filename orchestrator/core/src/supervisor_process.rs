@@ -118,7 +118,10 @@ fn prepare(repository: Repository, record: &SessionRecord) -> Result<(Project, S
 }
 
 /// Returns the parameters of the supervisor.
-fn supervisor_config(project: &Project, record: &SessionRecord) -> Result<SupervisorConfig> {
+pub(crate) fn supervisor_config(
+    project: &Project,
+    record: &SessionRecord,
+) -> Result<SupervisorConfig> {
     let options = requirements::AgentOptions {
         persona: record.persona.as_deref(),
         model: record.model.as_deref(),

@@ -6,6 +6,7 @@ use serde_json::json;
 use studio_core::project::Project;
 
 use crate::commands::context::{CommandContext, CommonArgs};
+use crate::commands::interactive;
 use crate::commands::run::LimitArgs;
 use crate::report;
 use studio_core::session::journal::JournalEntry;
@@ -26,6 +27,9 @@ pub(crate) struct Args {
     /// Keep permission requests open for `studio answer` from now on
     #[arg(long)]
     pub ask: bool,
+    /// Work with g3 yourself, on this terminal
+    #[arg(short, long, conflicts_with_all = ["all", "ask"])]
+    pub interactive: bool,
     /// Limits that replace those of the session
     #[command(flatten)]
     pub limits: LimitArgs,
@@ -52,6 +56,14 @@ impl ResumeInput {
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
+    if args.interactive {
+        let name = args.ids.first().map(String::as_str);
+        if args.ids.len() > 1 {
+            return Err(Failure::usage("--interactive takes one session"));
+        }
+        let view = context.find(name, |state| state.is_settled() && !state.is_over())?;
+        return interactive::resume(&context, &view.record.id);
+    }
     let is_resumable = |state: &SessionState| {
         matches!(
             state,

@@ -17,6 +17,8 @@ use studio_core::supervisor::control::{self, ControlRequest};
 
 /// Timeout of the end of a run.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a supervisor that was just started may take to listen.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// The command line of `stop`.
 #[derive(Clone, Debug, clap::Args)]
@@ -57,7 +59,8 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 
 /// Asks a session to stop, whatever it is doing; a settled one is unchanged.
 pub(crate) fn request_stop(context: &CommandContext, id: &Id) -> Result<()> {
-    let deadline = Instant::now() + TIMEOUT;
+    let start = Instant::now();
+    let deadline = start + TIMEOUT;
     while Instant::now() < deadline {
         if context.view(id)?.state.is_settled()
             || control::send_request(&context.repository.common_dir, id, &ControlRequest::Stop)?
@@ -72,6 +75,10 @@ pub(crate) fn request_stop(context: &CommandContext, id: &Id) -> Result<()> {
                 writer.write(exit).or_fail(|| "cannot write the journal")?;
             }
             return Ok(());
+        }
+        if start.elapsed() > GRACE {
+            // The user works in it: `studio cli` has no supervisor that could be asked.
+            context.store.lock_shell(id)?;
         }
         pause();
     }

@@ -209,7 +209,11 @@ impl SandboxedRunner {
     pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Result<i32> {
         let (program, args) =
             argv.split_first().ok_or_else(|| std::io::Error::other("no program is given"))?;
-        sandbox::run_attended(&self.spec, lock.share()?, program, args)
+        let host = match &self.host {
+            Some(host) => Some((host.try_clone()?, HOST_FD)),
+            None => None,
+        };
+        sandbox::run_attended(&self.spec, lock.share()?, host, program, args)
     }
 
     /// Runs one `sh -c` line with a timeout. The line is ended if the future is dropped.

@@ -128,11 +128,15 @@ pub fn prepare_job_with<S: AsRef<OsStr>>(
 pub(crate) fn run_attended<S: AsRef<OsStr>>(
     spec: &SandboxSpec,
     lock: OwnedFd,
+    descriptor: Option<(OwnedFd, i32)>,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
 ) -> io::Result<i32> {
-    let command =
+    let mut command =
         studio_command(&current_program()?, "__box", spec)?.arg("--").arg(program).args(args);
+    if let Some((fd, number)) = descriptor {
+        command = command.descriptor(fd, number);
+    }
     if let Some(terminal) = terminal::open_controlling() {
         let code = terminal::run(command, terminal);
         drop(lock);

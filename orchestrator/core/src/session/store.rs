@@ -62,6 +62,30 @@ impl SessionStore {
     /// Writes a new session and its journal with one `queued` line atomically. Returns `false` if
     /// the id is taken.
     pub(crate) fn create(&self, record: &SessionRecord, clock: Clock) -> Result<bool> {
+        Ok(self.create_with(record, clock, |_| Ok(()))?.is_some())
+    }
+
+    /// Like [`SessionStore::create`], with the session's lock taken before others see it; returns
+    /// `None` if the id is taken.
+    pub(crate) fn create_locked(
+        &self,
+        record: &SessionRecord,
+        clock: Clock,
+    ) -> Result<Option<Lock>> {
+        let fail = || format!("cannot lock `{}`", record.id);
+        let lock = |directory: &Path| -> Result<Lock> {
+            let lock = Lock::try_take(&directory.join("lock")).or_fail(fail)?;
+            lock.ok_or("it is held").or_fail(fail)
+        };
+        self.create_with(record, clock, lock)
+    }
+
+    fn create_with<T>(
+        &self,
+        record: &SessionRecord,
+        clock: Clock,
+        prepare: impl FnOnce(&Path) -> Result<T>,
+    ) -> Result<Option<T>> {
         let id = &record.id;
         let sessions = self.root.join("sessions");
         let fail = || format!("cannot save session `{id}`");
@@ -73,19 +97,20 @@ impl SessionStore {
             JournalWriter::open(&temporary.path().join("journal.jsonl"), clock).or_fail(fail)?;
         writer.write(JournalEntry::Queued { prompt: None }).or_fail(fail)?;
         writer.sync().or_fail(fail)?;
+        let prepared = prepare(temporary.path())?;
         files::step("run.recorded");
         match fs::rename(temporary.path(), self.dir(id)) {
             Ok(()) => {
                 let _ = temporary.keep();
             }
             Err(e) if self.dir(id).exists() && e.kind() != io::ErrorKind::PermissionDenied => {
-                return Ok(false);
+                return Ok(None);
             }
             Err(e) => return Err(e).or_fail(fail),
         }
         files::step("run.visible");
         files::sync_dir(&sessions).or_fail(fail)?;
-        Ok(true)
+        Ok(Some(prepared))
     }
 
     /// Rewrites the record of a session that has not started; for the holder of its lock.
