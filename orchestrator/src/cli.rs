@@ -30,7 +30,10 @@ Examples:
   studio diff fix-the                                  show the changes of one
   studio accept fix-the                                land it on its branch
   studio discard document                              discard the other
-  studio undo                                          undo the last operation";
+  studio undo                                          undo the last operation
+
+Without a command, studio shows a dashboard on a terminal, with its keys on `?`; elsewhere it lists
+the sessions.";
 
 #[derive(Subcommand)]
 enum Verb {

@@ -208,8 +208,10 @@ fn previews_filter_and_help_are_shown_and_look_marks_the_session() {
         terminal.types("?").shows_all(&["Keys of the dashboard", "allow the request"]);
         terminal.presses("Escape").shows("q quit");
         terminal.presses("Enter");
-        let text = terminal.shows("[3 log]");
-        assert!(!text.contains("READY"), "the preview covers the list: {text}");
+        until("the preview to cover the list", || {
+            let text = terminal.text();
+            (text.contains("[3 log]") && !text.contains("READY")).then_some(())
+        });
         terminal.presses("q").ends();
     }
     let inbox = scene.studio(["inbox", "--json"]).json();

@@ -32,6 +32,7 @@ mod git_worktree;
 mod inbox;
 mod leftovers;
 mod list;
+mod live_sessions;
 mod man;
 mod mcp;
 mod model_host;

@@ -249,3 +249,51 @@ fn duration(ms: u64) -> String {
         _ => format!("{:.1} s", ms as f64 / 1e3),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_one_line_and_turns_end_with_the_cost() {
+        let line = |entry| JournalLine { time: "2026-01-02T10:00:00Z".to_owned(), entry };
+        let event = |text: &str| {
+            let stamp = r#""seq":1,"time":"2026-01-02T10:00:00Z","type":"#;
+            let text = text.replacen('{', &format!("{{{stamp}"), 1);
+            line(JournalEntry::Event { event: serde_json::from_str(&text).unwrap() })
+        };
+        let mut timeline = Timeline::default();
+        timeline.add_lines(&[
+            event(r#"{"tool_start","id":"1","name":"shell","args":{"cwd":"x","command":"make\n  test"}}"#),
+            event(r#"{"tool_start","id":"2","name":"read","args":{"lines":3}}"#),
+            event(r#"{"text","text":"  \n "}"#),
+            event(r#"{"tool_end","id":"2","name":"read","ok":false,"text":"no such\nfile","ms":5}"#),
+        ]);
+        // A later part of the journal completes the entry.
+        timeline.add_lines(&[
+            event(r#"{"tool_end","id":"1","name":"shell","ok":true,"text":"","ms":2500}"#),
+            event(
+                r#"{"usage","input":9,"output":1,"cache_read":0,"cache_write":0,"cost_usd":0.5}"#,
+            ),
+            line(JournalEntry::TurnEnd { n: 1, why: None }),
+            line(JournalEntry::Answered {
+                n: 2,
+                allow: false,
+                always: false,
+                by: "studio".to_owned(),
+                why: Some("no terminal".to_owned()),
+            }),
+        ]);
+        let shown: Vec<(TimelineKind, &str)> =
+            timeline.entries().iter().map(|entry| (entry.kind, entry.text.as_str())).collect();
+        assert_eq!(
+            shown,
+            [
+                (TimelineKind::Call { ok: Some(true) }, "shell make test (2.5 s)"),
+                (TimelineKind::Call { ok: Some(false) }, "read {\"lines\":3} failed: no such file"),
+                (TimelineKind::Turn, "turn 1 ended, $0.5000 so far"),
+                (TimelineKind::Answer { allow: false }, "2 denied by studio: no terminal"),
+            ]
+        );
+    }
+}

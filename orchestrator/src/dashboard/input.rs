@@ -17,7 +17,7 @@ const MAX_SEQUENCE_BYTES: usize = 64;
 
 /// What the user did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Input {
+pub(crate) enum TerminalInput {
     /// Pressed a key.
     Key(Key),
     /// Pasted a text.
@@ -100,14 +100,14 @@ enum Parsed {
     /// More bytes are needed.
     Incomplete,
     /// This many bytes, with their meaning if they have one.
-    Complete(usize, Option<Input>),
+    Complete(usize, Option<TerminalInput>),
     /// This many bytes that start a paste.
     PasteStart(usize),
 }
 
 impl InputParser {
     /// Adds bytes; returns what is complete.
-    pub(crate) fn add(&mut self, bytes: &[u8]) -> Vec<Input> {
+    pub(crate) fn add(&mut self, bytes: &[u8]) -> Vec<TerminalInput> {
         self.bytes.extend(bytes);
         let mut inputs = Vec::new();
         loop {
@@ -122,7 +122,7 @@ impl InputParser {
                 }
                 self.bytes.drain(..PASTE_END.len());
                 let text = self.paste.take().unwrap_or_default();
-                inputs.push(Input::Paste(String::from_utf8_lossy(&text).into_owned()));
+                inputs.push(TerminalInput::Paste(String::from_utf8_lossy(&text).into_owned()));
             }
             match parse(&self.bytes) {
                 Parsed::Incomplete => return inputs,
@@ -144,14 +144,14 @@ impl InputParser {
     }
 
     /// Ends the wait: an escape character alone is the key, everything else is ignored.
-    pub(crate) fn end(&mut self) -> Option<Input> {
+    pub(crate) fn end(&mut self) -> Option<TerminalInput> {
         let bytes = std::mem::take(&mut self.bytes);
-        (bytes == b"\x1b").then_some(Input::Key(Key::Esc))
+        (bytes == b"\x1b").then_some(TerminalInput::Key(Key::Esc))
     }
 }
 
 fn parse(bytes: &[u8]) -> Parsed {
-    let key = |length, key| Parsed::Complete(length, Some(Input::Key(key)));
+    let key = |length, key| Parsed::Complete(length, Some(TerminalInput::Key(key)));
     match bytes {
         [] | [0x1b] => Parsed::Incomplete,
         [0x1b, b'[' | b'O', ..] => parse_sequence(bytes),
@@ -175,7 +175,7 @@ fn parse_character(bytes: &[u8]) -> Parsed {
     let start = &bytes[..bytes.len().min(4)];
     let chunk = start.utf8_chunks().next();
     match chunk.and_then(|chunk| chunk.valid().chars().next()) {
-        Some(c) => Parsed::Complete(c.len_utf8(), Some(Input::Key(Key::Char(c)))),
+        Some(c) => Parsed::Complete(c.len_utf8(), Some(TerminalInput::Key(Key::Char(c)))),
         None => {
             let error = std::str::from_utf8(start).err();
             match error.and_then(|error| error.error_len()) {
@@ -202,7 +202,7 @@ fn parse_sequence(bytes: &[u8]) -> Parsed {
     let parameters = String::from_utf8_lossy(&sequence[2..end]);
     let input = match bytes[end] {
         b'M' | b'm' if parameters.starts_with('<') => mouse(&parameters[1..], bytes[end]),
-        last => sequence_key(&parameters, last).map(Input::Key),
+        last => sequence_key(&parameters, last).map(TerminalInput::Key),
     };
     Parsed::Complete(sequence.len(), input)
 }
@@ -229,14 +229,14 @@ fn sequence_key(parameters: &str, last: u8) -> Option<Key> {
 }
 
 /// Parses a report of the mouse: button, column and row, counted from 1.
-fn mouse(parameters: &str, last: u8) -> Option<Input> {
+fn mouse(parameters: &str, last: u8) -> Option<TerminalInput> {
     let numbers: Vec<u16> = parameters.split(';').filter_map(|it| it.parse().ok()).collect();
     let [button, column, row] = numbers.as_slice() else { return None };
     let (column, row) = (column.checked_sub(1)?, row.checked_sub(1)?);
     match (button, last) {
-        (0, b'M') => Some(Input::Click(column, row)),
-        (64, b'M') => Some(Input::Wheel(column, row, -1)),
-        (65, b'M') => Some(Input::Wheel(column, row, 1)),
+        (0, b'M') => Some(TerminalInput::Click(column, row)),
+        (64, b'M') => Some(TerminalInput::Wheel(column, row, -1)),
+        (65, b'M') => Some(TerminalInput::Wheel(column, row, 1)),
         _ => None,
     }
 }
@@ -246,13 +246,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn keys(bytes: &[u8]) -> Vec<Input> {
+    fn keys(bytes: &[u8]) -> Vec<TerminalInput> {
         InputParser::default().add(bytes)
     }
 
     #[test]
     fn keys_pastes_and_the_mouse_are_recognized() {
-        let key = Input::Key;
+        let key = TerminalInput::Key;
         assert_eq!(
             keys("yé\r\t\x7f\x03".as_bytes()),
             [Key::Char('y'), Key::Char('é'), Key::Enter, Key::Tab, Key::Backspace, Key::Ctrl('c')]
@@ -265,7 +265,11 @@ mod tests {
         );
         assert_eq!(
             keys(b"\x1b[200~yA\x1b[A\n\x1b[201~\x1b[<0;3;4M\x1b[<0;3;4m\x1b[<65;1;1M"),
-            [Input::Paste("yA\x1b[A\n".to_owned()), Input::Click(2, 3), Input::Wheel(0, 0, 1)]
+            [
+                TerminalInput::Paste("yA\x1b[A\n".to_owned()),
+                TerminalInput::Click(2, 3),
+                TerminalInput::Wheel(0, 0, 1)
+            ]
         );
         // Unknown sequences, and characters with Alt, press nothing.
         assert_eq!(keys(b"\x1b[?62;4c\x1b[99~\x1bA\x1b[<35;2;2M\x00"), []);
@@ -276,9 +280,9 @@ mod tests {
         let mut parser = InputParser::default();
         assert_eq!(parser.add(b"\x1b"), []);
         assert!(parser.is_incomplete());
-        assert_eq!(parser.end(), Some(Input::Key(Key::Esc)));
+        assert_eq!(parser.end(), Some(TerminalInput::Key(Key::Esc)));
         assert_eq!(parser.add(b"\x1b"), []);
-        assert_eq!(parser.add(b"[A"), [Input::Key(Key::Up)]);
+        assert_eq!(parser.add(b"[A"), [TerminalInput::Key(Key::Up)]);
         assert_eq!(parser.add(b"\x1b["), []);
         assert_eq!(parser.end(), None);
         assert!(!parser.is_incomplete());

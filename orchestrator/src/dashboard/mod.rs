@@ -31,10 +31,10 @@ use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::editor::{self, EditedText};
 use crate::dashboard::actions::{BackgroundCommand, Verb};
 use crate::dashboard::background::{BackgroundTasks, Finished};
-use crate::dashboard::input::{Input, InputParser, InputWatcher};
+use crate::dashboard::input::{InputParser, InputWatcher, TerminalInput};
 use crate::dashboard::preview::PreviewTab;
 use crate::dashboard::preview_reader::PreviewReader;
-use crate::dashboard::state::{Dashboard, Effect, Mode};
+use crate::dashboard::state::{Dashboard, DashboardEffect, DashboardMode};
 use crate::dashboard::terminal::Screen;
 use crate::dashboard::view::{Drawn, Hit};
 use crate::report;
@@ -254,7 +254,7 @@ impl EventLoop {
         self.drawn = self.screen.draw(&self.state, self.context.clock.now())?;
         self.state.scroll = self.state.scroll.min(self.drawn.max_scroll);
         self.state.page_lines = self.drawn.preview_lines.saturating_sub(1).max(1);
-        if let Mode::Help(scroll) = &mut self.state.mode {
+        if let DashboardMode::Help(scroll) = &mut self.state.mode {
             *scroll = (*scroll).min(self.drawn.max_scroll);
         }
         let selected = self.state.selected.clone();
@@ -265,7 +265,9 @@ impl EventLoop {
         if self.state.answerable.is_none() {
             let ended = self.read_pending()?;
             // A key may have selected something else.
-            if self.state.selected.as_ref() == Some(&shown) && self.state.mode == Mode::Browse {
+            if self.state.selected.as_ref() == Some(&shown)
+                && self.state.mode == DashboardMode::Browse
+            {
                 self.state.answerable = Some(shown);
             }
             return Ok(ended);
@@ -284,16 +286,16 @@ impl EventLoop {
         Ok(None)
     }
 
-    fn handle(&mut self, input: Input) -> Result<Option<u8>> {
+    fn handle(&mut self, input: TerminalInput) -> Result<Option<u8>> {
         self.needs_draw = true;
         let effect = match input {
-            Input::Key(key) => self.state.handle_key(key),
-            Input::Paste(text) => {
+            TerminalInput::Key(key) => self.state.handle_key(key),
+            TerminalInput::Paste(text) => {
                 self.state.handle_paste(&text);
                 None
             }
-            Input::Click(column, row) => self.click(column, row),
-            Input::Wheel(column, row, by) => {
+            TerminalInput::Click(column, row) => self.click(column, row),
+            TerminalInput::Wheel(column, row, by) => {
                 self.turn_wheel(column, row, by);
                 None
             }
@@ -304,8 +306,8 @@ impl EventLoop {
         }
     }
 
-    fn click(&mut self, column: u16, row: u16) -> Option<Effect> {
-        if self.state.mode != Mode::Browse {
+    fn click(&mut self, column: u16, row: u16) -> Option<DashboardEffect> {
+        if self.state.mode != DashboardMode::Browse {
             return None;
         }
         match self.drawn.at(column, row).cloned()? {
@@ -319,7 +321,7 @@ impl EventLoop {
     }
 
     fn turn_wheel(&mut self, column: u16, row: u16, by: isize) {
-        if self.state.mode != Mode::Browse {
+        if self.state.mode != DashboardMode::Browse {
             return;
         }
         match self.drawn.at(column, row) {
@@ -330,25 +332,25 @@ impl EventLoop {
         }
     }
 
-    fn carry_out(&mut self, effect: Effect) -> Result<Option<u8>> {
+    fn carry_out(&mut self, effect: DashboardEffect) -> Result<Option<u8>> {
         match effect {
-            Effect::Quit(code) => return Ok(Some(code)),
-            Effect::Redraw => self.screen.clear()?,
-            Effect::SetMouse => self.screen.set_mouse(self.state.has_mouse)?,
-            Effect::Suspend => {
+            DashboardEffect::Quit(code) => return Ok(Some(code)),
+            DashboardEffect::Redraw => self.screen.clear()?,
+            DashboardEffect::SetMouse => self.screen.set_mouse(self.state.has_mouse)?,
+            DashboardEffect::Suspend => {
                 self.screen.leave();
                 // The shell that started the program sees its whole process group stop.
                 let _ = rustix::process::kill_current_process_group(rustix::process::Signal::TSTP);
                 self.screen.enter(self.state.has_mouse)?;
             }
-            Effect::Run(command) => self.tasks.run(command),
-            Effect::MarkSeen(id) => {
+            DashboardEffect::Run(command) => self.tasks.run(command),
+            DashboardEffect::MarkSeen(id) => {
                 if let Some(Ok(view)) = self.sessions.get(&id).map(|session| &session.view) {
                     seen::mark(&self.context.repository, view);
                 }
                 self.refresh()?;
             }
-            Effect::RunOnTerminal(words) => {
+            DashboardEffect::RunOnTerminal(words) => {
                 let runner = self.tasks.runner().clone();
                 let result = self.without_screen(|| runner.run_on_terminal(&words))?;
                 if let Err(failure) = result {
@@ -356,7 +358,7 @@ impl EventLoop {
                 }
                 self.refresh()?;
             }
-            Effect::NewTask => self.new_task()?,
+            DashboardEffect::NewTask => self.new_task()?,
         }
         self.needs_draw = true;
         Ok(None)

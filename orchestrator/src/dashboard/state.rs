@@ -34,7 +34,7 @@ pub(crate) struct Dashboard {
     /// Whether the preview covers the list.
     pub is_enlarged: bool,
     /// Who gets the keys.
-    pub mode: Mode,
+    pub mode: DashboardMode,
     /// The filter, as typed.
     pub filter: String,
     /// Whether accepted and discarded sessions are hidden.
@@ -53,7 +53,7 @@ pub(crate) struct Dashboard {
 
 /// Who gets the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum DashboardMode {
     /// The table of keys.
     Browse,
     /// The line of the filter.
@@ -70,7 +70,7 @@ pub(crate) enum Mode {
 
 /// What is to be done outside of the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum DashboardEffect {
     /// End with this exit code.
     Quit(u8),
     /// Stop like a program that got Ctrl-Z.
@@ -102,7 +102,7 @@ impl Dashboard {
             scroll: 0,
             page_lines: 1,
             is_enlarged: false,
-            mode: Mode::Browse,
+            mode: DashboardMode::Browse,
             filter: String::new(),
             hides_done: false,
             has_mouse: true,
@@ -217,8 +217,10 @@ impl Dashboard {
     pub(crate) fn show_failure(&mut self, text: String) {
         self.status = None;
         match self.mode {
-            Mode::Browse | Mode::Help(_) | Mode::Failure(_) => self.mode = Mode::Failure(text),
-            Mode::Filter(_) | Mode::Message(..) | Mode::Confirm(..) => {
+            DashboardMode::Browse | DashboardMode::Help(_) | DashboardMode::Failure(_) => {
+                self.mode = DashboardMode::Failure(text)
+            }
+            DashboardMode::Filter(_) | DashboardMode::Message(..) | DashboardMode::Confirm(..) => {
                 let line = text.lines().next().unwrap_or_default().to_owned();
                 self.status = Some((line, true));
             }
@@ -226,17 +228,17 @@ impl Dashboard {
     }
 
     /// Handles a key.
-    pub(crate) fn handle_key(&mut self, key: Key) -> Option<Effect> {
+    pub(crate) fn handle_key(&mut self, key: Key) -> Option<DashboardEffect> {
         match &mut self.mode {
-            Mode::Browse => self.browse(key),
-            Mode::Filter(_) => {
+            DashboardMode::Browse => self.browse(key),
+            DashboardMode::Filter(_) => {
                 self.edit_filter(key);
                 None
             }
-            Mode::Message(..) => self.edit_message(key),
-            Mode::Confirm(_, command) => {
+            DashboardMode::Message(..) => self.edit_message(key),
+            DashboardMode::Confirm(_, command) => {
                 let command = command.clone();
-                self.mode = Mode::Browse;
+                self.mode = DashboardMode::Browse;
                 match key {
                     Key::Char('y' | 'Y') => Some(self.start(command)),
                     _ => {
@@ -245,18 +247,18 @@ impl Dashboard {
                     }
                 }
             }
-            Mode::Help(scroll) => {
+            DashboardMode::Help(scroll) => {
                 match key {
                     Key::Char('j' | ' ') | Key::Down | Key::PageDown => *scroll += 1,
                     Key::Char('k') | Key::Up | Key::PageUp => *scroll = scroll.saturating_sub(1),
-                    Key::Ctrl('c') => return Some(Effect::Quit(130)),
-                    _ => self.mode = Mode::Browse,
+                    Key::Ctrl('c') => return Some(DashboardEffect::Quit(130)),
+                    _ => self.mode = DashboardMode::Browse,
                 }
                 None
             }
-            Mode::Failure(_) => {
-                self.mode = Mode::Browse;
-                (key == Key::Ctrl('c')).then_some(Effect::Quit(130))
+            DashboardMode::Failure(_) => {
+                self.mode = DashboardMode::Browse;
+                (key == Key::Ctrl('c')).then_some(DashboardEffect::Quit(130))
             }
         }
     }
@@ -264,21 +266,24 @@ impl Dashboard {
     /// Handles pasted text; it is ignored where no text is typed, so it presses no keys.
     pub(crate) fn handle_paste(&mut self, text: &str) {
         match &mut self.mode {
-            Mode::Message(_, input) => input.insert(text),
-            Mode::Filter(input) => {
+            DashboardMode::Message(_, input) => input.insert(text),
+            DashboardMode::Filter(input) => {
                 input.insert(&text.replace(['\r', '\n'], " "));
                 self.apply_filter();
             }
-            Mode::Browse | Mode::Confirm(..) | Mode::Help(_) | Mode::Failure(_) => {}
+            DashboardMode::Browse
+            | DashboardMode::Confirm(..)
+            | DashboardMode::Help(_)
+            | DashboardMode::Failure(_) => {}
         }
     }
 
     fn edit_filter(&mut self, key: Key) {
-        let Mode::Filter(input) = &mut self.mode else { return };
+        let DashboardMode::Filter(input) = &mut self.mode else { return };
         match key {
-            Key::Enter => self.mode = Mode::Browse,
+            Key::Enter => self.mode = DashboardMode::Browse,
             Key::Esc | Key::Ctrl('c') => {
-                self.mode = Mode::Browse;
+                self.mode = DashboardMode::Browse;
                 self.filter.clear();
                 self.keep_selection(0);
             }
@@ -292,23 +297,23 @@ impl Dashboard {
     }
 
     fn apply_filter(&mut self) {
-        if let Mode::Filter(input) = &self.mode {
+        if let DashboardMode::Filter(input) = &self.mode {
             self.filter.clone_from(&input.text);
             self.keep_selection(0);
         }
     }
 
-    fn edit_message(&mut self, key: Key) -> Option<Effect> {
-        let Mode::Message(id, input) = &mut self.mode else { return None };
+    fn edit_message(&mut self, key: Key) -> Option<DashboardEffect> {
+        let DashboardMode::Message(id, input) = &mut self.mode else { return None };
         match key {
             Key::Enter if input.text.trim().is_empty() => None,
             Key::Enter => {
                 let command = BackgroundCommand::send(id, &input.text);
-                self.mode = Mode::Browse;
+                self.mode = DashboardMode::Browse;
                 Some(self.start(command))
             }
             Key::Esc | Key::Ctrl('c') => {
-                self.mode = Mode::Browse;
+                self.mode = DashboardMode::Browse;
                 self.say("nothing was sent");
                 None
             }
@@ -319,7 +324,7 @@ impl Dashboard {
         }
     }
 
-    fn browse(&mut self, key: Key) -> Option<Effect> {
+    fn browse(&mut self, key: Key) -> Option<DashboardEffect> {
         if key == Key::Esc {
             self.is_enlarged = false;
             self.filter.clear();
@@ -342,9 +347,9 @@ impl Dashboard {
     }
 
     /// Does what a key or a click asks for, if it applies to the selected row.
-    pub(crate) fn act(&mut self, action: Action) -> Option<Effect> {
+    pub(crate) fn act(&mut self, action: Action) -> Option<DashboardEffect> {
         self.status = None;
-        let tab = self.tab;
+        let (tab, selected) = (self.tab, self.selected.clone());
         match action {
             Action::Allow | Action::Deny | Action::AllowAlways => return self.answer(action),
             Action::Previous => self.move_selection(-1),
@@ -362,7 +367,7 @@ impl Dashboard {
             Action::Log => self.tab = PreviewTab::Log,
             Action::ScrollUp => self.scroll_preview(-self.page_lines.cast_signed()),
             Action::ScrollDown => self.scroll_preview(self.page_lines.cast_signed()),
-            Action::Filter => self.mode = Mode::Filter(LineInput::new(&self.filter)),
+            Action::Filter => self.mode = DashboardMode::Filter(LineInput::new(&self.filter)),
             Action::ToggleDone => {
                 self.hides_done = !self.hides_done;
                 self.keep_selection(0);
@@ -374,14 +379,14 @@ impl Dashboard {
                 } else {
                     "mouse off: text can be selected"
                 });
-                return Some(Effect::SetMouse);
+                return Some(DashboardEffect::SetMouse);
             }
-            Action::Redraw => return Some(Effect::Redraw),
-            Action::Suspend => return Some(Effect::Suspend),
-            Action::Help => self.mode = Mode::Help(0),
-            Action::Quit => return Some(Effect::Quit(0)),
-            Action::Interrupt => return Some(Effect::Quit(130)),
-            Action::NewTask => return Some(Effect::NewTask),
+            Action::Redraw => return Some(DashboardEffect::Redraw),
+            Action::Suspend => return Some(DashboardEffect::Suspend),
+            Action::Help => self.mode = DashboardMode::Help(0),
+            Action::Quit => return Some(DashboardEffect::Quit(0)),
+            Action::Interrupt => return Some(DashboardEffect::Quit(130)),
+            Action::NewTask => return Some(DashboardEffect::NewTask),
             Action::Undo => self.ask_undo(),
             Action::Review
             | Action::PageDiff
@@ -398,23 +403,25 @@ impl Dashboard {
             self.answerable = None;
             return self.look();
         }
-        None
+        let shows_result = self.tab != PreviewTab::Timeline || self.is_enlarged;
+        self.look().filter(|_| self.selected != selected && shows_result)
     }
 
     /// Returns that the user looks at the selected session, if a changed preview shows its results.
-    fn look(&self) -> Option<Effect> {
-        self.row().filter(|row| row.is_new).map(|row| Effect::MarkSeen(row.key.id.clone()))
+    fn look(&self) -> Option<DashboardEffect> {
+        self.row().filter(|row| row.is_new).map(|row| DashboardEffect::MarkSeen(row.key.id.clone()))
     }
 
-    fn act_on_session(&mut self, action: Action) -> Option<Effect> {
+    fn act_on_session(&mut self, action: Action) -> Option<DashboardEffect> {
         let row = self.row()?;
         let id = row.key.id.clone();
         if let Some(verb) = self.running.get(&id) {
             self.say(format!("{id}: {} is running", verb.name()));
             return None;
         }
-        let on_terminal =
-            |verb: &str| Some(Effect::RunOnTerminal(vec![verb.to_owned(), id.as_str().to_owned()]));
+        let on_terminal = |verb: &str| {
+            Some(DashboardEffect::RunOnTerminal(vec![verb.to_owned(), id.as_str().to_owned()]))
+        };
         match action {
             Action::Review => on_terminal("review"),
             Action::PageDiff => on_terminal("diff"),
@@ -424,7 +431,7 @@ impl Dashboard {
             Action::Stop => Some(self.start(BackgroundCommand::of(Verb::Stop, &id))),
             Action::Resume => Some(self.start(BackgroundCommand::of(Verb::Resume, &id))),
             Action::Send => {
-                self.mode = Mode::Message(id, LineInput::default());
+                self.mode = DashboardMode::Message(id, LineInput::default());
                 None
             }
             Action::Discard => {
@@ -433,7 +440,8 @@ impl Dashboard {
                     false => format!(" It is {} and is stopped first.", row.state.name()),
                 };
                 let question = format!("discard {id}?{suffix}");
-                self.mode = Mode::Confirm(question, BackgroundCommand::of(Verb::Discard, &id));
+                self.mode =
+                    DashboardMode::Confirm(question, BackgroundCommand::of(Verb::Discard, &id));
                 None
             }
             _ => None,
@@ -449,11 +457,11 @@ impl Dashboard {
             }
             (_, _) => "undo the last accept or discard?".to_owned(),
         };
-        self.mode = Mode::Confirm(question, BackgroundCommand::undo(operation));
+        self.mode = DashboardMode::Confirm(question, BackgroundCommand::undo(operation));
     }
 
     /// Answers the selected request, if it was shown to its end before the key was typed.
-    fn answer(&mut self, action: Action) -> Option<Effect> {
+    fn answer(&mut self, action: Action) -> Option<DashboardEffect> {
         let key = self.selected.clone()?;
         let number = key.request?;
         if self.answerable.as_ref() != Some(&key) {
@@ -468,11 +476,11 @@ impl Dashboard {
         Some(self.start(command))
     }
 
-    fn start(&mut self, command: BackgroundCommand) -> Effect {
+    fn start(&mut self, command: BackgroundCommand) -> DashboardEffect {
         if let Some(id) = &command.id {
             self.running.insert(id.clone(), command.verb);
         }
         self.say(command.progress());
-        Effect::Run(command)
+        DashboardEffect::Run(command)
     }
 }

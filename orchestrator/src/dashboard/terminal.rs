@@ -8,9 +8,7 @@ use jiff::Timestamp;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::Show;
-use ratatui::crossterm::event::{
-    DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
-};
+use ratatui::crossterm::event::{DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
@@ -49,7 +47,7 @@ impl Screen {
         IS_ENTERED.store(true, Ordering::SeqCst);
         execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste).or_fail(fail)?;
         self.set_mouse(has_mouse)?;
-        self.terminal.clear().or_fail(fail)
+        self.clear()
     }
 
     /// Restores the modes of the terminal, for another program or for the end.
@@ -60,7 +58,8 @@ impl Screen {
     /// Sets whether the terminal reports the mouse.
     pub(crate) fn set_mouse(&mut self, has_mouse: bool) -> Result<()> {
         let result = match has_mouse {
-            true => execute!(stdout(), EnableMouseCapture),
+            // Clicks and the wheel, without every movement.
+            true => stdout().write_all(b"\x1b[?1000h\x1b[?1006h").and_then(|()| stdout().flush()),
             false => execute!(stdout(), DisableMouseCapture),
         };
         result.or_fail(|| "cannot use the terminal")
@@ -68,7 +67,10 @@ impl Screen {
 
     /// Makes the next frame draw everything.
     pub(crate) fn clear(&mut self) -> Result<()> {
-        self.terminal.clear().or_fail(|| "cannot draw on the terminal")
+        let fail = || "cannot draw on the terminal";
+        // `Terminal::clear` would ask the terminal for its cursor and wait for the answer.
+        let size = self.terminal.size().or_fail(fail)?;
+        self.terminal.resize(size.into()).or_fail(fail)
     }
 
     /// Draws the cells that differ from the last frame.

@@ -11,7 +11,7 @@ use studio_core::session::state::SessionState;
 use crate::dashboard::keys::{Action, BINDINGS, Binding};
 use crate::dashboard::line_input::LineInput;
 use crate::dashboard::preview::{self, PreviewTab, Tone};
-use crate::dashboard::state::{Dashboard, Mode};
+use crate::dashboard::state::{Dashboard, DashboardMode};
 use crate::report::table::age;
 
 /// The width from which the preview is beside the list instead of below it.
@@ -84,9 +84,12 @@ pub(crate) fn draw(state: &Dashboard, now: Timestamp, buf: &mut Buffer) -> Drawn
     canvas.status(state, status);
     canvas.footer(state, Rect { y: area.bottom() - 1, height: 1, ..area });
     match &state.mode {
-        Mode::Help(scroll) => canvas.help(*scroll, body),
-        Mode::Failure(text) => canvas.failure(text, body),
-        Mode::Browse | Mode::Filter(_) | Mode::Message(..) | Mode::Confirm(..) => {}
+        DashboardMode::Help(scroll) => canvas.help(*scroll, body),
+        DashboardMode::Failure(text) => canvas.failure(text, body),
+        DashboardMode::Browse
+        | DashboardMode::Filter(_)
+        | DashboardMode::Message(..)
+        | DashboardMode::Confirm(..) => {}
     }
     canvas.drawn
 }
@@ -372,7 +375,7 @@ impl Canvas<'_> {
         }
         let is_end_shown = text.request_lines > 0 && first + height >= text.request_lines;
         let is_shown = state.shows_request() && state.preview.request.is_some();
-        if is_end_shown && is_shown && state.mode == Mode::Browse {
+        if is_end_shown && is_shown && state.mode == DashboardMode::Browse {
             self.drawn.request.clone_from(&state.selected);
         }
         let hidden = max_scroll - first;
@@ -386,29 +389,33 @@ impl Canvas<'_> {
 
     fn status(&mut self, state: &Dashboard, at: Rect) {
         match &state.mode {
-            Mode::Filter(input) => self.input("filter: ", input, at),
-            Mode::Message(id, input) => self.input(&format!("message to {id}: "), input, at),
-            Mode::Confirm(question, _) => {
+            DashboardMode::Filter(input) => self.input("filter: ", input, at),
+            DashboardMode::Message(id, input) => {
+                self.input(&format!("message to {id}: "), input, at)
+            }
+            DashboardMode::Confirm(question, _) => {
                 self.put(at, &format!("{question} [y/N]"), self.style(Tone::Attention));
             }
-            Mode::Browse | Mode::Help(_) | Mode::Failure(_) => match &state.status {
-                Some((text, is_error)) => {
-                    let tone = if *is_error { Tone::Bad } else { Tone::Plain };
-                    self.put(at, text, self.style(tone));
+            DashboardMode::Browse | DashboardMode::Help(_) | DashboardMode::Failure(_) => {
+                match &state.status {
+                    Some((text, is_error)) => {
+                        let tone = if *is_error { Tone::Bad } else { Tone::Plain };
+                        self.put(at, text, self.style(tone));
+                    }
+                    None if !state.filter.is_empty() => {
+                        self.put(
+                            at,
+                            &format!("filter: {}  (Esc shows all)", state.filter),
+                            Style::new(),
+                        );
+                    }
+                    None if state.unreadable > 0 => {
+                        let text = format!("{} cannot be read: studio doctor", state.unreadable);
+                        self.put(at, &text, self.style(Tone::Bad));
+                    }
+                    None => {}
                 }
-                None if !state.filter.is_empty() => {
-                    self.put(
-                        at,
-                        &format!("filter: {}  (Esc shows all)", state.filter),
-                        Style::new(),
-                    );
-                }
-                None if state.unreadable > 0 => {
-                    let text = format!("{} cannot be read: studio doctor", state.unreadable);
-                    self.put(at, &text, self.style(Tone::Bad));
-                }
-                None => {}
-            },
+            }
         }
     }
 
@@ -430,12 +437,12 @@ impl Canvas<'_> {
 
     fn footer(&mut self, state: &Dashboard, at: Rect) {
         let keys: Vec<(&str, &str)> = match &state.mode {
-            Mode::Browse => return self.footer_keys(state, at),
-            Mode::Filter(_) => vec![("Enter", "keep"), ("Esc", "show all")],
-            Mode::Message(..) => vec![("Enter", "send"), ("Esc", "cancel")],
-            Mode::Confirm(..) => vec![("y", "yes"), ("any other key", "no")],
-            Mode::Help(_) => vec![("j/k", "scroll"), ("any other key", "close")],
-            Mode::Failure(_) => vec![("any key", "close")],
+            DashboardMode::Browse => return self.footer_keys(state, at),
+            DashboardMode::Filter(_) => vec![("Enter", "keep"), ("Esc", "show all")],
+            DashboardMode::Message(..) => vec![("Enter", "send"), ("Esc", "cancel")],
+            DashboardMode::Confirm(..) => vec![("y", "yes"), ("any other key", "no")],
+            DashboardMode::Help(_) => vec![("j/k", "scroll"), ("any other key", "close")],
+            DashboardMode::Failure(_) => vec![("any key", "close")],
         };
         let text: Vec<String> = keys.iter().map(|(key, name)| format!("{key} {name}")).collect();
         self.put(at, &text.join("  "), Style::new());

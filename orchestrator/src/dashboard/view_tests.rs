@@ -13,7 +13,7 @@ use studio_core::session::state::SessionState;
 
 use crate::dashboard::keys::{Action, Key};
 use crate::dashboard::preview::{PreviewTab, RequestText};
-use crate::dashboard::state::{Dashboard, Effect, Mode};
+use crate::dashboard::state::{Dashboard, DashboardEffect, DashboardMode};
 use crate::dashboard::view::{Drawn, Hit, draw};
 
 fn now() -> Timestamp {
@@ -203,7 +203,7 @@ fn every_size_is_drawn_in_every_mode() {
     let modes: [&dyn Fn(&mut Dashboard); 7] = [
         &|_| {},
         &|state| state.is_enlarged = true,
-        &|state| state.mode = Mode::Help(3),
+        &|state| state.mode = DashboardMode::Help(3),
         &|state| state.show_failure("error: x\n".repeat(9)),
         &|state| drop(state.handle_key(Key::Char('s'))),
         &|state| drop(state.handle_key(Key::Char('X'))),
@@ -258,7 +258,7 @@ fn a_request_is_answered_only_after_it_was_shown() {
     assert_eq!(state.handle_key(Key::Char('y')), None);
     state.answerable.clone_from(&state.selected);
     let effect = state.handle_key(Key::Char('y'));
-    let Some(Effect::Run(command)) = effect else { panic!("{effect:?}") };
+    let Some(DashboardEffect::Run(command)) = effect else { panic!("{effect:?}") };
     assert_eq!(command.words, ["answer", "drop-the-table-aaaa", "2", "allow"]);
     // A second key does not answer again.
     assert_eq!(state.handle_key(Key::Char('n')), None);

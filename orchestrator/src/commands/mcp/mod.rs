@@ -29,12 +29,12 @@ const APPROVAL: &str = "approval";
 pub(crate) struct Args {
     /// What to do
     #[command(subcommand)]
-    pub verb: Verb,
+    pub verb: McpVerb,
 }
 
 /// The commands of `mcp`.
 #[derive(Clone, Debug, Subcommand)]
-pub(crate) enum Verb {
+pub(crate) enum McpVerb {
     /// Serve studio's commands as tools to another agent, on stdin and stdout
     #[command(
         after_help = "Examples:\n  claude mcp add studio -- studio -C ~/src/repo mcp serve\n  codex mcp add studio -- studio -C ~/src/repo mcp serve"
@@ -45,7 +45,7 @@ pub(crate) enum Verb {
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     match args.verb {
-        Verb::Serve => {}
+        McpVerb::Serve => {}
     }
     // A directory without a repository is reported now, not by each call.
     CommandContext::open(&CommonArgs { json: true, ..common.clone() })?;

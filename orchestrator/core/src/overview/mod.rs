@@ -317,3 +317,7 @@ impl RowFilter {
         self.words.iter().all(|word| fields.iter().any(|field| field.contains(word.as_str())))
     }
 }
+
+#[cfg(test)]
+#[path = "overview_tests.rs"]
+mod tests;
