@@ -11,12 +11,15 @@ mod common {
 }
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use base::process::{Command, OutputLimits, Stream};
-use common::measure::{adopt_orphans, measure, memory, reap_orphans};
+use base::process::{Command, OutputLimits, Pty, Running, Stream};
+use common::measure::{Sample, adopt_orphans, measure, memory, reap_orphans};
 use common::table::{Row, head};
+use rustix::termios::Winsize;
 use serde_json::json;
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::ScriptedReply;
@@ -39,6 +42,8 @@ fn main() {
     head();
     listed(size("BENCH_SESSIONS", 1000)).print();
     listed_beside_worktrunk(50).print();
+    dashboard_start(size("BENCH_SESSIONS", 1000)).print();
+    dashboard_idle(50).print();
     at_once(20).print();
     let files = size("BENCH_FILES", 50_000);
     made(files).print();
@@ -79,6 +84,77 @@ fn listed_beside_worktrunk(worktrees: usize) -> Row {
         row.add_memory(1, memory(vec![bench.job(wt).arg("list")]));
     }
     row
+}
+
+/// Measures the time to the first frame of the dashboard, beside the time of `studio list`.
+fn dashboard_start(sessions: usize) -> Row {
+    let bench = Bench::new(3, AGENTS);
+    bench.start(sessions, "idle");
+    let name = format!("first frame of the dashboard, {sessions} sessions");
+    let mut row = Row::new(&name, ["studio", "studio list"]);
+    for _ in 0..11 {
+        row.add(0, Dashboard::open(&bench).first_frame);
+        row.add(1, measure(vec![bench.studio(["list"])]));
+    }
+    row
+}
+
+/// Measures the dashboard during a minute in which nothing changes.
+fn dashboard_idle(sessions: usize) -> Row {
+    let bench = Bench::new(3, AGENTS);
+    bench.start(sessions, "writer");
+    let mut row = Row::new(&format!("idle dashboard, {sessions} sessions"), ["studio"]);
+    let dashboard = Dashboard::open(&bench);
+    // The comparisons with the branch end before the minute begins.
+    std::thread::sleep(Duration::from_secs(5));
+    let (cpu, begin) = (dashboard.cpu(), Instant::now());
+    std::thread::sleep(Duration::from_secs(60));
+    row.add(0, Sample { wall: begin.elapsed(), cpu: dashboard.cpu() - cpu });
+    row
+}
+
+/// A dashboard on a terminal. It is killed on drop.
+struct Dashboard {
+    program: Running,
+    first_frame: Sample,
+}
+
+impl Dashboard {
+    fn open(bench: &Bench) -> Dashboard {
+        let Pty { controller, terminal } = Pty::open().expect("a terminal can be made");
+        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&controller, size).expect("it is a terminal");
+        let stream = || Stream::File(File::from(terminal.try_clone().expect("it can be copied")));
+        let job = bench.studio([""; 0]).env("TERM", "xterm-256color");
+        let job = job.stdin(stream()).stdout(stream()).stderr(stream());
+        let begin = Instant::now();
+        let job = job.on_terminal(terminal.try_clone().expect("it can be copied"));
+        let program = job.spawn().expect("the program can be started");
+        let mut controller = File::from(controller);
+        let (mut shown, mut bytes) = (Vec::<u8>::new(), [0; 4096]);
+        while !shown.windows(4).any(|word| word == b"quit") {
+            let count = controller.read(&mut bytes).expect("the dashboard draws");
+            shown.extend(&bytes[..count]);
+        }
+        let wall = begin.elapsed();
+        // What it draws must be read, or it blocks.
+        std::thread::spawn(move || std::io::copy(&mut controller, &mut std::io::sink()));
+        let mut dashboard =
+            Dashboard { program, first_frame: Sample { wall, cpu: Duration::ZERO } };
+        dashboard.first_frame.cpu = dashboard.cpu();
+        dashboard
+    }
+
+    /// Returns its user and system time.
+    fn cpu(&self) -> Duration {
+        let path = format!("/proc/{}/stat", self.program.id());
+        let stat = fs::read_to_string(path).expect("procfs");
+        let after = stat.rsplit(')').next().unwrap_or_default();
+        let fields: Vec<u64> =
+            after.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0)).collect();
+        // Fields 14 and 15 of proc(5), in ticks of 10 ms.
+        Duration::from_millis((fields[10] + fields[11]) * 10)
+    }
 }
 
 /// Measures sessions of g3 with five turns each: supervisors, sandboxes and agents together.
