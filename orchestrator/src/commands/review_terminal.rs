@@ -180,7 +180,7 @@ impl ReviewSitting<'_> {
                 self.after_landing(result, screen)
             }
             ReviewRequest::LandSession => {
-                let options = LandingOptions { yes: true, ..LandingOptions::default() };
+                let options = LandingOptions::default();
                 let result = self.land(|it| {
                     let landed = accept::land_one(it.context, &screen.review.view, &options)?;
                     it.context.schedule()?;
