@@ -32,8 +32,8 @@ Examples:
   studio discard document                              discard the other
   studio undo                                          undo the last operation
 
-Without a command, studio shows a dashboard on a terminal, with its keys on `?`; elsewhere it lists
-the sessions.";
+Without a command, studio shows a dashboard on a terminal, with its keys on `?`.
+Elsewhere it lists the sessions.";
 
 #[derive(Subcommand)]
 enum Verb {
