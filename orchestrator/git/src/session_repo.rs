@@ -2,6 +2,7 @@
 //! after an agent's turn. The originals are stored beside it, where no agent can write.
 
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -79,10 +80,12 @@ impl Originals {
         repository: &Repository,
         session_repo: &SessionRepo,
     ) -> Result<Originals> {
-        let relative_objects =
-            relative(&session_repo.git_dir.join("objects"), &repository.common_dir.join("objects"));
+        let alternates = alternates(
+            &session_repo.git_dir.join("objects"),
+            &repository.common_dir.join("objects"),
+        );
         Ok(Originals {
-            alternates: format!("{}\n", relative_objects.display()).into_bytes(),
+            alternates,
             pointer: pointer(session_repo),
             ..Originals::for_repository(repository)?
         })
@@ -382,8 +385,8 @@ fn quote(value: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-/// Returns the ignore list of agents' git: the repository's own, the user's, and g3's working
-/// files.
+/// Returns the ignore list of agents' git: the repository's own, the user's, and the working files of
+/// agents that cannot keep them elsewhere (g3, aider's cache of symbols).
 fn exclude(repo: &git2::Repository, info: &Path) -> Result<Vec<u8>> {
     let mut patterns = std::fs::read(info.join("exclude")).unwrap_or_default();
     let config = repo.config().or_fail(|| "cannot read the configuration")?;
@@ -397,7 +400,7 @@ fn exclude(repo: &git2::Repository, info: &Path) -> Result<Vec<u8>> {
         patterns.extend_from_slice(&content);
     }
     terminate_line(&mut patterns);
-    patterns.extend_from_slice(b".g3/*\n!.g3/skills/\n");
+    patterns.extend_from_slice(b".g3/*\n!.g3/skills/\n.aider.tags.cache.v*/\n");
     Ok(patterns)
 }
 
@@ -411,6 +414,20 @@ fn terminate_line(text: &mut Vec<u8>) {
 pub(crate) fn pointer(session_repo: &SessionRepo) -> Vec<u8> {
     format!("gitdir: {}\n", relative(&session_repo.worktree, &session_repo.git_dir).display())
         .into_bytes()
+}
+
+/// Returns `objects/info/alternates` for the objects of a repository. The relative path remains valid
+/// if the repository is moved. The absolute one is for programs that resolve a relative path against
+/// their current directory (GitPython); git ignores it after a move.
+fn alternates(objects: &Path, repository_objects: &Path) -> Vec<u8> {
+    let relative = relative(objects, repository_objects);
+    let mut lines = [relative.as_os_str().as_bytes(), b"\n"].concat();
+    let absolute = repository_objects.as_os_str().as_bytes();
+    if !absolute.contains(&b'\n') {
+        lines.extend_from_slice(absolute);
+        lines.push(b'\n');
+    }
+    lines
 }
 
 fn originals_dir(git_dir: &Path) -> PathBuf {
