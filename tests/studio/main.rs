@@ -2,6 +2,7 @@
 
 mod accept;
 mod accept_hunks;
+mod agent_output;
 mod agent_processes;
 mod agents;
 mod checks;

@@ -98,9 +98,15 @@ fn version(program: &Path) -> Option<String> {
         .stdin(Stream::Null)
         .output(OutputLimits::seconds(VERSION_SECONDS))
         .ok()?;
-    let text = output.ok().then(|| output.text())?;
+    // One that does not know the option may still print its version.
+    let text = output.text();
     let word = text.split_whitespace().find(|word| {
         word.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit()) && word.contains('.')
     })?;
-    Some(base::text::printable(word.trim_start_matches('v')).chars().take(24).collect())
+    Some(
+        base::text::printable(word.trim_start_matches('v').trim_end_matches('.'))
+            .chars()
+            .take(24)
+            .collect(),
+    )
 }

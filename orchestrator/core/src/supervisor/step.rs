@@ -21,6 +21,8 @@ pub(crate) struct RunState {
     memory: ConversationMemory,
     /// What the running turn asks for.
     message: String,
+    /// Whether the turn before it was interrupted.
+    was_interrupted: bool,
 }
 
 /// What a running agent knows of earlier turns.
@@ -170,7 +172,7 @@ impl RunState {
         memory: ConversationMemory,
     ) -> RunState {
         let (agent, message) = (AgentStatus::Absent, String::new());
-        RunState { summary, record, ending: None, agent, memory, message }
+        RunState { summary, record, ending: None, agent, memory, message, was_interrupted: false }
     }
 
     /// Returns whether the running agent knows the earlier turns.
@@ -223,7 +225,8 @@ impl RunState {
                 (message.unwrap_or_else(|| CONTINUE_PROMPT.to_owned()), false)
             }
             (false, false, message) => {
-                (self.recap(message.as_deref().unwrap_or(CONTINUE_PROMPT)), true)
+                let message = message.as_deref().unwrap_or(CONTINUE_PROMPT);
+                (self.recap(message, self.summary.interrupted), true)
             }
         }
     }
@@ -236,9 +239,9 @@ impl RunState {
     }
 
     /// Returns a recap for an agent that cannot load its conversation.
-    fn recap(&self, message: &str) -> String {
+    fn recap(&self, message: &str, was_interrupted: bool) -> String {
         let last_message = self.summary.last_message.as_deref();
-        recap(last_message, &self.record.task, self.summary.interrupted, message)
+        recap(last_message, &self.record.task, was_interrupted, message)
     }
 }
 
@@ -357,6 +360,7 @@ impl StepActions<'_> {
             return self.launch();
         }
         let (text, recap) = self.state.next_prompt(loaded);
+        self.state.was_interrupted = self.state.summary.interrupted;
         let n = self.state.summary.turns + 1;
         self.write(JournalEntry::Turn { n, text: text.clone(), log_bytes: None });
         self.state.message.clone_from(&text);
@@ -374,7 +378,7 @@ impl StepActions<'_> {
         let text = "the agent could not continue its conversation; it starts a new one with the \
                     task, its last message and the diff so far";
         self.write(JournalEntry::Note { text: text.to_owned() });
-        let text = self.state.recap(&self.state.message);
+        let text = self.state.recap(&self.state.message, self.state.was_interrupted);
         self.actions.push(SupervisorAction::Prompt { text, recap: true });
     }
 

@@ -388,3 +388,35 @@ fn an_agent_without_its_conversation_gets_the_task_and_its_last_message() {
         assert!(text.contains(part), "no `{part}` in: {text}");
     }
 }
+
+#[test]
+fn a_lost_conversation_is_explained_within_the_same_turn() {
+    let mut state = RunState { memory: ConversationMemory::Continued, ..default_state() };
+    let work = WorkSummary { commits: 1, ..WorkSummary::default() };
+    run_inputs(
+        &mut state,
+        vec![
+            Input::Begin { pid: 7 },
+            Input::WorktreeReady { note: None },
+            Input::Launched { conversation_id: None, loaded: false },
+            Input::ConversationStarted { id: "c1".into() },
+            Input::Send { text: "go on".into() },
+            Input::TurnEnded { reason: None },
+        ],
+    );
+    let next = step(&mut state, Input::Imported { work });
+    assert!(
+        next.contains(&SupervisorAction::Prompt { text: "go on".into(), recap: false }),
+        "{next:?}"
+    );
+    let lost = step(&mut state, Input::ConversationLost);
+    let Some(SupervisorAction::Prompt { text, recap: true }) = lost.last() else {
+        panic!("{lost:?}")
+    };
+    assert!(text.starts_with("You have worked on") && text.ends_with("go on"), "{text}");
+    assert_eq!(state.summary.turns, 2);
+    let stopped = step(&mut state, Input::Stop);
+    assert!(stopped.contains(&SupervisorAction::Cancel), "{stopped:?}");
+    let ended = step(&mut state, Input::ConversationLost);
+    assert!(ended.contains(&SupervisorAction::Import), "{ended:?}");
+}
