@@ -42,6 +42,7 @@ mod pains;
 mod permissions;
 mod plan;
 mod ready;
+mod real_agents;
 mod repository_kinds;
 mod requirements;
 mod review;

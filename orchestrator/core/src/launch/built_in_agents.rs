@@ -210,7 +210,7 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
         programs: &[command(
             "mini-swe-agent",
             &["--yolo", "--exit-immediately", "--output={state}/mini.traj.json", "--task={prompt}"],
-            "uv tool install mini-swe-agent",
+            "uv tool install mini-swe-agent --with mcp",
         )],
         write: &["~/.config/mini-swe-agent"],
         // Without the first one, its first start asks questions.

@@ -267,13 +267,9 @@ impl JournalSummary {
             }
             JournalEntry::Spawned { .. } => self.start_run(),
             JournalEntry::Worktree => self.has_worktree = true,
-            JournalEntry::Agent { conversation_id: Some(id) } => {
-                if self.conversation_id.as_ref() != Some(id) {
-                    self.conversation_usage = Usage::default();
-                }
-                self.conversation_id = Some(id.clone());
+            JournalEntry::Agent { conversation_id } => {
+                self.set_conversation(conversation_id.as_ref())
             }
-            JournalEntry::Agent { conversation_id: None } => {}
             JournalEntry::Turn { n, .. } => {
                 self.pending.pop_front();
                 self.turns = *n;
@@ -344,6 +340,13 @@ impl JournalSummary {
         self.open_requests.clear();
         self.denials = Denials::default();
         self.failed_calls = FailedCalls::default();
+    }
+
+    fn set_conversation(&mut self, id: Option<&String>) {
+        if id.is_some() && id != self.conversation_id.as_ref() {
+            self.conversation_usage = Usage::default();
+            self.conversation_id = id.cloned();
+        }
     }
 
     /// Updates the state after a change of the checks: a ready session stays ready if all of them
