@@ -246,7 +246,7 @@ impl Cli {
             Some(Verb::Config(args)) => config::run(common, &args),
             Some(Verb::Mcp(args)) => mcp::run(common, &args),
             Some(Verb::Man(args)) => man::run(&args, Cli::command()),
-            Some(Verb::Completions(args)) => completions::run(&args, Cli::command()),
+            Some(Verb::Completions(args)) => completions::run(&args),
         }
     }
 }

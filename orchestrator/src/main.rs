@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use orchestrator::commands::completions;
 use orchestrator::{cli::Cli, report};
 use studio_core::{sandbox, supervisor_process};
 
@@ -15,6 +16,7 @@ fn main() -> ExitCode {
     let supervisor = supervisor_process::Args::parse(std::env::args_os().skip(1));
     let (json, result) = match supervisor {
         Some(args) => (false, supervisor_process::run(&args)),
+        None if completions::answer(Cli::command) => return ExitCode::SUCCESS,
         None => {
             let cli = Cli::parse();
             (cli.json(), cli.run())

@@ -152,15 +152,3 @@ fn a_session_keeps_the_trusted_configuration_of_a_linked_worktree() {
 
     assert_eq!(scene.worktree(&id).read("made.txt"), "from-here\n");
 }
-
-#[test]
-fn completions_exclude_hidden_commands() {
-    let scene = Scene::new();
-    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        scene
-            .studio(["completions", shell])
-            .exits(0)
-            .output_contains("accept")
-            .output_lacks("__supervise");
-    }
-}

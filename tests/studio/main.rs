@@ -7,6 +7,7 @@ mod agent_processes;
 mod agents;
 mod checks;
 mod coach;
+mod completions;
 mod control;
 mod crash;
 mod dashboard;

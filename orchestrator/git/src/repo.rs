@@ -171,6 +171,16 @@ impl Repository {
         }
     }
 
+    /// Returns the names of the local branches.
+    pub fn branches(&self) -> Result<Vec<String>> {
+        let repo = open_owned(&self.checkout_git_dir)?;
+        let branches =
+            repo.branches(Some(git2::BranchType::Local)).or_fail(|| "cannot list the branches")?;
+        let names =
+            branches.filter_map(|branch| branch.ok()?.0.name().ok().flatten().map(str::to_owned));
+        Ok(names.collect())
+    }
+
     /// Returns the tip of a branch; `None` if it does not exist.
     pub fn tip(&self, branch: &BranchName) -> Result<Option<String>> {
         crate::refs::read(&self.open()?, &branch.full())

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::exec::runner::Process;
 use crate::launch::exit_reason::{exit_error, start_failure, with_sandbox_hint};
-use crate::launch::json_lines::{Conversation, JsonLines, TurnReport};
+use crate::launch::json_lines::{AgentConversation, JsonLinesReader, TurnReport};
 use crate::launch::log::OutputLog;
 use crate::launch::message_buffer::MessageBuffer;
 use crate::launch::wire::OutputTail;
@@ -66,8 +66,8 @@ async fn serve(
     tx: UnboundedSender<AgentEvent>,
 ) {
     let conversation =
-        Conversation { id: params.conversation_id.clone(), usage: params.conversation_usage };
-    let mut reader = match JsonLines::new(params.row.output, conversation) {
+        AgentConversation { id: params.conversation_id.clone(), usage: params.conversation_usage };
+    let mut reader = match JsonLinesReader::new(params.row.output, conversation) {
         Some(lines) => OutputReader::Json(Box::new(lines)),
         None => OutputReader::Text(MessageBuffer::new(Clock::from_env())),
     };
@@ -92,7 +92,7 @@ async fn serve(
 enum OutputReader {
     /// Its end is a message.
     Text(MessageBuffer),
-    Json(Box<JsonLines>),
+    Json(Box<JsonLinesReader>),
 }
 
 impl OutputReader {

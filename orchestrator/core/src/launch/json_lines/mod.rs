@@ -114,7 +114,7 @@ fn limited_args(mut args: Value) -> Value {
 
 /// The agent's conversation, which its next process can continue.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Conversation {
+pub(crate) struct AgentConversation {
     /// Its id; `None` before the agent reported it.
     pub id: Option<String>,
     /// Its usage so far.
@@ -131,19 +131,22 @@ pub(crate) struct TurnReport {
 }
 
 /// Converts the output of a program's processes, one for each turn.
-pub(crate) struct JsonLines {
+pub(crate) struct JsonLinesReader {
     format: Box<dyn LineFormat>,
     lines: LineSplitter,
     message: MessageBuffer,
-    conversation: Conversation,
+    conversation: AgentConversation,
     replies: u32,
     turn: TurnReport,
 }
 
-impl JsonLines {
+impl JsonLinesReader {
     /// Creates a reader of this output, of a program that may continue a conversation. `None` for
     /// output without a format.
-    pub(crate) fn new(output: AgentOutput, conversation: Conversation) -> Option<JsonLines> {
+    pub(crate) fn new(
+        output: AgentOutput,
+        conversation: AgentConversation,
+    ) -> Option<JsonLinesReader> {
         let format: Box<dyn LineFormat> = match output {
             AgentOutput::Text => return None,
             AgentOutput::ClaudeJson => Box::new(claude::ClaudeLines::with_cost()),
@@ -155,7 +158,7 @@ impl JsonLines {
         };
         let message = MessageBuffer::new(Clock::from_env());
         let (lines, turn) = (LineSplitter::default(), TurnReport::default());
-        Some(JsonLines { format, lines, message, conversation, replies: 0, turn })
+        Some(JsonLinesReader { format, lines, message, conversation, replies: 0, turn })
     }
 
     /// Returns the id of the conversation.
@@ -165,7 +168,7 @@ impl JsonLines {
 
     /// Forgets a conversation that cannot be continued.
     pub(crate) fn forget_conversation(&mut self) {
-        self.conversation = Conversation::default();
+        self.conversation = AgentConversation::default();
     }
 
     /// Converts a piece of output.
@@ -238,7 +241,7 @@ impl JsonLines {
         if !is_valid || self.conversation.id.as_ref() == Some(&id) {
             return Vec::new();
         }
-        self.conversation = Conversation { id: Some(id.clone()), usage: Usage::default() };
+        self.conversation = AgentConversation { id: Some(id.clone()), usage: Usage::default() };
         vec![AgentEvent::ConversationStarted(id)]
     }
 

@@ -9,8 +9,8 @@ fn recorded(name: &str) -> String {
     std::fs::read_to_string(format!("{folder}/{name}.jsonl")).unwrap()
 }
 
-fn reader(output: AgentOutput) -> JsonLines {
-    JsonLines::new(output, Conversation::default()).unwrap()
+fn reader(output: AgentOutput) -> JsonLinesReader {
+    JsonLinesReader::new(output, AgentConversation::default()).unwrap()
 }
 
 /// Describes events in one line each.
@@ -38,7 +38,7 @@ fn describe(events: Vec<AgentEvent>) -> Vec<String> {
 }
 
 /// Converts recorded output, byte by byte: a process prints lines in pieces.
-fn convert(lines: &mut JsonLines, output: &str) -> (Vec<String>, TurnReport) {
+fn convert(lines: &mut JsonLinesReader, output: &str) -> (Vec<String>, TurnReport) {
     let mut events: Vec<AgentEvent> =
         output.as_bytes().iter().flat_map(|byte| lines.push(&[*byte])).collect();
     let (last_events, report) = lines.finish();
@@ -116,8 +116,8 @@ fn codex_reports_the_usage_of_its_thread_which_is_counted_once() {
     // A later supervisor knows the usage from the journal.
     let usage = Usage { input: 3900, output: 70, ..Usage::default() };
     let id = Some("01a209ab-e020-7ac1-a2ff-413bad664b3f".to_owned());
-    let conversation = Conversation { id, usage };
-    let mut lines = JsonLines::new(AgentOutput::CodexJson, conversation).unwrap();
+    let conversation = AgentConversation { id, usage };
+    let mut lines = JsonLinesReader::new(AgentOutput::CodexJson, conversation).unwrap();
     let (events, _) = convert(&mut lines, &recorded("codex-resumed"));
     assert_eq!(usage_of(&events), ["1500 11 null"]);
 }
