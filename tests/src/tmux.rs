@@ -93,6 +93,14 @@ impl<'a> TmuxTerminal<'a> {
         self
     }
 
+    /// Returns the ids of the processes on the terminal.
+    pub fn process_ids(&self) -> Vec<u32> {
+        let terminal = self.tmux(["display-message", "-p", "#{pane_tty}"]);
+        let job = self.env.command("ps", self.env.home());
+        let listed = self.env.run_command(job.args(["-o", "pid=", "-t", terminal.trim()]));
+        listed.ok().split_whitespace().filter_map(|id| id.parse().ok()).collect()
+    }
+
     /// Returns the content of the terminal, including what scrolled out of it.
     pub fn text(&self) -> String {
         self.tmux(["capture-pane", "-p", "-S", "-"]).trim_end().to_owned()

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use base::process::is_alive;
 use testkit::env::until;
 use testkit::tmux::TmuxTerminal;
 
@@ -252,6 +253,27 @@ fn the_terminal_is_restored_after_every_end_and_other_programs_can_use_it() {
     terminal.enters("exit");
     terminal.shows("READY 1");
     terminal.presses("q").ends();
+}
+
+#[test]
+fn a_closed_terminal_ends_the_dashboard_and_the_program_on_it() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    for with_shell in [false, true] {
+        let terminal = open(&scene, SMALL);
+        if with_shell {
+            terminal.types("!");
+            until("the prompt of the shell", || {
+                let text = terminal.text();
+                (text.contains(&id) && !text.contains("READY")).then_some(())
+            });
+        }
+        let processes = terminal.process_ids();
+        assert_eq!(processes.len(), 1 + usize::from(with_shell), "{processes:?}");
+        drop(terminal);
+        until("its processes to end", || (!processes.iter().any(|id| is_alive(*id))).then_some(()));
+    }
 }
 
 #[test]

@@ -4,9 +4,12 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::time::{Duration, Instant};
 
 use base::failure::{OrFail, Result};
 use base::process::{Command, OutputLimits, Stream};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -14,6 +17,8 @@ use crate::commands::context::CommonArgs;
 
 /// Maximum number of bytes of a command's output.
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
+/// How often a terminal on which a command runs is checked.
+const HANGUP_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Starts commands of this program.
 #[derive(Clone, Debug)]
@@ -106,9 +111,28 @@ impl SubcommandRunner {
             .stdin(Stream::Inherit)
             .stdout(Stream::Inherit)
             .stderr(Stream::Inherit);
-        let status = command.spawn().or_fail(fail)?.wait_until(None).or_fail(fail)?;
-        status.ok_or("it is still running").or_fail(fail)
+        let mut running = command.spawn().or_fail(fail)?;
+        loop {
+            let deadline = Instant::now() + HANGUP_INTERVAL;
+            if let Some(status) = running.wait_until(Some(deadline)).or_fail(fail)? {
+                return Ok(status);
+            }
+            // Only the first process of a terminal gets SIGHUP, which is this one.
+            if is_hung_up()
+                && let Some(child) = Pid::from_raw(running.id().cast_signed())
+            {
+                // It may have ended by itself.
+                let _ = rustix::process::kill_process(child, Signal::HUP);
+            }
+        }
     }
+}
+
+/// Returns whether the terminal is gone.
+fn is_hung_up() -> bool {
+    let mut terminal = [PollFd::from_borrowed_fd(rustix::stdio::stdin(), PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut terminal, Some(&now)).is_ok() && terminal[0].revents().contains(PollFlags::HUP)
 }
 
 fn cannot_run(words: &[String]) -> String {
