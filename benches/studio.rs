@@ -104,11 +104,11 @@ fn dashboard_idle(sessions: usize) -> Row {
     let bench = Bench::new(3, AGENTS);
     bench.start(sessions, "writer");
     let mut row = Row::new(&format!("idle dashboard, {sessions} sessions"), ["studio"]);
-    let dashboard = Dashboard::open(&bench);
+    let mut dashboard = Dashboard::open(&bench);
     // The comparisons with the branch end before the minute begins.
-    std::thread::sleep(Duration::from_secs(5));
+    dashboard.wait(Duration::from_secs(5));
     let (cpu, begin) = (dashboard.cpu(), Instant::now());
-    std::thread::sleep(Duration::from_secs(60));
+    dashboard.wait(Duration::from_secs(60));
     row.add(0, Sample { wall: begin.elapsed(), cpu: dashboard.cpu() - cpu });
     row
 }
@@ -143,6 +143,11 @@ impl Dashboard {
             Dashboard { program, first_frame: Sample { wall, cpu: Duration::ZERO } };
         dashboard.first_frame.cpu = dashboard.cpu();
         dashboard
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let ended = self.program.wait_until(Some(Instant::now() + time));
+        assert!(ended.expect("it is our child").is_none(), "the dashboard ended");
     }
 
     /// Returns its user and system time.
