@@ -102,7 +102,7 @@ fn a_request_answers_only_to_keys_typed_after_it_was_shown_to_its_end() {
     scene.await_state(&id, "ready");
     terminal.presses("q").ends();
 
-    // A paste is no key, and control characters of an agent reach no terminal.
+    // Pasted text presses no keys, and control characters of an agent do not reach the terminal.
     let id = asking(&scene, "ask evil \u{1b}]0;title\u{7} \u{202e}name");
     let terminal = open(&scene, SMALL);
     terminal.shows("evil ^[]0;title^G <U+202E>name");

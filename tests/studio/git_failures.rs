@@ -220,9 +220,11 @@ fn a_moved_repository_finds_its_sessions() {
     let place = moved_repository::current_paths(&repository.common_dir, &session.place);
     assert_eq!(place.worktree, Repo::at(&there).worktrees().join("task-abcd"));
     let did = moved_repository::repair(&repository, &place).unwrap();
-    assert_eq!(did.len(), 2, "{did:?}");
+    assert_eq!(did.len(), 3, "{did:?}");
     assert!(moved_repository::repair(&repository, &place).unwrap().is_empty());
     assert!(repo.git(["worktree", "list"]).contains("moved away.worktrees/task-abcd"));
+    let status = s.env.run("git", &place.worktree, ["status", "--porcelain"]);
+    assert_eq!((status.exits(0).err.as_str(), status.out.as_str()), ("", ""));
     let session = Session { work: Repo::at(&place.worktree), place };
     let s = Setting { repo, repository, ..s };
     assert!(matches!(s.accept(&session), Ok(land::LandResult::Landed { .. })));

@@ -52,7 +52,7 @@ pub enum TimelineKind {
     Error,
 }
 
-/// One entry. Its text comes from an agent: whoever displays it must escape it.
+/// One entry. Its text comes from an agent: a caller that displays it must escape it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimelineEntry {
     /// The time, RFC 3339 in UTC.

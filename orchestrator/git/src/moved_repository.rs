@@ -113,6 +113,7 @@ pub fn repair(repository: &Repository, session_repo: &SessionRepo) -> Result<Vec
         !target.is_empty() && Path::new(OsStr::from_bytes(target)).starts_with(registrations)
     });
     repoint(session_repo, &pointer, &mut repairs)?;
+    update_alternates(repository, session_repo, &mut repairs)?;
     if points_to_registration {
         let original = Originals::load(&session_repo.git_dir)?.pointer;
         base::files::replace_with_mode(&pointer, &original, 0o644)
@@ -151,6 +152,28 @@ fn repoint(session_repo: &SessionRepo, pointer: &Path, repairs: &mut Vec<String>
     step("mend.pointer");
     originals.save(&session_repo.git_dir)?;
     step("mend.saved");
+    Ok(())
+}
+
+/// Rewrites the path of the repository's objects in a private git directory that moved with its
+/// repository: git reports a missing one.
+fn update_alternates(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    repairs: &mut Vec<String>,
+) -> Result<()> {
+    let mut originals = Originals::load(&session_repo.git_dir)?;
+    let expected = session_repo::alternates(repository, session_repo);
+    // The worktree of a copy belongs to the original.
+    if originals.alternates == expected || refuse_foreign(session_repo).is_err() {
+        return Ok(());
+    }
+    originals.alternates = expected;
+    originals.restore(&session_repo.git_dir)?;
+    step("mend.alternates");
+    // The record comes last: until it is updated, the next call starts over.
+    originals.save(&session_repo.git_dir)?;
+    repairs.push(format!("the git directory of `{}` uses the moved objects", session_repo.id));
     Ok(())
 }
 

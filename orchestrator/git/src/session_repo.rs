@@ -80,12 +80,8 @@ impl Originals {
         repository: &Repository,
         session_repo: &SessionRepo,
     ) -> Result<Originals> {
-        let alternates = alternates(
-            &session_repo.git_dir.join("objects"),
-            &repository.common_dir.join("objects"),
-        );
         Ok(Originals {
-            alternates,
+            alternates: alternates(repository, session_repo),
             pointer: pointer(session_repo),
             ..Originals::for_repository(repository)?
         })
@@ -418,9 +414,11 @@ pub(crate) fn pointer(session_repo: &SessionRepo) -> Vec<u8> {
 
 /// Returns `objects/info/alternates` for the objects of a repository. The relative path remains valid
 /// if the repository is moved. The absolute one is for programs that resolve a relative path against
-/// their current directory (GitPython); git ignores it after a move.
-fn alternates(objects: &Path, repository_objects: &Path) -> Vec<u8> {
-    let relative = relative(objects, repository_objects);
+/// their current directory (GitPython); after a move git reports it as missing, until
+/// [`crate::moved_repository::repair`] updates it.
+pub(crate) fn alternates(repository: &Repository, session_repo: &SessionRepo) -> Vec<u8> {
+    let repository_objects = repository.common_dir.join("objects");
+    let relative = relative(&session_repo.git_dir.join("objects"), &repository_objects);
     let mut lines = [relative.as_os_str().as_bytes(), b"\n"].concat();
     let absolute = repository_objects.as_os_str().as_bytes();
     if !absolute.contains(&b'\n') {

@@ -61,7 +61,7 @@ fn groups(title: &str, groups: &[(String, SessionTotals)]) -> String {
     table::plain(header, groups.iter().map(row).collect())
 }
 
-/// The period that one bar of the chart stands for.
+/// The period of one bar of the chart.
 #[derive(Clone, Copy)]
 enum Period {
     Day,

@@ -77,7 +77,7 @@ pub struct RowKey {
     pub request: Option<u32>,
 }
 
-/// One row. Its texts come from agents: whoever displays them must escape them.
+/// One row. Its texts come from agents: a caller that displays them must escape them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OverviewRow {
     /// What it is about.

@@ -45,7 +45,7 @@ impl MechanicalChange {
 /// it is generated: a marker that the change itself adds does not count, because it could hide the
 /// change.
 pub fn classify(file: &FilePatch, hunk: &DiffHunk, is_marked: bool) -> Option<MechanicalChange> {
-    // A new mode or kind is no matter of form.
+    // A new mode or kind is a change of its own, not a mechanical one.
     let keeps_mode = file.old.is_none() || file.new.is_none() || file.mode_change().is_none();
     if !keeps_mode {
         return None;

@@ -56,7 +56,7 @@ mod tests {
         assert_eq!(place(1, "b c"), CommentPlacement::Moved { first: 2 });
         assert_eq!(place(6, "b"), CommentPlacement::Moved { first: 5 }, "the nearest one");
         assert_eq!(place(1, "b d"), CommentPlacement::Stale);
-        assert_eq!(place(1, "}"), CommentPlacement::Stale, "such a line is no place");
+        assert_eq!(place(1, "}"), CommentPlacement::Stale, "such a line identifies nothing");
         assert_eq!(place(900, "c"), CommentPlacement::Moved { first: 7 });
         assert_eq!(locate(None, 1, &lines("a")), CommentPlacement::Stale);
         assert_eq!(locate(Some(&content), 0, &[]), CommentPlacement::Current);
