@@ -176,3 +176,18 @@ fn a_configured_agent_names_its_format_and_its_variables() {
     scene.configure("[studio.agents.mine]\ncommand = [\"sh\"]\noutput = \"yaml\"\n");
     scene.studio(["run", "--agent", "mine", "x"]).exits(2).output_contains("claude-json");
 }
+
+#[test]
+fn the_cache_of_aider_is_not_part_of_the_work() {
+    let scene = Scene::new();
+    scene.configure(
+        "[studio.agents.mine]\nprotocol = \"command\"\ncommand = [\"sh\", \"-c\", \"mkdir \
+         .aider.tags.cache.v4 && touch .aider.tags.cache.v4/cache.db && echo 1 > a\"]\n",
+    );
+    let id = scene.exec(["--agent", "mine", "x"]);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+    assert!(!scene.repo.git(["ls-files"]).contains("aider"));
+    assert_eq!(scene.repo.read("a"), "1\n");
+}

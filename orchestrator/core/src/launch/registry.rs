@@ -2,7 +2,7 @@
 
 use base::config::Config;
 use base::config::base_url;
-use base::config::studio::{AgentProtocol, AgentRow};
+use base::config::studio::{AgentOutput, AgentProtocol, AgentRow};
 use base::failure::{Failure, Result};
 
 use crate::launch::built_in_agents::{self, BUILT_IN_AGENTS, BuiltInAgent};
@@ -21,7 +21,7 @@ const KEY_VARIABLES: &[&str] = &[
 pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
     let configured = config.studio.agents.get(name);
     if let Some(row) = configured.filter(|row| !row.command.is_empty()) {
-        return Ok(row.clone());
+        return refuse_useless_resume(name, row).map(|()| row.clone());
     }
     let built_in = match built_in_agents::find(name) {
         Some(agent) => Some(installed(agent)?),
@@ -34,6 +34,17 @@ pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
             .hint(format!("[studio.agents.{name}] command = [\"program\", \"acp\"]"))),
         (None, None) => Err(unknown(config, name)),
     }
+}
+
+/// Refuses a command for a conversation whose id studio cannot know.
+fn refuse_useless_resume(name: &str, row: &AgentRow) -> Result<()> {
+    let can_know_id = row.protocol == AgentProtocol::Command && row.output != AgentOutput::Text;
+    if row.resume.is_empty() || can_know_id {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("`resume` of agent `{name}` cannot be used"))
+        .because("it needs `protocol = \"command\"`, and an `output` that reports the conversation")
+        .hint(format!("[studio.agents.{name}] output = \"claude-json\", for example")))
 }
 
 fn installed(agent: &BuiltInAgent) -> Result<AgentRow> {
@@ -151,6 +162,25 @@ mod tests {
 
         config.studio.agents.insert("mine".into(), added);
         assert_eq!(super::row(&config, "mine").unwrap_err().what, "agent `mine` has no command");
+    }
+
+    #[test]
+    fn a_command_to_continue_needs_a_format() {
+        let mut config = Config::default();
+        let mut mine = AgentRow {
+            protocol: AgentProtocol::Command,
+            command: vec!["mine".into()],
+            resume: vec!["mine".into(), "{conversation}".into()],
+            ..AgentRow::default()
+        };
+        config.studio.agents.insert("mine".into(), mine.clone());
+        assert_eq!(
+            row(&config, "mine").unwrap_err().what,
+            "`resume` of agent `mine` cannot be used"
+        );
+        mine.output = AgentOutput::CodexJson;
+        config.studio.agents.insert("mine".into(), mine);
+        assert!(row(&config, "mine").is_ok());
     }
 
     #[test]
