@@ -172,9 +172,9 @@ fn work_that_conflicts_with_head_is_refused_by_name() {
     assert_eq!(checkout(&scene.repo), before);
     // Work that merges is tried together with the newer commits.
     let other = scene.ready("write another x");
-    scene.repo.commit_file("meanwhile", "m\n");
+    scene.repo.commit_file("later", "m\n");
     scene.studio(["try", &other, "--once"]).exits(0).output_contains("1 changed file in");
-    assert_eq!(scene.repo.read("meanwhile"), "m\n");
+    assert_eq!(scene.repo.read("later"), "m\n");
     scene.studio(["try", "--end"]).exits(0);
 }
 
@@ -205,7 +205,7 @@ fn a_trial_is_shown_and_blocks_landing_and_other_trials_here() {
     scene.studio(["accept", &other, "--onto", "next", "-m", "Add b"]).exits(0);
 
     let undone = scene.studio(["undo", operation.as_str().unwrap()]);
-    undone.exits(0).output_contains(&format!("{id} is no longer tried"));
+    undone.exits(0).output_contains(&format!("{id} is removed from your checkout"));
     assert!(!scene.repo.path().join("a").exists());
     scene.studio(["operations"]).exits(0).output_contains("try").output_contains("undone by");
     scene.await_free(&id);

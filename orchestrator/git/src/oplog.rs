@@ -61,7 +61,7 @@ pub struct Intent {
     /// otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<RefChange>,
-    /// Where a session's work is tried, or no longer tried.
+    /// The checkout in which a try begins or ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<TrialTarget>,
 }

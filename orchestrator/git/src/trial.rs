@@ -187,7 +187,7 @@ pub fn end(
     recover_with(repository, &mut log)?;
     let is_this = |intent: &Intent| intent.id == trial.operation;
     let active = log.active_trials().into_iter().find(is_this).ok_or_else(|| {
-        Failure::refused(format!("`{}` is no longer tried", trial.session_repo.id))
+        Failure::refused(format!("`{}` is not being tried", trial.session_repo.id))
             .hint("studio operations")
     })?;
     end_with(repository, &mut log, &active, changed, time)

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// Answers a call of the completion script. Returns `false` if the command line is no such call.
+/// Answers a call of the completion script. Returns `false` for any other command line.
 /// Errors are not shown: the user is typing.
 pub fn answer(command: fn() -> Command) -> bool {
     if std::env::var_os(VARIABLE).is_none() {

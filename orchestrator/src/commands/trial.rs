@@ -121,7 +121,7 @@ fn end(context: &CommandContext, changed: ChangedFiles) -> Result<u8> {
         return Ok(0);
     }
     report::out(&format!(
-        "{id} is no longer tried: your files are back in {}",
+        "the try of {id} has ended: your files are back in {}",
         trial.checkout.worktree.display()
     ));
     for path in &ended.kept {

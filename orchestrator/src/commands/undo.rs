@@ -40,7 +40,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         OperationKind::Accept => "is no longer landed",
         OperationKind::AcceptHunks => "has its hunks back",
         OperationKind::Discard => "is restored",
-        OperationKind::Try => "is no longer tried",
+        OperationKind::Try => "is removed from your checkout",
         OperationKind::Undo | OperationKind::Relocate => "is as it was",
     };
     for session_repo in &undone.sessions {

@@ -39,7 +39,7 @@ pub fn resolve(
         let exists =
             git2::Oid::from_str(state).is_ok_and(|state| repo.find_object(state, None).is_ok());
         if !exists {
-            return Err(Failure::not_found("the earlier state of the work is no longer there")
+            return Err(Failure::not_found("cannot find the earlier state of the work")
                 .because("only the last 20 snapshots are kept")
                 .hint(format!("studio review {id}    shows all of the work")));
         }
