@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
+use crate::fault;
 use crate::test_hooks::TestHook;
 
 /// A source of the current time.
@@ -24,7 +25,11 @@ impl Clock {
 
     /// Returns the current time.
     pub fn now(&self) -> Timestamp {
-        self.fixed.unwrap_or_else(Timestamp::now)
+        let time = self.fixed.unwrap_or_else(Timestamp::now);
+        match fault::clock_offset() {
+            0 => time,
+            seconds => time.checked_add(jiff::SignedDuration::from_secs(seconds)).unwrap_or(time),
+        }
     }
 
     /// Returns today's date in the user's time zone, as `2026-01-02 (Friday)`.

@@ -1,14 +1,19 @@
 //! Files that survive a crash: atomic replacement, journals of whole lines, named durable steps.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::fault;
 use crate::test_hooks::TestHook;
+
+/// The prefix of the file that replaces another one: a kill leaves it behind.
+pub const TEMPORARY_PREFIX: &str = ".tmp-";
 
 /// Replaces a file atomically: readers see the old content or the new. State files are readable by
 /// their owner only.
@@ -18,13 +23,73 @@ pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
 
 /// Like [`replace`], with the given permission bits.
 pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
-    let parent = parent_of(path);
-    let mut temp = tempfile::Builder::new().prefix(".tmp-").tempfile_in(parent)?;
-    temp.write_all(content)?;
+    fault::at("create", path)?;
+    let mut temp =
+        tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempfile_in(parent_of(path))?;
+    fault::at_write(path, &mut temp, content)?;
     temp.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
+    fault::at("sync", path)?;
     temp.as_file().sync_data()?;
+    fault::at("rename", path)?;
     temp.persist(path).map_err(|e| e.error)?;
     Ok(())
+}
+
+/// Maximum number of bytes of a file that is read whole.
+pub const MAX_READ_BYTES: u64 = 64 << 20;
+
+/// Reads a file that an agent or a repository may have made: a regular one of at most
+/// [`MAX_READ_BYTES`]. A named pipe, a socket or a device is an error and does not block.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    read_bounded(path, MAX_READ_BYTES)
+}
+
+/// Like [`read`], for a text.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    String::from_utf8(read(path)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+}
+
+/// Like [`read`], with this limit. A file that is larger is an error. The pipes of a shell (`<(…)`,
+/// `/dev/stdin`) have a writer and are read to their end.
+pub fn read_bounded(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let file = open_readable(path)?;
+    let mut bytes = Vec::new();
+    file.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        return Err(io::Error::other(format!("it has more than {max} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Returns the first bytes of a regular file, at most `max`.
+pub fn read_start(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_readable(path)?.take(max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Opens a regular file, or a pipe of a shell.
+fn open_readable(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(io::Error::other("it is a directory"));
+    }
+    if !kind.is_file() && !is_descriptor(path) {
+        let what = if kind.is_fifo() { "a named pipe" } else { "not a regular file" };
+        return Err(io::Error::other(format!("it is {what}")));
+    }
+    let blocking = rustix::fs::fcntl_getfl(&file)?.difference(OFlags::NONBLOCK);
+    rustix::fs::fcntl_setfl(&file, blocking)?;
+    Ok(file)
+}
+
+/// Returns whether the path names a descriptor that a shell passed down.
+fn is_descriptor(path: &Path) -> bool {
+    let places = ["/dev/stdin", "/dev/fd", "/proc/self/fd"];
+    places.iter().any(|place| path.starts_with(place))
 }
 
 /// The content of `.g3/.gitignore`: excludes everything but skills, which may be versioned.
@@ -54,6 +119,7 @@ pub fn replace_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
 
 /// Makes the entries of a directory durable.
 pub fn sync_dir(path: &Path) -> io::Result<()> {
+    fault::at("sync-directory", path)?;
     File::open(path)?.sync_all()
 }
 
@@ -68,7 +134,8 @@ pub struct DiskReservation {
 impl DiskReservation {
     /// Allocates this many bytes beside a file; fails if they cannot be written.
     pub fn create(path: &Path, bytes: usize) -> io::Result<DiskReservation> {
-        let mut temp = tempfile::Builder::new().prefix(".tmp-").tempfile_in(parent_of(path))?;
+        let mut temp =
+            tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempfile_in(parent_of(path))?;
         temp.write_all(&vec![b' '; bytes])?;
         temp.as_file().set_permissions(fs::Permissions::from_mode(0o600))?;
         temp.as_file().sync_data()?;
@@ -104,6 +171,7 @@ impl Journal {
     /// Opens or creates a journal. An incomplete last line is dropped; a complete one that only
     /// lacks its newline is terminated.
     pub fn open(path: &Path) -> io::Result<Journal> {
+        fault::at("open", path)?;
         let file =
             OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
         let mut journal = Journal { path: path.to_owned(), file, torn: false };
@@ -152,7 +220,7 @@ impl Journal {
             line.insert(0, b'\n');
         }
         let old_length = self.file.metadata()?.len();
-        let Err(error) = self.file.write_all(&line) else {
+        let Err(error) = fault::at_write(&self.path, &mut self.file, &line) else {
             self.torn = false;
             return Ok(());
         };
@@ -179,7 +247,13 @@ impl Journal {
 
     /// Makes appended lines durable (about 4 ms: once a turn, and before every git operation).
     pub fn sync(&mut self) -> io::Result<()> {
+        fault::at("sync", &self.path)?;
         self.file.sync_data()
+    }
+
+    /// Returns the length of the file in bytes.
+    pub fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
     }
 
     /// Returns the path.
@@ -246,6 +320,7 @@ fn why_unreadable(line: &[u8], error: &serde_json::Error) -> String {
 /// Marks a durable step. Tests can make the process kill itself here with SIGKILL, or append the
 /// name to a file, from which the crash tests learn all names.
 pub fn step(name: &str) {
+    fault::at_step(name);
     if let Some(file) = TestHook::Steps.value()
         && let Ok(mut file) = OpenOptions::new().append(true).create(true).open(file)
     {
@@ -255,25 +330,39 @@ pub fn step(name: &str) {
     let (target, min_pass) = kill_at
         .split_once(':')
         .map_or((kill_at.as_str(), 1), |(name, n)| (name, n.parse::<u32>().unwrap_or(1)));
-    if target == name && count_pass(name) >= min_pass {
+    if target == name && fault::count_pass(name) >= min_pass {
         let _ =
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }
 }
 
-fn count_pass(name: &str) -> u32 {
-    use std::collections::HashMap;
-    use std::sync::Mutex;
-    static PASSES: Mutex<Option<HashMap<String, u32>>> = Mutex::new(None);
-    let mut passes = PASSES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let count = passes.get_or_insert_default().entry(name.to_owned()).or_insert(0);
-    *count += 1;
-    *count
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_regular_files_within_the_limit_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        fs::write(&file, "12345").unwrap();
+        assert_eq!(read_bounded(&file, 5).unwrap(), b"12345");
+        assert_eq!(read_start(&file, 2).unwrap(), b"12");
+        let error = |path: &Path, max| read_bounded(path, max).unwrap_err().to_string();
+        assert_eq!(error(&file, 4), "it has more than 4 bytes");
+        assert_eq!(error(dir.path(), 9), "it is a directory");
+        let pipe = dir.path().join("p");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+        assert_eq!(error(&pipe, 9), "it is a named pipe");
+        assert_eq!(read_start(&pipe, 9).unwrap_err().to_string(), "it is a named pipe");
+        let link = dir.path().join("l");
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        assert_eq!(error(&link, 9), "it is not a regular file");
+        fs::write(&file, b"\xff").unwrap();
+        assert_eq!(read_text(&file).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        fs::File::create(&file).unwrap().set_len(MAX_READ_BYTES + 1).unwrap();
+        assert!(read(&file).is_err(), "a sparse file is not read whole");
+    }
 
     #[test]
     fn a_journal_survives_a_torn_last_line() {

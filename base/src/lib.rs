@@ -1,11 +1,15 @@
 //! Code that orchestrator and agent share: events, failures, configuration, files, processes, git
 //! calls and the sandbox. It knows nothing about models and tools.
 
+pub mod address;
+pub mod allowed_hosts;
 pub mod clock;
 pub mod config;
+pub mod credentials;
 pub mod desktop_protocol;
 pub mod event;
 pub mod failure;
+pub mod fault;
 pub mod files;
 pub mod git;
 pub mod id;

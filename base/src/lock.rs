@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use crate::fault;
+
 /// The lock types as one integer type, which differs between systems.
 const EXCLUSIVE: libc::c_short = libc::F_WRLCK as libc::c_short;
 const SHARED: libc::c_short = libc::F_RDLCK as libc::c_short;
@@ -61,6 +63,20 @@ impl Lock {
         Ok(range.l_type != libc::F_UNLCK as libc::c_short)
     }
 
+    /// Returns whether this lock, an exclusive one, is still held and its file still exists. A network
+    /// file system can lose a lock, and another program can delete the file.
+    pub fn confirm(&self) -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt;
+        if self.file.metadata()?.nlink() == 0 {
+            return Ok(false);
+        }
+        match fcntl(&self.file, libc::F_OFD_SETLK, EXCLUSIVE) {
+            Ok(_) => Ok(true),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Returns a descriptor for a child process: the lock is held until both copies are closed.
     pub fn share(&self) -> io::Result<OwnedFd> {
         Ok(self.file.try_clone()?.into())
@@ -73,6 +89,7 @@ impl Lock {
 }
 
 fn open(path: &Path) -> io::Result<File> {
+    fault::at("lock", path)?;
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
@@ -107,6 +124,18 @@ mod tests {
         assert!(Lock::is_held(&path).unwrap(), "a handed-down descriptor keeps the lock");
         drop(copy);
         assert!(!Lock::is_held(&path).unwrap());
+    }
+
+    #[test]
+    fn a_lock_whose_file_was_deleted_is_not_confirmed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let lock = Lock::take(&path).unwrap();
+        assert!(lock.confirm().unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let other = Lock::try_take(&path).unwrap().expect("the new file is not locked");
+        assert!(!lock.confirm().unwrap());
+        assert!(other.confirm().unwrap());
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub use pty::Pty;
 use system::{Group, ProcessPlacement, with_program};
 
 use crate::sandbox::Confinement;
+use crate::sandbox::network::NetworkConfinement;
 
 /// How long a group may take to exit after SIGTERM before it gets SIGKILL.
 pub const GRACE: Duration = Duration::from_millis(500);
@@ -73,6 +74,10 @@ pub struct Command {
     /// Kept open until the child has inherited it.
     terminal: Option<OwnedFd>,
     confinement: Option<Arc<Confinement>>,
+    network: Option<Arc<NetworkConfinement>>,
+    /// `cgroup.procs` of the cgroup that the child joins.
+    cgroup: Option<OwnedFd>,
+    oom_victim: bool,
     watched: bool,
 }
 
@@ -96,6 +101,9 @@ impl Command {
             last_signal,
             bounds,
             confinement,
+            network: None,
+            cgroup: None,
+            oom_victim: false,
             watched: false,
             terminal: None,
         }
@@ -227,6 +235,28 @@ impl Command {
         self
     }
 
+    /// Confines the network of the child and all its children.
+    #[must_use]
+    pub fn in_network(mut self, network: Arc<NetworkConfinement>) -> Command {
+        self.network = Some(network);
+        self
+    }
+
+    /// Puts the child and all its children into a cgroup, whose open `cgroup.procs` this is.
+    #[must_use]
+    pub fn in_cgroup(mut self, procs: OwnedFd) -> Command {
+        self.cgroup = Some(procs);
+        self
+    }
+
+    /// Makes the kernel end the child and its children before other programs when the machine runs
+    /// out of memory (Linux).
+    #[must_use]
+    pub fn oom_victim(mut self) -> Command {
+        self.oom_victim = true;
+        self
+    }
+
     /// Limits the resources of the child and all its children, in addition to the kernel's file
     /// rules ([`crate::sandbox`]): no sockets, no own process group, limited memory.
     #[must_use]
@@ -301,13 +331,25 @@ impl Command {
             placement,
             bounds,
             confinement,
+            network,
             terminal,
+            cgroup,
+            oom_victim,
             ..
         } = self;
-        // This goes first: a change of privileges resets the parent-death signal, and moved
+        if oom_victim || cgroup.is_some() {
+            system::account_before_exec(&mut command, cgroup.as_ref(), oom_victim);
+        }
+        if let Some(network) = &network {
+            system::enter_network_before_exec(&mut command, network.clone());
+        }
+        // This goes before the rest: a change of privileges resets the parent-death signal, and moved
         // descriptors may take the number of the ruleset.
         if let Some(confinement) = confinement {
             system::confine_before_exec(&mut command, confinement);
+        }
+        if let Some(network) = network {
+            system::limit_network_before_exec(&mut command, network);
         }
         if placement.group == Group::Own {
             command.process_group(0);
@@ -326,12 +368,15 @@ impl Command {
         if let Some(bounds) = bounds {
             bounds::before_exec(&mut command, bounds)?;
         }
-        Ok((command, program, (descriptors, terminal)))
+        Ok((command, program, (descriptors, terminal, cgroup)))
     }
 }
 
 /// A command, its name for errors, and the descriptors that must live until it has started.
-type Prepared = (std::process::Command, OsString, (Vec<(OwnedFd, i32)>, Option<OwnedFd>));
+type Prepared = (std::process::Command, OsString, HeldDescriptors);
+
+/// The descriptors for the child, its terminal, and its cgroup.
+type HeldDescriptors = (Vec<(OwnedFd, i32)>, Option<OwnedFd>, Option<OwnedFd>);
 
 /// A process and its group. The group gets SIGKILL on drop.
 #[derive(Debug)]
@@ -370,6 +415,14 @@ pub fn disable_core_dumps() {
     unsafe {
         libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
     }
+}
+
+/// Returns the size of a page of memory in bytes.
+#[allow(unsafe_code)]
+pub fn page_size() -> u64 {
+    // SAFETY: the call takes and returns a number.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(size).unwrap_or(4096)
 }
 
 /// Returns whether a process with this id exists.

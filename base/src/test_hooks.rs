@@ -13,6 +13,10 @@ pub enum TestHook {
     KillAt,
     /// The file to which the name of every durable step is appended.
     Steps,
+    /// The file to which every point is appended at which a fault can be injected.
+    Points,
+    /// `FAULT@POINT:N`: the fault that happens at the N-th pass of a point, if points are recorded.
+    Fault,
     /// The length of one second of retry delay, in milliseconds.
     RetryMs,
     /// The timeout of a login in the browser, in milliseconds.
@@ -24,6 +28,8 @@ pub enum TestHook {
     /// Whether `g3-desktop` uses xcap for screenshots and windows on Linux, if it was built with
     /// it.
     Xcap,
+    /// `off`: sandboxes have no namespaces, as on a system that forbids them.
+    Namespaces,
 }
 
 impl TestHook {
@@ -62,11 +68,14 @@ mod environment {
             TestHook::Seed => "G3_TEST_SEED",
             TestHook::KillAt => "G3_TEST_KILL_AT",
             TestHook::Steps => "G3_TEST_STEPS",
+            TestHook::Points => "G3_TEST_POINTS",
+            TestHook::Fault => "G3_TEST_FAULT",
             TestHook::RetryMs => "G3_TEST_RETRY_MS",
             TestHook::LoginMs => "G3_TEST_LOGIN_MS",
             TestHook::Busy => "G3_TEST_BUSY",
             TestHook::Memory => "G3_TEST_MEMORY",
             TestHook::Xcap => "G3_TEST_XCAP",
+            TestHook::Namespaces => "G3_TEST_NAMESPACES",
         }
     }
 }

@@ -66,6 +66,44 @@ pub fn count<N: PartialEq + From<u8> + std::fmt::Display>(n: N, word: &str) -> S
     format!("{n} {word}{}", if n == N::from(1) { "" } else { "s" })
 }
 
+/// The binary units of sizes, smallest first.
+const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+
+/// Returns a number of bytes in the largest unit that keeps it readable: `512 bytes`, `1.5 GiB`.
+pub fn size(bytes: u64) -> String {
+    let Some(unit) = (bytes.max(1).ilog2() / 10).checked_sub(1) else {
+        return count(bytes, "byte");
+    };
+    let unit = (unit as usize).min(UNITS.len() - 1);
+    let whole = 1_u64 << (10 * (unit + 1));
+    match bytes.is_multiple_of(whole) {
+        true => format!("{} {}", bytes / whole, UNITS[unit]),
+        false => format!("{:.1} {}", bytes as f64 / whole as f64, UNITS[unit]),
+    }
+}
+
+/// Parses a number of bytes: an integer, with an optional unit `K`, `M`, `G` or `T` (powers of
+/// 1,024; `GB` and `GiB` mean the same).
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return Err("must be a whole number of bytes, or one with K, M, G or T".to_owned()),
+    };
+    let number: u64 = number
+        .parse()
+        .map_err(|_| "must be a whole number of bytes, or one with K, M, G or T".to_owned())?;
+    number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(|| match number {
+        0 => "must be more than 0".to_owned(),
+        _ => "is too large".to_owned(),
+    })
+}
+
 /// Makes text safe for display on a terminal or in a page: every character that a terminal would
 /// interpret or would not display is escaped. Control characters are written as in `cat -v` (`^[`,
 /// `^M`), others by their code point (`<U+202E>`). Newline and tab are kept, and no character is
@@ -203,6 +241,25 @@ fn is_part_of_emoji(previous: Option<char>, c: char, next: Option<char>) -> bool
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_written_and_read_in_binary_units() {
+        for (bytes, text) in [
+            (1, "1 byte"),
+            (512, "512 bytes"),
+            (1 << 10, "1 KiB"),
+            (3 << 29, "1.5 GiB"),
+            (8 << 30, "8 GiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+        for (text, bytes) in [("7", 7), ("64K", 64 << 10), ("1 MiB", 1 << 20), ("8g", 8 << 30)] {
+            assert_eq!(parse_size(text), Ok(bytes), "{text}");
+        }
+        for wrong in ["", "G", "1.5G", "-1", "0", "9X", "99999999T"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn columns_are_counted_instead_of_characters() {

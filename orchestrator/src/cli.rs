@@ -8,7 +8,7 @@ use crate::commands::context::CommonArgs;
 use crate::commands::{
     accept, agents, answer, attach, check, completions, config, diff, discard, doctor, edit,
     explain, fork, gc, inbox, interactive, list, logs, man, mcp, open, operations, plan, resume,
-    review, run, send, shell, stats, status, stop, trace, trial, undo, verify,
+    review, run, sandbox, selftest, send, shell, stats, status, stop, trace, trial, undo, verify,
 };
 use crate::dashboard;
 
@@ -39,7 +39,7 @@ Elsewhere it lists the sessions.";
 enum Verb {
     /// Start one session per task and wait for the results
     #[command(
-        after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --model claude-sonnet-4-5 --base develop 'add a changelog'\n  studio run --persona hopper 'test the parser'\n  studio run --detach - < task.txt"
+        after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --model claude-sonnet-4-5 --base develop 'add a changelog'\n  studio run --persona hopper 'test the parser'\n  studio run --network off 'sort the imports'\n  studio run --detach - < task.txt"
     )]
     Run(run::Args),
     /// Start sessions without waiting for them, and print their ids
@@ -162,6 +162,11 @@ enum Verb {
         after_help = "Examples:\n  studio shell fix-the\n  studio shell fix-the -- cargo test"
     )]
     Shell(shell::Args),
+    /// Run any program in the sandbox of a session's checks, in this directory
+    #[command(
+        after_help = "Examples:\n  studio sandbox -- make test\n  studio sandbox --write ../out -- sh -c 'make install DESTDIR=../out'\n\nThe exit code is that of the program; 137 at a limit ([studio.limits])."
+    )]
+    Sandbox(sandbox::Args),
     /// Open a session's worktree in your editor
     #[command(
         after_help = "Examples:\n  studio open fix-the\n  EDITOR='code --wait' studio open fix-the"
@@ -170,6 +175,11 @@ enum Verb {
     /// Find and repair leftovers of crashes
     #[command(after_help = "Examples:\n  studio doctor\n  studio doctor --move-worktrees")]
     Doctor(doctor::Args),
+    /// Test studio on this machine: random operations on a scratch repository, with a scripted agent
+    #[command(
+        after_help = "Examples:\n  studio selftest\n  studio selftest --chaos --minutes 10      with kill -9 at random moments\n  studio selftest --chaos --rounds 3 --seed 7\n\nExit code 1: work was lost, a ref or the main checkout was damaged, or a process was left"
+    )]
+    Selftest(selftest::Args),
     /// Delete the data of sessions discarded or accepted a week ago
     #[command(after_help = "Examples:\n  studio gc --dry-run\n  studio gc --older 1")]
     Gc(gc::Args),
@@ -239,8 +249,10 @@ impl Cli {
             Some(Verb::Operations) => operations::run(common),
             Some(Verb::Stats(args)) => stats::run(common, &args),
             Some(Verb::Shell(args)) => shell::run(common, &args),
+            Some(Verb::Sandbox(args)) => sandbox::run(common, &args),
             Some(Verb::Open(args)) => open::run(common, &args),
             Some(Verb::Doctor(args)) => doctor::run(common, &args),
+            Some(Verb::Selftest(args)) => selftest::run(common, &args),
             Some(Verb::Gc(args)) => gc::run(common, &args),
             Some(Verb::Agents) => agents::run(common),
             Some(Verb::Config(args)) => config::run(common, &args),

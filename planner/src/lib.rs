@@ -3,6 +3,8 @@
 
 pub mod commit;
 pub mod document;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz_tests;
 pub mod history;
 pub mod plan;
 pub mod planning_stage;

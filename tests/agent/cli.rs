@@ -203,6 +203,37 @@ fn a_repositorys_configuration_applies_only_if_trusted() {
 }
 
 #[test]
+fn a_changed_file_is_trusted_by_its_difference_with_hidden_characters_shown() {
+    let stage = Stage::new([]);
+    let script = |text: &str| stage.repo.write("check.sh", format!("#!/bin/sh\n{text}\n"));
+    script("true");
+    stage.repo.write("g3.toml", "[studio]\nchecks = [\"./check.sh\"]\njobs = 1\n");
+    let first = stage.g3(["trust"]);
+    first.output_contains("checks = [").output_contains("with check.sh (sha256").ok();
+    first.output_lacks("changed since");
+
+    // Only what changed is shown, and nothing of it is hidden.
+    stage.repo.write(
+        "g3.toml",
+        "[studio]\nchecks = [\"./check.sh\"]\njobs = 1\nsetup = \"a\u{202e}b\u{200b}\u{e0041}\"\n",
+    );
+    script("rm -rf x");
+    stage.g3(["config", "show"]).output_lacks("setup = \"a");
+    let changed = stage.g3(["trust"]);
+    changed
+        .output_contains("changed since you trusted it on ")
+        .output_contains("+setup = \"a<U+202E>b<U+200B><U+E0041>\"")
+        .output_contains(", changed)")
+        .output_lacks("+jobs = 1");
+    stage.g3(["config", "show"]).output_contains("check.sh");
+
+    // Another change of the script only.
+    script("rm -rf y");
+    stage.g3(["config", "show"]).output_lacks("check.sh");
+    stage.g3(["trust"]).output_contains(", changed)").output_lacks("changed since");
+}
+
+#[test]
 fn the_projects_instructions_and_memory_are_in_the_prompt() {
     let stage = Stage::new([ScriptedReply::says("ok")]);
     stage.repo.write("AGENTS.md", "Use tabs in this house.");
@@ -231,8 +262,8 @@ fn a_pipe_in_place_of_an_instructions_file_does_not_block() {
         let mode = rustix::fs::Mode::from_bits_truncate(0o600);
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
     }
-    stage.g3(["x"]).output_contains("it is not a regular file").exits(0);
-    stage.g3(["--agent", "slow", "x"]).output_contains("it is not a regular file").exits(2);
+    stage.g3(["x"]).output_contains("it is a named pipe").exits(0);
+    stage.g3(["--agent", "slow", "x"]).output_contains("it is a named pipe").exits(2);
 }
 
 #[test]

@@ -319,6 +319,35 @@ fn commands_cannot_access_configuration_keys_state_and_secrets() {
 }
 
 #[test]
+fn a_hidden_file_is_named_with_the_key_that_opens_it() {
+    let bench = outside();
+    let old = bench.env.home().canonicalize().unwrap().join("out/old");
+    let line = "V=../out; cat $V/old";
+    let denied = shell(&bench, line);
+    denied.says("the sandbox does not let commands read").says("[sandbox] read = [");
+    denied.says(&old.display().to_string());
+    bench.env.config(&format!("[sandbox]\nread = [\"{}\"]\n", old.display()));
+    assert!(shell(&bench, line).text.contains('x'));
+    let missing = shell(&bench, "V=sub; cat $V/missing");
+    assert!(!missing.text.contains("[sandbox]"), "{}", missing.text);
+}
+
+#[test]
+fn a_command_reaches_no_server_of_the_user() {
+    let bench = outside();
+    let socket = bench.env.home().canonicalize().unwrap().join("out/s");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let program = "import socket, sys\nsocket.socket(socket.AF_UNIX).connect(sys.argv[1])\n";
+    fs::write(bench.dir.join("connect.py"), program).unwrap();
+    let line = format!("python3 connect.py {} && echo connected-$((1 + 1))", socket.display());
+    assert!(!shell(&bench, &line).text.contains("connected-2"));
+    bench.env.config(&format!("[sandbox]\nsockets = [\"{}\"]\n", socket.display()));
+    assert!(shell(&bench, &line).text.contains("connected-2"));
+    bench.env.config(OPEN);
+    assert!(shell(&bench, &line).text.contains("connected-2"), "the control");
+}
+
+#[test]
 fn killing_g3_kills_its_command() {
     let bench = outside();
     let line = json!({ "command": "sleep 300 & echo $! > pid; wait" }).to_string();
@@ -379,4 +408,77 @@ fn sessions_from_a_repository_are_not_the_users() {
     assert!(!own.join("checkpoints.git").exists() && !own.join("inbox").exists());
     stage.g3(["--resume", "--", "which word?"]).ok();
     assert!(stage.asked()[1].body.to_string().contains("plum"));
+}
+
+#[test]
+fn plain_git_runs_nothing_that_a_command_planted() {
+    let setup = "git config extensions.worktreeConfig true && mkdir e && \
+                 cp -r .git/objects .git/refs .git/HEAD e/ && printf '[core]\n\tbare = false\n\t\
+                 repositoryformatversion = 0\n\tfsmonitor = touch %s/ran\n' \"$HOME\" > evil";
+    for line in [
+        "cp evil e/config; pwd | sed 's:$:/e:' > .git/commondir",
+        "cp evil .git/config.worktree",
+        "mv .git old; cp -r old .git; cat evil >> .git/config",
+    ] {
+        let bench = outside();
+        bench.env.run("sh", &bench.dir, ["-c", setup]).exits(0);
+        let has_run = || {
+            bench.env.run("git", &bench.dir, ["status"]);
+            bench.env.home().join("ran").exists()
+        };
+        shell(&bench, line);
+        bench.env.run(G3, &bench.dir, ["sandbox", "--", "sh", "-c", line]);
+        assert!(!has_run(), "{line}");
+        bench.env.run("sh", &bench.dir, ["-c", line]);
+        assert!(has_run(), "the control: {line}");
+    }
+}
+
+#[test]
+fn a_command_sees_no_login_in_gits_configuration_and_reaches_no_abstract_socket() {
+    use std::os::linux::net::SocketAddrExt;
+    let bench = outside();
+    let url = "https://me:canary@example.com/a.git";
+    bench.env.run("git", &bench.dir, ["config", "remote.o.url", url]).exits(0);
+    let name = format!("g3-test-{}", base::random::hex::<8>().unwrap());
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
+    let _listener = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
+    let program = format!(
+        "import socket\nsocket.socket(socket.AF_UNIX).connect('\\0{name}')\nprint('reach' + 'ed')\n"
+    );
+    fs::write(bench.dir.join("connect.py"), program).unwrap();
+    let line = "cat .git/config; git config remote.o.url; python3 connect.py";
+    let told = shell(&bench, line);
+    assert!(told.text.contains("https://example.com/a.git"), "{}", told.text);
+    assert!(!told.text.contains("canary") && !told.text.contains("reached"), "{}", told.text);
+    let outside = bench.env.run("sh", &bench.dir, ["-c", line]);
+    outside.output_contains("canary").output_contains("reached");
+}
+
+#[test]
+fn g3_sandbox_runs_any_program_as_a_command_of_g3() {
+    let bench = Bench::new("g3");
+    let home = bench.env.home().canonicalize().unwrap();
+    for name in [".ssh", "out"] {
+        fs::create_dir(home.join(name)).unwrap();
+    }
+    fs::write(home.join(".ssh/id"), "canary").unwrap();
+    let line = "cat ~/.ssh/id; touch ~/out/m; touch here; exit 7";
+    let sandboxed = bench.env.run(G3, &bench.dir, ["sandbox", "--", "sh", "-c", line]);
+    sandboxed.exits(7).output_lacks("canary");
+    let is_there = |name: &str| home.join(name).exists();
+    assert!(is_there("work/here") && !is_there("out/m"));
+    let called = shell(&bench, line);
+    assert!(!called.text.contains("canary") && !is_there("out/m"), "{called:?}");
+    // The control: the same line outside.
+    let outside = bench.env.run("sh", &bench.dir, ["-c", line]);
+    outside.exits(7).output_contains("canary");
+    assert!(is_there("out/m"));
+    bench.env.run(G3, &bench.dir, ["sandbox"]).exits(2);
+    let missing = bench.env.run(G3, &bench.dir, ["sandbox", "--", "no-such-program"]);
+    missing.output_contains("cannot start `no-such-program`");
+    bench.env.config("[sandbox]\nenabled = false\n");
+    let refused = bench.env.run(G3, &bench.dir, ["sandbox", "--", "true"]);
+    assert_ne!(refused.code, 0);
+    refused.output_contains("`[sandbox] enabled = false` is configured");
 }

@@ -26,6 +26,7 @@ const CRATES: &[&str] = &[
     "agent/tools/syntax/src/",
     "agent/tools/web/src/",
     "base/src/",
+    "network/src/",
     "orchestrator/core/src/",
     "orchestrator/git/src/",
     "orchestrator/src/",

@@ -34,6 +34,7 @@ fn every_dependency_has_a_reason() {
 const MAY_USE: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("planner", &[]),
+    ("network", &["base"]),
     ("agent/desktop", &["base"]),
     ("agent/model", &["base"]),
     ("agent/provider", &["base"]),
@@ -77,13 +78,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("orchestrator/git", &["base", "planner"]),
-    ("orchestrator/core", &["base", "planner", "studio-git"]),
+    ("orchestrator/core", &["base", "network", "planner", "studio-git"]),
     ("orchestrator", &["base", "planner", "studio-core", "studio-git"]),
     ("tests", &["base"]),
 ];
 
 /// The names by which source code refers to the crates of this project.
-const OURS: [&str; 21] = [
+const OURS: [&str; 22] = [
     "agent",
     "agent_core",
     "base",
@@ -94,6 +95,7 @@ const OURS: [&str; 21] = [
     "mcp_client",
     "memory",
     "model",
+    "network",
     "orchestrator",
     "planner",
     "provider",

@@ -35,7 +35,10 @@ impl File {
     /// Returns whether it is part of the programs rather than of the tests.
     pub fn is_production(&self) -> bool {
         let aside = ["tests/", "benches/"].iter().any(|folder| self.name.starts_with(folder));
-        !aside && !self.name.contains("/tests/") && !self.name.ends_with("_tests.rs")
+        !aside
+            && !self.name.contains("/tests/")
+            && !self.name.ends_with("_tests.rs")
+            && !self.name.ends_with("/tests.rs")
     }
 }
 

@@ -1,5 +1,6 @@
 //! End-to-end tests: studio, g3 over ACP, a scripted model over HTTP, real git.
 
+mod canaries;
 mod fixtures;
 mod g3_under_studio;
 mod git_in_sandbox;

@@ -387,18 +387,33 @@ fn a_possible_secret_lands_only_if_it_is_allowed() {
 }
 
 #[test]
-fn work_that_changed_since_the_last_diff_lands_with_a_note() {
+fn work_that_changed_since_the_last_look_lands_only_on_request() {
     let scene = Scene::new();
     let shown = |id: &str, tree: &str| {
         let repository = studio_git::repo::Repository::discover(scene.repo.path()).unwrap();
         let id = base::id::Id::parse(id).unwrap();
         studio_core::session::last_shown::record(&repository, &id, tree).unwrap();
     };
-    let changed = "changed since `studio diff` showed it";
+    let changed = "changed since you looked at it";
     let id = scene.ready("write a 1");
     scene.await_free(&id);
     shown(&id, &scene.repo.rev("main^{tree}"));
-    scene.studio(["accept", &id, "-m", "x"]).exits(0).output_contains(changed);
+    let before = scene.repo.rev("main");
+    scene.studio(["accept", &id, "-m", "x"]).exits(3).output_contains(changed);
+    let refused = scene.studio(["accept", &id, "-m", "x", "--json"]).exits(3).json();
+    let confirm = &refused["refused"][0]["confirm"];
+    assert_eq!(confirm["flag"], "--yes", "{refused}");
+    let match_tree = format!("--match-tree={}", confirm["tree"].as_str().unwrap());
+    // What the user confirms is what lands.
+    scene.worktree(&id).write("a", "2");
+    let other = scene.studio(["accept", &id, "-m", "x", "--yes", &match_tree]);
+    other.exits(3).output_contains("its work is the tree");
+    assert_eq!(scene.repo.rev("main"), before);
+    scene.worktree(&id).write("a", "1\n");
+    scene
+        .studio(["accept", &id, "-m", "x", "--yes", &match_tree])
+        .exits(0)
+        .output_contains(changed);
     let id = scene.ready("write b 1");
     scene.await_free(&id);
     let snapshot = scene.repo.git(["for-each-ref", "--format=%(refname)", "refs/studio/snapshots"]);

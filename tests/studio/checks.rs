@@ -15,6 +15,31 @@ fn failed(scene: &Scene, task: &str, check: &str) -> String {
 }
 
 #[test]
+fn the_tools_of_a_check_come_from_outside_of_the_sessions() {
+    let mut scene = Scene::new();
+    scene.configure("checks = \"true\"");
+    let plant = "sh mkdir bin && printf '#!/bin/sh\\nexit 0\\n' > bin/tool && chmod +x bin/tool";
+    let id = scene.ready(plant);
+    let other = scene.ready("write b 1");
+    scene.await_free(&id);
+    scene.await_free(&other);
+    let worktree = scene.worktree(&id);
+    let bin = worktree.path().join("bin");
+    let path = std::env::var("PATH").unwrap_or_default();
+    scene.env.set("PATH", format!("{}:bin:{path}", bin.display()));
+    scene.env.set("RUSTC_WRAPPER", bin.join("tool").display());
+    scene.env.set("NODE_OPTIONS", format!("--require={}", bin.join("tool").display()));
+    // Without studio, the planted program is found.
+    scene.env.run("sh", worktree.path(), ["-c", "tool && \"$RUSTC_WRAPPER\""]).exits(0);
+    for id in [&id, &other] {
+        scene.studio(["check", id, "--check", "tool"]).exits(1);
+        let unset = "test -z \"$RUSTC_WRAPPER$NODE_OPTIONS\" && command -v git";
+        scene.studio(["check", id, "--check", unset]).exits(0);
+    }
+    scene.studio(["accept", &id, "--dry-run"]).exits(0);
+}
+
+#[test]
 fn checks_run_again_without_the_agent() {
     let scene = Scene::new();
     let id = failed(&scene, "write a 1", "test -e \"$HOME/../flag\" || test -e fixed");
@@ -84,13 +109,12 @@ fn a_change_of_a_sessions_checks_is_recorded() {
 #[test]
 fn a_queued_session_starts_with_its_new_checks() {
     let scene = Scene::new();
-    let gate = scene.env.home().join("gate");
-    let first = scene.exec([&format!("write a 1; gate {}", gate.display()), "-j", "1"]);
+    let first = scene.exec(["write a 1; gate go", "-j", "1"]);
     let second = scene.exec(["write b 2", "--check", "false", "-j", "1"]);
     until("the first to work", || (scene.status(&first)["state"] == "working").then_some(()));
     scene.studio(["edit", &first, "--no-checks"]).exits(3).output_contains("studio stop");
     scene.studio(["edit", &second, "--check", "true"]).exits(0);
-    std::fs::write(gate, "").unwrap();
+    scene.worktree(&first).write("go", "");
     scene.await_state(&second, "ready");
 }
 

@@ -1,9 +1,11 @@
 //! Commands for running sessions: stop, resume, send, answer, logs, explain, shell.
 
+use std::os::unix::fs::PermissionsExt;
+
 use base::lock::Lock;
 use base::process::is_alive;
 use rustix::process::{Pid, Signal};
-use testkit::env::until;
+use testkit::env::{built, until};
 
 use crate::fixtures::{Scene, studio};
 
@@ -272,7 +274,10 @@ fn an_agent_that_does_not_start_reports_why() {
     let prints = script("prints", "#!/bin/sh\necho Usage: prints FILE\n", 0o755);
     let text = script("text", "just text\n", 0o644);
     let cases = [
-        ("no-such-agent", "no such program, or its interpreter is missing: No such file"),
+        (
+            "no-such-agent",
+            "no such program in the sandbox, or its interpreter is missing: No such file",
+        ),
         (&text, "it is not executable, or the sandbox denies it: Permission denied"),
         (&quits, "with code 3: one\nyou are not logged in"),
         (&prints, "it does not speak ACP: it printed `Usage: prints FILE`"),
@@ -300,6 +305,27 @@ fn an_agent_that_does_not_start_reports_why() {
 }
 
 #[test]
+fn an_agent_that_fails_at_its_first_start_is_started_again() {
+    let scene = Scene::new();
+    let path = scene.env.home().join("twice");
+    let agent = built("fake-agent");
+    let agent = agent.display();
+    std::fs::write(
+        &path,
+        format!("#!/bin/sh\n[ -e started ] || {{ touch started; exit 1; }}\nexec {agent} \"$@\"\n"),
+    )
+    .unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+    scene.configure(&format!(
+        "[studio.agents.twice]\ncommand = [\"{}\", \"acp\"]\n",
+        path.display()
+    ));
+    let id = scene.exec(["--agent", "twice", "write a 1"]);
+    scene.await_state(&id, "ready");
+    assert_eq!(scene.worktree(&id).read("a"), "1\n");
+}
+
+#[test]
 fn a_killed_supervisor_leaves_no_process_and_a_resumable_session() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; daemon pid; gate go; write b 2"]);
@@ -323,6 +349,19 @@ fn a_killed_supervisor_leaves_no_process_and_a_resumable_session() {
     scene.studio(["resume", "--all"]).exits(0);
     scene.await_state(&id, "ready");
     assert_eq!(scene.worktree(&id).read("b"), "2\n");
+}
+
+#[test]
+fn a_supervisor_ends_when_its_sessions_directory_is_deleted() {
+    let scene = Scene::new();
+    let id = scene.exec(["write a 1; daemon pid; hang"]);
+    let pid: u32 = until("the daemon", || {
+        std::fs::read_to_string(scene.worktree(&id).path().join("pid")).ok()?.trim().parse().ok()
+    });
+    let supervisor = u32::try_from(supervisor(&scene, &id)).unwrap();
+    std::fs::remove_dir_all(scene.repo.path().join(".git/studio/sessions").join(&id)).unwrap();
+    until("the supervisor to end", || (!runs(supervisor)).then_some(()));
+    until("the daemon to end", || (!runs(pid)).then_some(()));
 }
 
 #[test]
@@ -535,7 +574,9 @@ fn a_sandbox_cannot_read_studios_data_of_another_repository() {
     let journal = git.join("studio/sessions").join(&working).join("journal.jsonl");
     assert!(journal.exists());
 
-    let readable = format!("cat '{}'", other.path().join("README.md").display());
+    let readme = other.path().canonicalize().unwrap().join("README.md");
+    scene.configure(&format!("[sandbox]\nread = [\"{}\"]\n", readme.display()));
+    let readable = format!("cat '{}'", readme.display());
     let id = scene.exec(["write b 1", "--check", &readable]);
     scene.await_state(&id, "ready");
     for secret in [&token, &journal] {
@@ -546,7 +587,11 @@ fn a_sandbox_cannot_read_studios_data_of_another_repository() {
             assert_ne!(status["state"], "ready", "{} was read", secret.display());
             (status["state"] == "failed").then_some(())
         });
-        scene.studio(["logs", &id]).exits(0).output_contains("Permission denied");
+        let name = secret.file_name().unwrap().to_string_lossy().into_owned();
+        let logs = scene.studio(["logs", &id]);
+        let logs = &logs.exits(0).out;
+        let reasons = ["Permission denied", "No such file"];
+        assert!(reasons.iter().any(|reason| logs.contains(reason)), "{name}: {logs}");
     }
     let stopped = scene.studio_in(other.path(), ["stop", &working]);
     stopped.ok();

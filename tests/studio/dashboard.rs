@@ -139,6 +139,27 @@ fn a_message_is_sent_and_a_session_stopped_and_resumed() {
 }
 
 #[test]
+fn work_that_changed_since_the_last_look_lands_only_after_a_second_key() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    // The last look was at another state.
+    let repository = studio_git::repo::Repository::discover(scene.repo.path()).unwrap();
+    let (session, tree) = (base::id::Id::parse(&id).unwrap(), scene.repo.rev("main^{tree}"));
+    studio_core::session::last_shown::record(&repository, &session, &tree).unwrap();
+    let terminal = open(&scene, SMALL);
+    terminal.shows("READY 1");
+    let before = scene.repo.rev("main");
+    terminal.types("A").shows("changed since you looked at it: A lands it");
+    // A `y` may be the answer to a request that was shown before.
+    terminal.types("y").shows("nothing was landed");
+    assert_eq!(scene.repo.rev("main"), before);
+    terminal.types("A").shows("changed since you looked at it: A lands it");
+    terminal.types("A").shows("landed on main as");
+    assert_eq!(scene.repo.git(["show", "main:a"]), "1");
+}
+
+#[test]
 fn sessions_are_accepted_discarded_and_restored() {
     let scene = Scene::new();
     let landed = scene.ready("write a 1");

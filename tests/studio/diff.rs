@@ -102,9 +102,7 @@ fn files_without_a_final_newline_and_with_binary_bytes_can_be_applied() {
 #[test]
 fn the_worktree_is_shown_during_the_first_turn() {
     let scene = Scene::new();
-    let gate = scene.env.home().join("gate");
-    let task = format!("write new.txt hello; write README.md other; gate {}", gate.display());
-    let id = scene.exec([task.as_str()]);
+    let id = scene.exec(["write new.txt hello; write README.md other; gate go"]);
     until("the agent to write", || {
         let patch = scene.studio(["diff", &id]);
         (patch.code == 0 && patch.out.contains("+other")).then_some(())
@@ -113,7 +111,7 @@ fn the_worktree_is_shown_during_the_first_turn() {
     scene.studio(["diff", &id]).exits(0).output_contains("+hello").output_contains("+other");
     scene.studio(["status", &id]).exits(0).output_contains("2 files").output_contains("working");
     assert_eq!(scene.repo.git(["for-each-ref"]), before, "a look writes no ref");
-    std::fs::write(gate, "").unwrap();
+    scene.worktree(&id).write("go", "");
     scene.await_state(&id, "ready");
 }
 
@@ -298,7 +296,7 @@ fn json_contains_the_patch_without_terminal_control_characters() {
 #[test]
 fn accept_reports_work_that_changed_since_the_displayed_diff() {
     let scene = Scene::new();
-    let note = "changed since `studio diff` showed it";
+    let note = "changed since you looked at it";
     let (same, _) = changed(&scene, |it| it.write("a.txt", "shown\n"));
     on_a_terminal(&scene, &format!("diff {same} --no-pager"), &[]).exits(0);
     scene.studio(["accept", &same, "-m", "x", "--force"]).exits(0).output_lacks(note);
@@ -306,7 +304,10 @@ fn accept_reports_work_that_changed_since_the_displayed_diff() {
     on_a_terminal(&scene, &format!("diff {other} --no-pager"), &[]).exits(0);
     on_a_terminal(&scene, &format!("diff {other} --stat"), &[]).exits(0);
     worktree.write("b.txt", "another\n");
-    scene.studio(["accept", &other, "-m", "x", "--force"]).exits(0).output_contains(note);
+    scene.studio(["accept", &other, "-m", "x", "--force"]).exits(3).output_contains(note);
+    // The next look shows it.
+    on_a_terminal(&scene, &format!("diff {other} --no-pager"), &[]).exits(0);
+    scene.studio(["accept", &other, "-m", "x", "--force"]).exits(0).output_lacks(note);
 }
 
 #[test]

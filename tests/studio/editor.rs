@@ -214,7 +214,7 @@ fn work_that_changed_since_its_diff_lands_only_after_a_yes() {
     assert_eq!(terminal.code(), "0");
     terminal.line("clear");
     scene.worktree(&id).write("a.txt", "2\n");
-    land_after_a_question(&terminal, &id, "changed since `studio diff` showed it");
+    land_after_a_question(&terminal, &id, "changed since you looked at it");
     assert_eq!(scene.repo.read("a.txt"), "2\n");
 }
 

@@ -13,13 +13,13 @@ use testkit::env::TestEnv;
 use testkit::repo::Repo;
 
 /// A repository with every known way to make git run a command.
-struct Planted {
-    _env: TestEnv,
+pub struct Planted {
+    _env: Option<TestEnv>,
     repo: Repo,
     markers: PathBuf,
 }
 
-const ATTRIBUTES: &str = "*.txt filter=evil merge=evil diff=evil\n*.conv diff=conv\n\
+pub const ATTRIBUTES: &str = "*.txt filter=evil merge=evil diff=evil\n*.conv diff=conv\n\
                           *.eq filter=a=b\n*.proc filter=proc\n";
 
 const HOOKS: &[&str] = &[
@@ -41,7 +41,7 @@ const HOOKS: &[&str] = &[
 
 /// The location of the attributes that name the drivers.
 #[derive(Clone, Copy, Debug)]
-enum Attributes {
+pub enum Attributes {
     Committed,
     InfoFile,
 }
@@ -65,12 +65,17 @@ impl Planted {
             repo.commit_file("a.txt", format!("{side}\n"));
         }
         repo.git(["checkout", "-q", "main"]);
-        let planted = Planted { _env: env, repo, markers };
+        let planted = Planted { _env: Some(env), repo, markers };
         planted.plant(attributes);
         planted
     }
 
-    fn plant(&self, attributes: Attributes) {
+    /// Uses an existing repository.
+    pub fn in_repository(repo: Repo, markers: PathBuf) -> Planted {
+        Planted { _env: None, repo, markers }
+    }
+
+    pub fn plant(&self, attributes: Attributes) {
         if matches!(attributes, Attributes::InfoFile) {
             fs::write(self.repo.path().join(".git/info/attributes"), ATTRIBUTES).unwrap();
         }
@@ -120,25 +125,32 @@ impl Planted {
     }
 
     /// Returns a shell line that creates a marker file.
-    fn line(&self, name: &str, then: &str) -> String {
+    pub fn line(&self, name: &str, then: &str) -> String {
         format!("touch '{}'; {then}", self.marker(name))
     }
 
     /// Returns a program that creates a marker file.
-    fn script(&self, name: &str) -> String {
+    pub fn script(&self, name: &str) -> String {
         let file = self.markers.with_file_name(format!("{name}.sh"));
         executable(&file, &format!("touch '{}'; exit 1", self.marker(name)));
         file.display().to_string()
     }
 
     /// Returns the existing markers.
-    fn found(&self) -> BTreeSet<String> {
+    pub fn found(&self) -> BTreeSet<String> {
         let entries = fs::read_dir(&self.markers).unwrap();
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
+    /// Removes the markers.
+    pub fn forget(&self) {
+        for name in self.found() {
+            fs::remove_file(self.markers.join(name)).unwrap();
+        }
+    }
+
     /// Makes every file look changed, so that git reads it again.
-    fn stale(&self) {
+    pub fn stale(&self) {
         for name in ["a.txt", "b.conv", "c.eq", "d.proc"] {
             fs::write(self.repo.path().join(name), "one\n").unwrap();
         }
@@ -172,7 +184,7 @@ impl Planted {
     }
 }
 
-fn executable(file: &Path, line: &str) {
+pub fn executable(file: &Path, line: &str) {
     fs::write(file, format!("#!/bin/sh\n{line}\n")).unwrap();
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
 }

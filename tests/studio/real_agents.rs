@@ -13,6 +13,11 @@ use testkit::model_server::script::Script;
 
 use crate::fixtures::Scene;
 
+/// The key of the model server.
+const KEY: &str = "sk-canary-6fA0cV3nE1";
+/// Writes what an agent has of its key.
+const SEARCH: &str = "env > keys; cat /proc/[0-9]*/environ >> keys 2>/dev/null; echo searched";
+
 /// Names of tools that run a command, with its argument.
 const SHELL_TOOLS: [(&str, &str); 4] = [
     ("Bash", "command"),
@@ -59,6 +64,12 @@ fn reply(request: &ReceivedRequest) -> ScriptedReply {
     {
         return call;
     }
+    if written == 0
+        && request.text().contains("SEARCH")
+        && let Some(call) = shell_call(request, SEARCH)
+    {
+        return call;
+    }
     let is_mini = request.tool_names() == ["bash"] && request.text().contains("COMPLETE_TASK");
     match files.get(written) {
         Some(file) => shell_call(request, &format!("echo x > {file}"))
@@ -87,9 +98,9 @@ impl RealScene {
         let server = ModelServer::start(Script::by(reply));
         let (url, openai_url) = (server.url(), server.openai_url());
         for (name, value) in [
-            ("ANTHROPIC_API_KEY", "test-key"),
+            ("ANTHROPIC_API_KEY", KEY),
             ("ANTHROPIC_BASE_URL", &url),
-            ("OPENAI_API_KEY", "test-key"),
+            ("OPENAI_API_KEY", KEY),
             ("OPENAI_API_BASE", &openai_url),
             ("OPENAI_BASE_URL", &openai_url),
             ("OPENAI_MODEL", "scripted"),
@@ -115,7 +126,7 @@ impl RealScene {
         );
         let provider = json!({
             "npm": "@ai-sdk/openai-compatible",
-            "options": {"baseURL": openai_url, "apiKey": "test-key"},
+            "options": {"baseURL": openai_url, "apiKey": "{env:OPENAI_API_KEY}"},
             "models": {"scripted": {"name": "scripted", "cost": {"input": 1, "output": 2}}},
         });
         let opencode = json!({"model": "local/scripted", "small_model": "local/scripted",
@@ -126,20 +137,25 @@ impl RealScene {
             "{\"security\": {\"auth\": {\"selectedType\": \"openai\"}},\n\
              \"model\": {\"name\": \"scripted\"}}",
         );
-        scene.configure(
-            "[studio.agents.opencode-run]\nprotocol = \"command\"\noutput = \"opencode-json\"\n\
+        // Their base URLs are in files that they can write.
+        let host = url.trim_start_matches("http://");
+        let hosts = format!("hosts = [\"{host}\"]\n");
+        scene.configure(&format!(
+            "[studio.agents.codex]\n{hosts}[studio.agents.opencode-run]\nprotocol = \"command\"\noutput = \"opencode-json\"\n\
              command = [\"opencode\", \"run\", \"--format\", \"json\", \"--auto\"]\n\
              resume = [\"opencode\", \"run\", \"--format\", \"json\", \"--auto\", \"--session\", \
-             \"{conversation}\"]\n\
+             \"{{conversation}}\"]\n\
              write = [\"~/.local/share/opencode\", \"~/.local/state/opencode\", \
-             \"~/.config/opencode\"]\n\
+             \"~/.config/opencode\"]\nenv = [\"OPENAI_API_KEY\"]\n{hosts}\
+             network = \"allow-list\"\nproxy_keys = [\"opencode\"]\n\
              [studio.agents.qwen-once]\nprotocol = \"command\"\noutput = \"qwen-json\"\n\
              command = [\"qwen\", \"--yolo\", \"--output-format\", \"stream-json\"]\n\
              resume = [\"qwen\", \"--yolo\", \"--output-format\", \"stream-json\", \"--resume\", \
-             \"{conversation}\"]\n\
+             \"{{conversation}}\"]\n\
              write = [\"~/.qwen\"]\n\
-             env = [\"OPENAI_API_KEY\", \"OPENAI_BASE_URL\", \"OPENAI_MODEL\"]\n",
-        );
+             env = [\"OPENAI_API_KEY\", \"OPENAI_BASE_URL\", \"OPENAI_MODEL\"]\n\
+             network = \"allow-list\"\nproxy_keys = [\"openai\"]\n",
+        ));
         RealScene { scene, server }
     }
 
@@ -204,6 +220,24 @@ impl RealScene {
     }
 }
 
+/// The agent gets a placeholder, and the model server the key.
+fn the_key_stays_outside(agent: &str, prepare: impl Fn(&RealScene)) {
+    let real = RealScene::new();
+    prepare(&real);
+    let id = real.scene.exec(["--agent", agent, "SEARCH"]);
+    real.await_ready(&id);
+    let found = real.scene.worktree(&id).read("keys");
+    assert!(found.contains("PATH=") && found.contains("placeholder"), "{found}");
+    assert!(!found.contains(KEY), "{found}");
+    let requests = real.server.requests();
+    assert!(requests.len() > 1);
+    for request in requests {
+        let headers = ["x-api-key", "authorization"].map(|name| request.header(name));
+        let key = headers.into_iter().flatten().next();
+        assert!(key.is_some_and(|key| key.ends_with(KEY)), "{key:?}");
+    }
+}
+
 fn json_agent_works(agent: &str) {
     let real = RealScene::new();
     let id = real.runs_and_continues(agent);
@@ -218,6 +252,12 @@ mod needs_claude_cli {
     fn claude_runs_and_continues_its_conversation() {
         super::json_agent_works("claude");
     }
+
+    #[test]
+    #[ignore = "needs the program `claude`"]
+    fn the_key_of_claude_stays_outside() {
+        super::the_key_stays_outside("claude", |_| {});
+    }
 }
 
 mod needs_codex_cli {
@@ -225,6 +265,23 @@ mod needs_codex_cli {
     #[ignore = "needs the program `codex`"]
     fn codex_runs_and_continues_its_conversation() {
         super::json_agent_works("codex");
+    }
+
+    #[test]
+    #[ignore = "needs the program `codex`"]
+    fn the_key_of_a_configured_provider_stays_outside() {
+        super::the_key_stays_outside("codex", |_| {});
+    }
+
+    #[test]
+    #[ignore = "needs the program `codex`"]
+    fn the_key_of_openai_stays_outside() {
+        super::the_key_stays_outside("codex", |real| {
+            let file = real.scene.env.home().join(".codex/config.toml");
+            let url = real.server.openai_url();
+            let text = format!("model = \"scripted\"\nopenai_base_url = \"{url}\"\n");
+            std::fs::write(file, text).unwrap();
+        });
     }
 }
 
@@ -234,6 +291,12 @@ mod needs_opencode_cli {
     fn opencode_runs_and_continues_its_conversation() {
         super::json_agent_works("opencode-run");
     }
+
+    #[test]
+    #[ignore = "needs the program `opencode`"]
+    fn the_key_of_opencode_stays_outside() {
+        super::the_key_stays_outside("opencode-run", |_| {});
+    }
 }
 
 mod needs_qwen_cli {
@@ -241,6 +304,12 @@ mod needs_qwen_cli {
     #[ignore = "needs the program `qwen`"]
     fn qwen_runs_and_continues_its_conversation() {
         super::json_agent_works("qwen-once");
+    }
+
+    #[test]
+    #[ignore = "needs the program `qwen`"]
+    fn the_key_of_qwen_stays_outside() {
+        super::the_key_stays_outside("qwen-once", |_| {});
     }
 }
 

@@ -117,8 +117,8 @@ fn hunks_are_ordered_by_risk_and_mechanical_ones_are_folded_at_the_end() {
     assert_eq!(
         order,
         [
-            ("src/login.rs", None),
             ("Makefile", None),
+            ("src/login.rs", None),
             ("notes.md", None),
             // A marker that the change itself adds does not hide it.
             ("fake.c", None),
@@ -132,8 +132,8 @@ fn hunks_are_ordered_by_risk_and_mechanical_ones_are_folded_at_the_end() {
         let reasons = hunks[index]["reasons"].as_array().expect("reasons").iter();
         reasons.map(|reason| reason["rule"].as_str().expect("a rule")).collect()
     };
-    assert_eq!(rules(0), ["authentication", "public_api", "no_test"]);
-    assert_eq!(rules(1), ["build"]);
+    assert_eq!(rules(0), ["check_file", "build"]);
+    assert_eq!(rules(1), ["authentication", "public_api", "no_test"]);
     assert_eq!(rules(2), ["same_lines"]);
     let text = hunks[2]["reasons"][0]["text"].as_str().expect("a text");
     assert!(text.contains(&other), "{text}");

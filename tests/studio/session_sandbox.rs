@@ -160,7 +160,7 @@ fn a_sandboxed_agent_cannot_access_other_sessions_or_the_repository() {
     let attacks = [
         format!("echo x > '{main}'/README.md"),
         format!("echo x > '{main}'/new"),
-        format!("rm -rf '{main}'/README.md"),
+        format!("rm '{main}'/README.md"),
         format!("git -C '{main}' checkout -q -b evil"),
         format!("git -C '{main}' commit -q --allow-empty -m evil"),
         format!(
@@ -169,11 +169,11 @@ fn a_sandboxed_agent_cannot_access_other_sessions_or_the_repository() {
         format!("git --git-dir='{main}'/.git config core.hooksPath /evil"),
         format!("echo x > '{main}'/.git/hooks/post-checkout"),
         format!("echo x > '{main}'/.git/info/attributes"),
-        format!("rm -rf '{main}'/.git/objects/*"),
+        format!("rm -r '{main}'/.git/objects/*"),
         format!("echo x >> '{main}'/.git/packed-refs"),
         format!("echo x > '{main}'/.git/worktrees/own-abcd/HEAD"),
         format!("echo x > '{main}'.worktrees/other-abcd/README.md"),
-        format!("rm -rf '{main}'.worktrees/other-abcd"),
+        format!("rm -r '{main}'.worktrees/other-abcd"),
         format!("echo x > '{main}'/.git/studio/sessions/other-abcd/git/config"),
         format!("cat '{main}'/.git/studio/sessions/other-abcd/token"),
         format!("echo x > '{main}'/.git/studio/sessions/own-abcd/session.json"),

@@ -83,7 +83,8 @@ fn recorded_checks_run_on_the_tip_and_on_each_landing() {
 #[test]
 fn an_earlier_result_is_not_reused() {
     let scene = Scene::new();
-    let flag = scene.env.home().join("flag");
+    let flag = scene.env.home().join("bin/flag");
+    fs::create_dir(scene.env.home().join("bin")).expect("it can be created");
     let check = format!("echo 'why ``` not'; test ! -e {}", flag.display());
     scene.configure(&format!("checks = [\"{check}\"]"));
     scene.repo.commit_file("g3-plan/current_requirements.md", WISHES);
@@ -190,7 +191,8 @@ fn a_check_that_a_coach_relied_on_and_that_fails_now_is_reported() {
 #[test]
 fn a_concurrent_verify_and_accept_do_not_interfere() {
     let scene = Scene::new();
-    let go = scene.env.home().join("go");
+    let go = scene.env.home().join("bin/go");
+    fs::create_dir(scene.env.home().join("bin")).expect("it can be created");
     fs::write(&go, "").expect("it can be written");
     let check = format!(
         "touch running; for n in $(seq 1200); do test -e {} && exec test -e log; sleep 0.05; done; false",

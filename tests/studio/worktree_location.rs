@@ -169,7 +169,17 @@ fn a_missing_path_dependency_is_reported_with_a_working_template() {
     scene.await_free(&id);
 
     let beside = "worktree = \"{parent}/{repo}-{id}\"\n";
-    scene.configure(&format!("{beside}checks = \"test -d ../sibling\""));
+    let closed = format!("{beside}checks = \"test -d ../sibling\"");
+    scene.configure(&closed);
+    let id = scene.exec(["write a 1"]);
+    let why = scene.await_state(&id, "failed")["why"].as_str().expect("a reason").to_owned();
+    let sibling = sibling.canonicalize().expect("it exists");
+    let line = format!("[sandbox] read = [\"{}\"]", sibling.display());
+    assert!(why.contains(&line), "{why}");
+    scene.await_free(&id);
+    scene.studio(["discard", &id, "--yes"]).exits(0);
+
+    scene.configure(&format!("{closed}\n[sandbox]\nread = [\"{}\"]", sibling.display()));
     let id = scene.ready("write a 1");
     scene.await_free(&id);
     let worktree = scene.status(&id)["worktree"].as_str().expect("a path").to_owned();

@@ -153,7 +153,7 @@ impl Fragment {
             let reason = format!("invalid fragment id `{id}`");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
         }
-        let bytes = std::fs::read(fragments_dir(session_dir).join(file_name(id)))?;
+        let bytes = base::files::read(&fragments_dir(session_dir).join(file_name(id)))?;
         serde_json::from_slice(&bytes).map_err(io::Error::other)
     }
 }
@@ -172,7 +172,7 @@ pub(crate) fn file_name(id: &str) -> String {
 pub fn list(session_dir: &Path) -> Vec<Fragment> {
     let files = std::fs::read_dir(fragments_dir(session_dir)).into_iter().flatten().flatten();
     let mut all: Vec<Fragment> = files
-        .filter_map(|file| serde_json::from_slice(&std::fs::read(file.path()).ok()?).ok())
+        .filter_map(|file| serde_json::from_slice(&base::files::read(&file.path()).ok()?).ok())
         .collect();
     all.sort_by(|a, b| (&a.created_at, &a.fragment_id).cmp(&(&b.created_at, &b.fragment_id)));
     all

@@ -39,7 +39,7 @@ impl Toolset for EveryTool {
         };
         Ok(Services {
             web: Arc::new(config.tools.clone()),
-            sandbox: Arc::new(config.sandbox.clone()),
+            sandbox: Arc::new(config.session_sandbox()),
             lsp: Some(LanguageServerHub::new(config)?),
             browser: Some(browser),
             desktop: Some(Arc::new(DesktopHelper)),

@@ -15,6 +15,8 @@ use policy::SandboxUse;
 use rules::{CompiledRule, build_question};
 
 pub mod core_exact;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz_tests;
 pub mod hosts;
 pub mod paths;
 pub mod permission_mode;
@@ -266,7 +268,7 @@ impl Gate {
             if let Some(host) = &question.host
                 && self.remembered_rules().contains(&question.rule)
             {
-                hosts::allow_always(host);
+                base::allowed_hosts::allow_always(host);
             }
         }
         Ok(permit)

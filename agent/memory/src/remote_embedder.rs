@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use base::config::Config;
 use base::config::agent::EmbedderKind as Kind;
+use base::config::hosted_services::{NO_KEY, OPENAI_URL};
 use base::failure::{Failure, Result};
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -12,7 +13,6 @@ use serde_json::json;
 
 use super::embed::{Embedder, HashEmbedder, normalize};
 use super::local_embedder::{self, HostLookup};
-use provider::auth::KeySources;
 use provider::http::Endpoint;
 
 /// Maximum size of a response in bytes.
@@ -123,16 +123,11 @@ fn endpoint_of_provider(config: &Config, reference: &str) -> Result<Endpoint> {
             .because("it is set in `memory.embeddings_provider`")
             .hint("name one of type openai: openai.NAME")
     })?;
-    let key = KeySources {
-        provider: reference,
-        configured: entry.api_key.as_ref(),
-        command: entry.api_key_command.as_ref(),
-        variable: entry.base_url.is_none().then_some("OPENAI_API_KEY"),
-    };
+    let key = entry.key_sources(reference);
     let base = config.providers.base_url("openai", entry.base_url.as_deref());
-    let base = base.map_or("https://api.openai.com/v1", |base| base.url);
+    let base = base.map_or(OPENAI_URL, |base| base.url);
     let endpoint = Endpoint::new(base, "/embeddings", entry.allow_http)?;
-    match key.optional()?.filter(|key| key.secret.reveal() != "none") {
+    match key.optional()?.filter(|key| key.secret.reveal() != NO_KEY) {
         Some(key) => endpoint.key("authorization", "Bearer ", key.secret),
         None => Ok(endpoint),
     }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use base::config::Config;
 use base::config::base_url::BaseUrl;
+use base::config::hosted_services::{ANTHROPIC_URL, GEMINI_URL, NO_KEY, OPENAI_URL};
 use base::config::providers::{
     AnthropicConfig, GeminiConfig, OpenaiConfig, OpenaiWire as Format, TYPES,
 };
 use base::failure::Failure;
 
 use crate::anthropic::{MIN_OUTPUT_BESIDE_REASONING, MessagesWire};
-use crate::auth::KeySources;
 use crate::embedded;
 use crate::gemini::GeminiWire;
 use crate::hosted::{HostedProvider, WireFormat};
@@ -27,9 +27,6 @@ use crate::provider::{Provider, ProviderFacts};
 use crate::text_calls::TextCalls;
 use crate::{fallback, retry};
 
-const ANTHROPIC: &str = "https://api.anthropic.com";
-const OPENAI: &str = "https://api.openai.com/v1";
-const GEMINI: &str = "https://generativelanguage.googleapis.com";
 const MILLION: u32 = 1_000_000;
 
 /// The provider selected by command-line flags.
@@ -200,14 +197,9 @@ fn anthropic(
     entry: &AnthropicConfig,
     request: &ProviderRequest<'_>,
 ) -> Result<HostedProvider, Failure> {
-    let key = KeySources {
-        provider: &request.reference,
-        configured: entry.api_key.as_ref(),
-        command: entry.api_key_command.as_ref(),
-        variable: Some("ANTHROPIC_API_KEY"),
-    };
+    let key = entry.key_sources(&request.reference);
     let key = key.required()?;
-    let base = request.base("anthropic", entry.base_url.as_deref(), ANTHROPIC);
+    let base = request.base("anthropic", entry.base_url.as_deref(), ANTHROPIC_URL);
     let mut endpoint = request
         .endpoint(base, "/v1/messages", entry.allow_http)?
         .header("anthropic-version", "2023-06-01")
@@ -250,22 +242,17 @@ fn openai(
     entry: &OpenaiConfig,
     request: &ProviderRequest<'_>,
 ) -> Result<Box<dyn Provider>, Failure> {
-    let key = KeySources {
-        provider: &request.reference,
-        configured: entry.api_key.as_ref(),
-        command: entry.api_key_command.as_ref(),
-        variable: entry.base_url.is_none().then_some("OPENAI_API_KEY"),
-    };
+    let key = entry.key_sources(&request.reference);
     // A self-hosted server often needs no key.
-    let base = request.base("openai", entry.base_url.as_deref(), OPENAI);
-    let key = if base.url == OPENAI { Some(key.required()?) } else { key.optional()? };
+    let base = request.base("openai", entry.base_url.as_deref(), OPENAI_URL);
+    let key = if base.url == OPENAI_URL { Some(key.required()?) } else { key.optional()? };
     let endpoint_path = match entry.wire {
         Format::Chat => "/chat/completions",
         Format::Responses => "/responses",
     };
     let mut endpoint = request.endpoint(base, endpoint_path, entry.allow_http)?;
     let origin = key.as_ref().map_or("it has none", |key| &key.origin).to_owned();
-    if let Some(key) = key.filter(|key| key.secret.reveal() != "none") {
+    if let Some(key) = key.filter(|key| key.secret.reveal() != NO_KEY) {
         endpoint = endpoint.key("authorization", "Bearer ", key.secret)?;
     }
     let (context, max_output) = (entry.context_length, entry.max_tokens);
@@ -296,12 +283,7 @@ fn openai(
 }
 
 fn gemini(entry: &GeminiConfig, request: &ProviderRequest<'_>) -> Result<HostedProvider, Failure> {
-    let key = KeySources {
-        provider: &request.reference,
-        configured: entry.api_key.as_ref(),
-        command: entry.api_key_command.as_ref(),
-        variable: Some("GEMINI_API_KEY"),
-    };
+    let key = entry.key_sources(&request.reference);
     let key = key.required()?;
     let model = request.model("gemini", entry.model.as_deref())?;
     let model = model.strip_prefix("models/").unwrap_or(&model).to_owned();
@@ -314,7 +296,7 @@ fn gemini(entry: &GeminiConfig, request: &ProviderRequest<'_>) -> Result<HostedP
     } else {
         "generateContent"
     };
-    let base = request.base("gemini", entry.base_url.as_deref(), GEMINI);
+    let base = request.base("gemini", entry.base_url.as_deref(), GEMINI_URL);
     let path = format!("/v1beta/models/{model}:{method}");
     let endpoint = request.endpoint(base, &path, entry.allow_http)?;
     let endpoint = endpoint.key("x-goog-api-key", "", key.secret)?;

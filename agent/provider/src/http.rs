@@ -28,6 +28,8 @@ pub struct Endpoint {
     key: Option<Secret>,
     idle_timeout: Duration,
     client: OnceLock<Client>,
+    /// The host of the service behind studio's proxy.
+    service_host: Option<String>,
 }
 
 /// A response whose status and headers have arrived and whose body has not been read.
@@ -44,7 +46,9 @@ impl Endpoint {
         let url = address(base, path, allow_http)?;
         let idle_timeout = Duration::from_secs(120);
         let (headers, client) = (HeaderMap::new(), OnceLock::new());
-        Ok(Endpoint { url, headers, key: None, idle_timeout, client })
+        let services = std::env::var(base::sandbox::MODEL_SERVICES_VAR).unwrap_or_default();
+        let service_host = service_host(&url, &services);
+        Ok(Endpoint { url, headers, key: None, idle_timeout, client, service_host })
     }
 
     /// Adds a header that is not secret.
@@ -78,7 +82,8 @@ impl Endpoint {
 
     /// Returns the host, for messages.
     pub fn host(&self) -> &str {
-        self.url.host_str().unwrap_or_default()
+        let host = self.service_host.as_deref().or(self.url.host_str());
+        host.unwrap_or_default()
     }
 
     /// Replaces the key in a text for messages.
@@ -119,6 +124,17 @@ impl Endpoint {
             Err(_) => Err(ProviderError::Broken(timeout_message(self.idle_timeout))),
         }
     }
+}
+
+/// Returns the host of the model service that a URL of studio's proxy leads to; `services` has one
+/// line for each service, with both URLs.
+fn service_host(url: &Url, services: &str) -> Option<String> {
+    let service = services.lines().find_map(|line| {
+        let (proxy, service) = line.split_once(' ')?;
+        let rest = url.as_str().strip_prefix(proxy)?;
+        rest.starts_with('/').then_some(service)
+    });
+    Url::parse(service?).ok()?.host_str().map(str::to_owned)
 }
 
 /// Sends one request with a short response and reads it to its end. Fails if [`address`] rejects
@@ -297,4 +313,19 @@ fn tls_without_roots() -> rustls::ClientConfig {
         .expect("ring offers the default versions")
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_behind_the_proxy_keeps_its_host() {
+        let services = "http://127.0.0.1:9/token/openai https://api.openai.com/v1\n";
+        let host = |url: &str| service_host(&Url::parse(url).unwrap(), services);
+        let proxied = host("http://127.0.0.1:9/token/openai/chat/completions");
+        assert_eq!(proxied.as_deref(), Some("api.openai.com"));
+        assert_eq!(host("http://127.0.0.1:9/token/openai-other/x"), None);
+        assert_eq!(host("http://127.0.0.1:9/v1/chat/completions"), None);
+    }
 }

@@ -2,12 +2,13 @@
 //! one from the configuration. Differences between services are handled in this crate.
 
 pub mod anthropic;
-pub mod auth;
 mod blocking;
 pub mod embedded;
 mod error;
 pub mod fallback;
 pub mod from_config;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz_tests;
 pub mod gemini;
 pub mod history;
 pub mod hosted;

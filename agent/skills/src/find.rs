@@ -139,7 +139,7 @@ pub fn read(file: &Path, boundary: Option<&Path>, max_bytes: usize) -> Result<St
         return Err("a symbolic link leads out of the repository".to_owned());
     }
     let bytes =
-        workspace::read_regular(&real, max_bytes as u64).map_err(|error| error.to_string())?;
+        base::files::read_start(&real, max_bytes as u64).map_err(|error| error.to_string())?;
     String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 

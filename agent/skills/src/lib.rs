@@ -8,6 +8,8 @@ pub mod allowed;
 pub mod embedded;
 pub mod extract;
 pub mod find;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz_tests;
 pub mod parse;
 pub mod prompt_list;
 

@@ -7,6 +7,7 @@ pub mod mcp;
 pub mod mode;
 pub mod model;
 pub mod plan;
+pub mod sandbox;
 pub mod sessions;
 pub mod settings;
 mod show;
@@ -148,6 +149,11 @@ enum Command {
     Tool(tool::ToolArgs),
     /// Trust this repository's configuration, by its content
     Trust(trust::TrustArgs),
+    /// Run any program in the sandbox of g3's commands
+    #[command(
+        after_help = "Examples:\n  g3 sandbox -- make test\n  g3 sandbox -- sh -c 'cat ~/.ssh/id_ed25519'"
+    )]
+    Sandbox(sandbox::SandboxCommandArgs),
     /// Show the configuration
     Config(config::ConfigArgs),
     /// Sign in to a provider through the browser
@@ -254,6 +260,7 @@ fn run(cli: Cli, explicit_flags: &ExplicitFlags, toolset: &'static dyn Toolset) 
         Some(Command::Plan(args)) => in_runtime(plan::run(args, toolset)),
         Some(Command::Tool(args)) => tool::run(&args, toolset),
         Some(Command::Trust(args)) => trust::run(&args),
+        Some(Command::Sandbox(args)) => sandbox::run(&args),
         Some(Command::Config(args)) => config::run(&args),
         Some(Command::Login(args)) => in_runtime(login::run(&args)),
         Some(Command::Model(args)) => model::run(&args),

@@ -80,7 +80,7 @@ async fn run_part(command: PlanCommand, toolset: &'static dyn Toolset) -> Result
 
 fn file(path: PathBuf) -> Result<(String, String)> {
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(&path)
+    let text = base::files::read_text(&path)
         .map_err(|error| Failure::usage(format!("cannot read {name}")).because(error))?;
     Ok((name, text))
 }

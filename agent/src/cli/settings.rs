@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::config::agent::BrowserKind;
+use base::config::keyless::KeylessConfig;
 use base::config::{Config, ConfigSources, LoadedConfig, mcp};
 use base::failure::{Failure, OrFail, Result};
 use clap::Args;
@@ -160,7 +161,8 @@ pub(crate) fn directory(common: &GlobalArgs) -> Result<PathBuf> {
 
 /// Loads the configuration for a directory, including the repository's MCP servers.
 pub(crate) fn load(common: &GlobalArgs, cwd: &std::path::Path) -> Result<LoadedConfig> {
-    let sources = sources(common, cwd);
+    let keyless = KeylessConfig::inherited()?;
+    let sources = ConfigSources { keyless, ..sources(common, cwd) };
     let mut loaded = base::config::load(&sources)?;
     if sources.config_file.is_none() {
         let file = mcp::repository_file(cwd);

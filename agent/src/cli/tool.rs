@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use base::config::keyless::KeylessConfig;
 use base::config::{Config, ConfigSources};
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
@@ -229,11 +230,12 @@ fn run_to_completion(
 fn read_args(args: &str) -> Result<String> {
     if args == "-" {
         let mut text = String::new();
-        io::stdin().read_to_string(&mut text).or_fail(|| "cannot read the arguments on stdin")?;
+        let mut stdin = io::stdin().take(base::files::MAX_READ_BYTES);
+        stdin.read_to_string(&mut text).or_fail(|| "cannot read the arguments on stdin")?;
         return Ok(text);
     }
     let Some(file) = args.strip_prefix('@') else { return Ok(args.to_owned()) };
-    std::fs::read_to_string(file).map_err(|error| {
+    base::files::read_text(Path::new(file)).map_err(|error| {
         Failure::usage(format!("cannot read the arguments in {file}"))
             .because(error)
             .hint("pass them as JSON: --args '{\"key\": …}'")
@@ -254,7 +256,8 @@ fn directory(cwd: Option<&Path>) -> Result<PathBuf> {
 /// Returns the working directory of a call and the configuration there.
 fn load_config(cwd: Option<&Path>) -> Result<(PathBuf, Config)> {
     let cwd = directory(cwd)?;
-    let loaded = base::config::load(&ConfigSources::from_env(&cwd))?;
+    let keyless = KeylessConfig::inherited()?;
+    let loaded = base::config::load(&ConfigSources { keyless, ..ConfigSources::from_env(&cwd) })?;
     Ok((cwd, loaded.config))
 }
 

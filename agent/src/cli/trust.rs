@@ -64,12 +64,24 @@ fn accept(store: &Path, file: &Path) -> Result<String> {
     let content = std::fs::read(file).map_err(|error| {
         Failure::usage(format!("cannot trust {}", file.display())).because(error)
     })?;
+    let earlier = trust::last(store, file)?;
     let entry = trust::accept(store, file, &content, &Clock::from_env())?;
-    let printed = base::text::printable(&String::from_utf8_lossy(&content));
+    let text = String::from_utf8_lossy(&content);
+    let printed = base::text::printable(
+        &changes(earlier.as_ref(), &text).unwrap_or_else(|| text.clone().into_owned()),
+    );
     let names: String = entry
         .names
         .iter()
-        .map(|(name, sha256)| format!("  with {} (sha256 {sha256})\n", name.display()))
+        .map(|(name, sha256)| {
+            let known = earlier.as_ref().and_then(|earlier| earlier.names.get(name));
+            let changed = match &earlier {
+                Some(_) if known.is_none() => ", new",
+                Some(_) if known != Some(sha256) => ", changed",
+                _ => "",
+            };
+            format!("  with {} (sha256 {sha256}{changed})\n", name.display())
+        })
         .collect();
     let copied = copied_files(file);
     Ok(format!(
@@ -78,6 +90,14 @@ fn accept(store: &Path, file: &Path) -> Result<String> {
         file.display(),
         entry.sha256
     ))
+}
+
+/// Returns the difference from the content that was trusted before, if there is one.
+fn changes(earlier: Option<&trust::TrustEntry>, text: &str) -> Option<String> {
+    let earlier = earlier?;
+    let content = earlier.content.as_deref().filter(|content| *content != text)?;
+    let difference = tools::text_diff::difference(content, text).unified;
+    Some(format!("changed since you trusted it on {}:\n{difference}", earlier.time))
 }
 
 /// Lists the untracked files that a `.worktreeinclude` matches now; studio copies them into its

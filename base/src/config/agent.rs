@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::config::lsp::LspToolConfig;
+use crate::config::network::NetworkPolicy;
 use crate::secret::Secret;
 
 /// `[agent]`: settings of the turn loop.
@@ -330,10 +331,41 @@ pub struct SandboxConfig {
     pub read: Vec<PathBuf>,
     /// Additional writable paths; `~/` is the home directory.
     pub write: Vec<PathBuf>,
+    /// Sockets of services that programs may connect to; `~/` is the home directory.
+    pub sockets: Vec<PathBuf>,
+    /// Which hosts the processes in the sandbox can reach; each kind of process has its own default
+    /// when absent.
+    pub network: Option<NetworkPolicy>,
+    /// Hosts that the allow list contains besides the built-in ones: `name`, `*.name`, `name:port`.
+    pub hosts: Vec<String>,
 }
 
 impl Default for SandboxConfig {
     fn default() -> Self {
-        Self { enabled: true, best_effort: true, read: Vec::new(), write: Vec::new() }
+        let (network, hosts) = (None, Vec::new());
+        Self {
+            enabled: true,
+            best_effort: true,
+            read: Vec::new(),
+            write: Vec::new(),
+            sockets: Vec::new(),
+            network,
+            hosts,
+        }
+    }
+}
+
+impl SandboxConfig {
+    /// Adds the sockets of the display, for a session that may use the screen.
+    #[must_use]
+    pub fn with_display(mut self) -> SandboxConfig {
+        self.sockets.push("/tmp/.X11-unix".into());
+        let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+        if let (Some(runtime), Some(display)) =
+            (variable("XDG_RUNTIME_DIR"), variable("WAYLAND_DISPLAY"))
+        {
+            self.sockets.push(runtime.join(display));
+        }
+        self
     }
 }

@@ -1,6 +1,8 @@
 //! The table of all configuration keys: the type of each, and what an untrusted repository may do
 //! with it.
 
+use crate::config::network::NetworkPolicy;
+
 /// A configuration key. `*` in the path matches any name that the user chose.
 #[derive(Debug)]
 pub(crate) struct ConfigKey {
@@ -52,6 +54,9 @@ pub(crate) enum UntrustedRule {
     Lowers(Option<u64>),
     /// Switch it off.
     SwitchesOff,
+    /// Select a narrower network policy. The text is the widest one when the user has not set the
+    /// key.
+    NarrowsNetwork(&'static str),
 }
 
 const U32: u64 = u32::MAX as u64;
@@ -73,6 +78,11 @@ const fn limit(path: &'static str, max: u64, without: Option<u64>) -> ConfigKey 
 
 const fn feature(path: &'static str) -> ConfigKey {
     ConfigKey { path, kind: ValueKind::Switch, untrusted: UntrustedRule::SwitchesOff }
+}
+
+const fn network(path: &'static str, without: &'static str) -> ConfigKey {
+    let kind = ValueKind::OneOf(NetworkPolicy::NAMES);
+    ConfigKey { path, kind, untrusted: UntrustedRule::NarrowsNetwork(without) }
 }
 
 /// All keys.
@@ -170,6 +180,9 @@ static KEYS: &[ConfigKey] = &[
     key("studio.branch", ValueKind::Text),
     key("studio.worktree", ValueKind::Text),
     key("studio.check_caches", ValueKind::TextOrTexts),
+    key("studio.confirm_check_changes", ValueKind::Switch),
+    network("studio.check_network", "off"),
+    network("studio.setup_network", "off"),
     // The default depends on the machine, which has at least one core.
     limit("studio.jobs", U32, Some(1)),
     limit("studio.limits.timeout_seconds", MAX_I64, None),
@@ -183,8 +196,14 @@ static KEYS: &[ConfigKey] = &[
     limit("studio.limits.output_bytes", MAX_I64, Some(64 << 20)),
     key("studio.limits.disk_floor_bytes", ValueKind::Whole(MAX_I64)),
     limit("studio.limits.check_seconds", MAX_I64, Some(3_600)),
+    // These defaults depend on the machine; the numbers are their minimum.
+    limit("studio.limits.memory_bytes", MAX_I64, Some(1 << 30)),
+    limit("studio.limits.processes", MAX_I64, Some(4_096)),
+    limit("studio.limits.disk_bytes", MAX_I64, Some(100 << 30)),
     key("studio.sign", ValueKind::Switch),
     key("studio.hooks", ValueKind::Switch),
+    key("studio.secrets", ValueKind::OneOf(&["refuse", "warn"])),
+    key("studio.secrets_allowed", ValueKind::Texts),
     key("studio.notify", ValueKind::TextOrTexts),
     key("studio.bell", ValueKind::Switch),
     key("studio.open", ValueKind::Texts),
@@ -208,6 +227,9 @@ static KEYS: &[ConfigKey] = &[
     key("studio.agents.*.write", ValueKind::Texts),
     key("studio.agents.*.env", ValueKind::Texts),
     key("studio.agents.*.events", ValueKind::Switch),
+    network("studio.agents.*.network", "off"),
+    key("studio.agents.*.hosts", ValueKind::Texts),
+    key("studio.agents.*.proxy_keys", ValueKind::Texts),
     key("tools.webfetch.allow_hosts", ValueKind::Texts),
     key("tools.codesearch.endpoint", ValueKind::Text),
     key("tools.codesearch.api_key", ValueKind::Hidden),
@@ -268,6 +290,9 @@ static KEYS: &[ConfigKey] = &[
     key("sandbox.best_effort", ValueKind::Switch),
     key("sandbox.read", ValueKind::Texts),
     key("sandbox.write", ValueKind::Texts),
+    key("sandbox.sockets", ValueKind::Texts),
+    network("sandbox.network", "allow-list"),
+    key("sandbox.hosts", ValueKind::Texts),
 ];
 
 impl ConfigKey {
@@ -300,16 +325,13 @@ pub(crate) fn has_free_names(path: &[String]) -> bool {
         .any(|key| key.path.split('.').nth(path.len()) == Some("*"))
 }
 
-/// Returns the key that is most similar to an unknown path, as a dotted path.
+/// How similar a key must be to be suggested, from 0 to 1.
+const MIN_SIMILARITY: f64 = 0.6;
+
+/// Returns the key that is most similar to an unknown path, as a dotted path, if one is similar.
 pub(crate) fn nearest(path: &[String]) -> Option<String> {
     let (misspelled, section) = path.split_last()?;
-    let mut siblings: Vec<&str> = KEYS
-        .iter()
-        .filter(|key| key.starts_with(section))
-        .filter_map(|key| key.path.split('.').nth(section.len()))
-        .filter(|name| *name != "*")
-        .collect();
-    siblings.dedup();
+    let siblings = in_section(section);
     let similarity = |name: &str| strsim::normalized_damerau_levenshtein(name, misspelled);
     let sibling = siblings.into_iter().max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
     let last_part_similarity =
@@ -321,8 +343,23 @@ pub(crate) fn nearest(path: &[String]) -> Option<String> {
             let section = section.iter().map(String::as_str);
             Some(section.chain([sibling]).collect::<Vec<_>>().join("."))
         }
-        _ => Some(best_elsewhere.path.to_owned()),
+        _ => (last_part_similarity(best_elsewhere) >= MIN_SIMILARITY)
+            .then(|| best_elsewhere.path.to_owned()),
     }
+}
+
+/// Returns the names of the keys and sections directly in a section, without those that the user
+/// chooses.
+pub(crate) fn in_section(section: &[String]) -> Vec<&'static str> {
+    let mut names: Vec<&str> = KEYS
+        .iter()
+        .filter(|key| key.starts_with(section))
+        .filter_map(|key| key.path.split('.').nth(section.len()))
+        .filter(|name| *name != "*")
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 #[cfg(test)]
@@ -349,5 +386,7 @@ mod tests {
         assert_eq!(near("default_provider"), "providers.default_provider");
         assert_eq!(near("stduio"), "studio");
         assert_eq!(near("providers.antropic"), "providers.anthropic");
+        assert_eq!(nearest(&path("studio.max_sessions")), None);
+        assert!(in_section(&path("studio")).contains(&"jobs"));
     }
 }

@@ -9,6 +9,7 @@ use toml::{Table, Value};
 use crate::config::agent::GateRule;
 use crate::config::base_url;
 use crate::config::hooks::Hook;
+use crate::config::keyless::{KEYLESS_CONFIG_VAR, KeylessConfig};
 use crate::config::keys::{self, ConfigKey, ValueKind};
 use crate::config::providers::{ModelConfig, TYPES};
 use crate::config::{ConfigSources, ValueOrigin};
@@ -46,11 +47,12 @@ impl ConfigSources {
             Some((name, value.into_string().ok()?))
         });
         ConfigSources {
-            user: directory().map(|directory| directory.join("config.toml")),
+            user: user_config_file(),
             repository: Some(in_repository(cwd, "g3.toml")),
             config_file: None,
             environment: variables.collect(),
             flags: Vec::new(),
+            keyless: None,
         }
     }
 
@@ -58,6 +60,11 @@ impl ConfigSources {
     pub fn trust_store(&self) -> Option<PathBuf> {
         self.user.as_deref().and_then(Path::parent).map(|parent| parent.join("trust.json"))
     }
+}
+
+/// Returns the path of the user's configuration file.
+pub fn user_config_file() -> Option<PathBuf> {
+    directory().map(|directory| directory.join("config.toml"))
 }
 
 /// Returns the directory of the user's configuration, `~/.config/g3`.
@@ -190,6 +197,13 @@ pub(crate) fn from_flags(flags: &[(String, String)]) -> Result<Vec<RawSetting>> 
     flags.iter().map(setting).collect()
 }
 
+/// Reads the values that override all other sources.
+pub(crate) fn from_overrides(keyless: Option<&KeylessConfig>) -> Result<Vec<RawSetting>> {
+    let overrides = keyless.into_iter().flat_map(|keyless| &keyless.overrides);
+    let origin = || ValueOrigin::Environment(KEYLESS_CONFIG_VAR.to_owned());
+    overrides.map(|(path, text)| from_text(path.clone(), text, origin())).collect()
+}
+
 fn from_text(path: Vec<String>, text: &str, origin: ValueOrigin) -> Result<RawSetting> {
     let Some(key) = keys::find(&path) else { return Err(unknown(&path, &origin)) };
     let list = || format!("v = {text}").parse::<Table>().ok().and_then(|mut t| t.remove("v"));
@@ -299,7 +313,12 @@ fn unknown(path: &[String], origin: &ValueOrigin) -> Failure {
         .because(format!("in {origin}"));
     match keys::nearest(path) {
         Some(nearest) => failure.hint(format!("did you mean `{nearest}`?")),
-        None => failure,
+        None => match path.split_last().map(|(_, section)| (section, keys::in_section(section))) {
+            Some((section, names)) if !section.is_empty() && !names.is_empty() => {
+                failure.hint(format!("the keys of `{}`: {}", section.join("."), names.join(", ")))
+            }
+            _ => failure,
+        },
     }
 }
 

@@ -2,12 +2,16 @@
 //! merged key by key, with the origin of every value.
 
 pub mod agent;
+pub mod api_key;
 pub mod base_url;
 pub mod hooks;
+pub mod hosted_services;
+pub mod keyless;
 mod keys;
 pub mod layers;
 pub mod lsp;
 pub mod mcp;
+pub mod network;
 pub mod providers;
 pub mod show;
 pub mod studio;
@@ -28,6 +32,7 @@ use agent::{
 };
 use base_url::EnvironmentUrls;
 use hooks::Hook;
+use keyless::KeylessConfig;
 use layers::RawSetting;
 use lsp::LspServerConfig;
 use mcp::McpServerConfig;
@@ -70,6 +75,19 @@ pub struct Config {
     pub hooks: Vec<Hook>,
 }
 
+impl Config {
+    /// Returns the sandbox of sessions. With desktop control or a browser with a window, programs
+    /// may connect to the display.
+    pub fn session_sandbox(&self) -> SandboxConfig {
+        let has_window =
+            self.webdriver.enabled && self.webdriver.browser == agent::BrowserKind::Chrome;
+        match self.computer_control.enabled || has_window {
+            true => self.sandbox.clone().with_display(),
+            false => self.sandbox.clone(),
+        }
+    }
+}
+
 /// The sources of values. Later ones override earlier ones: user, repository, environment, flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigSources {
@@ -83,6 +101,9 @@ pub struct ConfigSources {
     pub environment: Vec<(String, String)>,
     /// Flags as dotted key and value, e.g. `providers.default_provider`.
     pub flags: Vec<(String, String)>,
+    /// The configuration that studio passes to g3 in a sandbox; it replaces the user's file, and
+    /// its overrides apply last.
+    pub keyless: Option<KeylessConfig>,
 }
 
 /// A configuration and its origins.
@@ -126,6 +147,7 @@ impl fmt::Display for ValueOrigin {
 pub fn load(sources: &ConfigSources) -> Result<LoadedConfig> {
     let mut settings = Vec::new();
     let mut notices = Vec::new();
+    let keyless = sources.keyless.as_ref().filter(|_| sources.config_file.is_none());
     if let Some(config_file) = &sources.config_file {
         let Some(bytes) = layers::read(config_file)? else {
             return Err(Failure::usage(format!("no such file: {}", config_file.display()))
@@ -133,17 +155,23 @@ pub fn load(sources: &ConfigSources) -> Result<LoadedConfig> {
         };
         settings.extend(layers::from_file(&bytes, &ValueOrigin::User(config_file.clone()))?);
     } else {
-        if let Some(user) = &sources.user
-            && let Some(bytes) = layers::read(user)?
-        {
-            settings.extend(layers::from_file(&bytes, &ValueOrigin::User(user.clone()))?);
+        let user = sources.user.clone().unwrap_or_default();
+        let bytes = match keyless {
+            Some(keyless) => Some(keyless.file.clone().into_bytes()),
+            None => layers::read(&user)?,
+        };
+        if let Some(bytes) = bytes {
+            settings.extend(layers::from_file(&bytes, &ValueOrigin::User(user))?);
         }
-        let (repository, ignored) = read_repository(sources, &settings)?;
-        settings.extend(repository);
-        notices.extend(ignored);
+        if !keyless.is_some_and(|keyless| keyless.ignores_repository) {
+            let (repository, ignored) = read_repository(sources, &settings)?;
+            settings.extend(repository);
+            notices.extend(ignored);
+        }
     }
     settings.extend(layers::from_environment(&sources.environment, &settings)?);
     settings.extend(layers::from_flags(&sources.flags)?);
+    settings.extend(layers::from_overrides(keyless)?);
     let mut loaded = merge(settings, notices)?;
     loaded.config.providers.environment = EnvironmentUrls::of(&sources.environment);
     Ok(loaded)

@@ -3,6 +3,8 @@
 use toml::Value;
 
 use crate::config::{LoadedConfig, ValueOrigin};
+use crate::sandbox::environment::{holds_password, is_secret};
+use crate::secret::MASK;
 
 /// One value.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +64,26 @@ fn walk(key: String, value: Value, loaded: &LoadedConfig, entries: &mut Vec<Show
         }
         value => {
             let origin = loaded.origins.get(&key).cloned();
+            let value = if is_environment(&key) { hide_values(value) } else { value };
             entries.push(ShownValue { key, value: value.to_string(), origin });
         }
     }
+}
+
+/// Returns whether a key holds variables of an agent, `NAME=VALUE`.
+fn is_environment(key: &str) -> bool {
+    key.starts_with("studio.agents.") && key.ends_with(".env")
+}
+
+/// Replaces the values of variables that are secrets, by their names or as addresses with a
+/// password.
+fn hide_values(value: Value) -> Value {
+    let Value::Array(variables) = value else { return value };
+    let hide = |variable: Value| match variable.as_str().and_then(|it| it.split_once('=')) {
+        Some((name, text)) if is_secret(name) || holds_password(name, text) => {
+            Value::String(format!("{name}={MASK}"))
+        }
+        Some(_) | None => variable,
+    };
+    Value::Array(variables.into_iter().map(hide).collect())
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::network::NetworkPolicy;
+
 /// The default of `[studio] worktree`: outside the main checkout, so that programs that search
 /// parent directories for files do not find the main checkout's.
 pub const DEFAULT_WORKTREE: &str = "{parent}/{repo}.worktrees/{id}";
@@ -12,6 +14,7 @@ pub const DEFAULT_WORKTREE: &str = "{parent}/{repo}.worktrees/{id}";
 /// `[studio]`: how sessions are created, limited and landed.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of its own")]
 pub struct StudioConfig {
     /// Commands that must pass before a session is ready and before it lands; `sh -c` lines.
     pub checks: ShellLines,
@@ -24,14 +27,24 @@ pub struct StudioConfig {
     pub worktree: String,
     /// Ignored directories that are kept between check runs; relative paths.
     pub check_caches: ShellLines,
+    /// Which hosts checks can reach; the allow list when absent.
+    pub check_network: Option<NetworkPolicy>,
+    /// Which hosts setup commands can reach; the allow list when absent.
+    pub setup_network: Option<NetworkPolicy>,
     /// Maximum number of concurrent sessions; derived from cores and memory when absent.
     pub jobs: Option<u32>,
     /// The limits of a session.
     pub limits: SessionLimits,
     /// Whether landed commits are signed as the user's git would.
     pub sign: bool,
+    /// Whether `accept` asks before it lands changes of files that decide what the checks say.
+    pub confirm_check_changes: bool,
     /// Whether the repository's hooks run, inside the sandbox.
     pub hooks: bool,
+    /// What happens to work that adds a possible secret.
+    pub secrets: SecretsSetting,
+    /// Files that may contain what looks like a secret, as patterns of paths.
+    pub secrets_allowed: Vec<String>,
     /// How the user is notified when a session settles or asks.
     pub notify: NotifySetting,
     /// Whether the dashboard rings the terminal's bell when a session settles or asks.
@@ -53,10 +66,15 @@ impl Default for StudioConfig {
             branch: "studio/{id}".to_owned(),
             worktree: DEFAULT_WORKTREE.to_owned(),
             check_caches: ShellLines::default(),
+            check_network: None,
+            setup_network: None,
             jobs: None,
             limits: SessionLimits::default(),
             sign: false,
+            confirm_check_changes: false,
             hooks: false,
+            secrets: SecretsSetting::default(),
+            secrets_allowed: Vec::new(),
             notify: NotifySetting::default(),
             bell: true,
             open: Vec::new(),
@@ -64,6 +82,17 @@ impl Default for StudioConfig {
             agents: BTreeMap::new(),
         }
     }
+}
+
+/// What happens to work that adds a possible secret.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SecretsSetting {
+    /// It lands only if the user allows it for this landing.
+    #[default]
+    Refuse,
+    /// It lands, with a note.
+    Warn,
 }
 
 /// How the user is notified.
@@ -161,6 +190,15 @@ pub struct SessionLimits {
     pub disk_floor_bytes: Option<u64>,
     /// Timeout of one check or setup command, in seconds (3,600 when absent).
     pub check_seconds: Option<u64>,
+    /// Bytes of memory of all processes of a session or check together (half of the machine's
+    /// memory when absent).
+    pub memory_bytes: Option<u64>,
+    /// Number of processes and threads of a session or check together (4,096, or 256 for each core
+    /// if that is more, when absent).
+    pub processes: Option<u64>,
+    /// Bytes that the worktree, temporary files and build caches of a session may use on disk (100
+    /// GiB when absent).
+    pub disk_bytes: Option<u64>,
 }
 
 /// The protocol between studio and an agent.
@@ -236,9 +274,24 @@ pub struct AgentRow {
     /// Whether the agent sends g3's events over ACP (`_g3/event`): turns, costs, rounds. They are
     /// ignored from other agents. When absent, true if the program is named `g3`.
     pub events: Option<bool>,
+    /// Which hosts the agent can reach. When absent: the allow list for agents that studio knows
+    /// and for those with `hosts`, else all.
+    pub network: Option<NetworkPolicy>,
+    /// Hosts that the agent needs, for its allow list: `name`, `*.name`, `name:port`.
+    pub hosts: Vec<String>,
+    /// The model services whose keys stay outside of the sandbox: `anthropic`, `openai`, `gemini`,
+    /// `databricks`, and `providers` for those of g3's configuration. The agent gets a placeholder
+    /// and a base URL of studio's proxy, which adds the key.
+    pub proxy_keys: Vec<String>,
 }
 
 impl AgentRow {
+    /// Returns whether the keys of g3's configuration stay outside of the sandbox. The agent gets a
+    /// configuration without them in place of the user's file.
+    pub fn proxies_configured_services(&self) -> bool {
+        self.proxy_keys.iter().any(|name| name == "providers")
+    }
+
     /// Returns whether the agent's own events are used.
     pub fn sends_events(&self) -> bool {
         let program = self.command.first().map(Path::new).and_then(Path::file_name);

@@ -31,7 +31,14 @@ pub struct TrustEntry {
     /// The files of the repository that the content names, with their SHA-256.
     #[serde(default)]
     pub names: BTreeMap<PathBuf, String>,
+    /// The text, so that a later version can be shown as a difference; only of the last acceptance
+    /// of a file, and absent if it is large.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
 }
+
+/// The maximum size of a content that is kept, in bytes.
+const MAX_CONTENT_BYTES: usize = 64 << 10;
 
 /// The maximum size of a `.git` file that is read, in bytes.
 const MAX_POINTER_BYTES: u64 = 8 << 10;
@@ -47,11 +54,22 @@ struct TrustStore {
 pub fn accept(store: &Path, file: &Path, content: &[u8], clock: &Clock) -> Result<TrustEntry> {
     let (repository, names) = (repository(file), named_programs(file, content));
     let (sha256, path) = (hash(content), file.to_owned());
-    let entry = TrustEntry { sha256, path, time: clock.stamp(), repository, names };
+    let text = std::str::from_utf8(content).ok().filter(|text| text.len() <= MAX_CONTENT_BYTES);
+    let content = text.map(str::to_owned);
+    let entry = TrustEntry { sha256, path, time: clock.stamp(), repository, names, content };
     update(store, |entries| {
+        let earlier = entries.files.values_mut().filter(|earlier| earlier.path == entry.path);
+        earlier.for_each(|earlier| earlier.content = None);
         entries.files.insert(key(&entry.sha256, &entry.repository), entry.clone());
     })?;
     Ok(entry)
+}
+
+/// Returns the last acceptance of this file, whatever its content was.
+pub fn last(store: &Path, file: &Path) -> Result<Option<TrustEntry>> {
+    let entries = read(store)?.files.into_values();
+    let rank = |entry: &TrustEntry| (entry.content.is_some(), entry.time.clone());
+    Ok(entries.filter(|entry| entry.path == file).max_by_key(rank))
 }
 
 /// Removes all acceptances of this file, whatever its current content, and returns them.
@@ -204,6 +222,8 @@ mod tests {
         assert!(!is_trusted(&store, &file, b"a = 2"));
         assert_eq!(fs::metadata(&store).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(show(&store).unwrap(), vec![entry.clone()]);
+        let last = last(&store, &file).unwrap().unwrap();
+        assert_eq!(last.content.as_deref(), Some("a = 1"));
         assert_eq!(revoke(&store, &file).unwrap(), vec![entry]);
         assert!(!is_trusted(&store, &file, b"a = 1"));
         assert!(show(&store).unwrap().is_empty());

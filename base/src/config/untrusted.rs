@@ -7,6 +7,7 @@ use toml::Value;
 
 use crate::config::keys::{self, UntrustedRule};
 use crate::config::layers::RawSetting;
+use crate::config::network::NetworkPolicy;
 use crate::config::providers::TYPES;
 
 /// Splits the settings of an untrusted file into the allowed ones and a notice for each ignored
@@ -50,6 +51,12 @@ fn refusal(setting: &RawSetting, user: &[RawSetting]) -> Option<String> {
         }
         UntrustedRule::SwitchesOff => (setting.value != Value::Boolean(false))
             .then(|| "a repository may only disable it".into()),
+        UntrustedRule::NarrowsNetwork(without) => {
+            let policy = |value: &Value| NetworkPolicy::parse(value.as_str()?);
+            let limit = user_value.and_then(policy).or(NetworkPolicy::parse(without))?;
+            (policy(&setting.value)? < limit)
+                .then(|| format!("a repository may only narrow it (from `{}`)", limit.name()))
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::sandbox::Confinement;
+use crate::sandbox::network::NetworkConfinement;
 
 #[cfg(target_os = "linux")]
 use rustix::process::Signal;
@@ -76,6 +77,41 @@ pub(crate) fn before_exec(
     }
 }
 
+/// Moves the child into a cgroup, and makes it the first victim of a lack of memory, before exec.
+#[allow(unsafe_code)]
+pub(crate) fn account_before_exec(
+    command: &mut Command,
+    cgroup: Option<&OwnedFd>,
+    oom_victim: bool,
+) {
+    use std::os::fd::AsRawFd;
+    let cgroup = cgroup.map(AsRawFd::as_raw_fd);
+    // SAFETY: between fork and exec only `open`, `write` and `close` run, on constant memory, and the
+    // cgroup's descriptor is open until the child has started; nothing allocates.
+    unsafe {
+        command.pre_exec(move || {
+            if oom_victim {
+                // Without `/proc` the kernel chooses as it does for any program.
+                let path = c"/proc/self/oom_score_adj".as_ptr();
+                let file = libc::open(path, libc::O_WRONLY | libc::O_CLOEXEC);
+                if file >= 0 {
+                    libc::write(file, OOM_SCORE.as_ptr().cast(), OOM_SCORE.len());
+                    libc::close(file);
+                }
+            }
+            match cgroup {
+                Some(procs) if libc::write(procs, b"0".as_ptr().cast(), 1) == -1 => {
+                    Err(io::Error::last_os_error())
+                }
+                Some(_) | None => Ok(()),
+            }
+        });
+    }
+}
+
+/// What is added to the kernel's score of a sandboxed program, in thousandths of the memory.
+const OOM_SCORE: &[u8] = b"500";
+
 /// Confines the child before exec.
 #[allow(unsafe_code)]
 pub(crate) fn confine_before_exec(command: &mut Command, confinement: Arc<Confinement>) {
@@ -83,6 +119,24 @@ pub(crate) fn confine_before_exec(command: &mut Command, confinement: Arc<Confin
     // nothing allocates.
     unsafe {
         command.pre_exec(move || confinement.enter());
+    }
+}
+
+/// Enters the child's network, before its files are confined.
+#[allow(unsafe_code)]
+pub(crate) fn enter_network_before_exec(command: &mut Command, network: Arc<NetworkConfinement>) {
+    // SAFETY: between fork and exec only system calls run, each on memory that exists already.
+    unsafe {
+        command.pre_exec(move || network.enter_first());
+    }
+}
+
+/// Limits the child's sockets, after its files are confined.
+#[allow(unsafe_code)]
+pub(crate) fn limit_network_before_exec(command: &mut Command, network: Arc<NetworkConfinement>) {
+    // SAFETY: between fork and exec only system calls run, each on memory that exists already.
+    unsafe {
+        command.pre_exec(move || network.enter_last());
     }
 }
 

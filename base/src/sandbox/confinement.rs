@@ -2,17 +2,16 @@
 //! process which starts the child is not confined.
 
 use std::io;
-#[cfg(target_os = "linux")]
-use std::path::PathBuf;
 
 use super::SandboxRules;
+use super::network::NetworkConfinement;
 
 /// The scopes that a sandbox closes besides files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosedScope {
     /// Signals to processes outside the sandbox, and their abstract sockets.
     Closed,
-    /// No further scope: the commands of one agent may signal each other.
+    /// Abstract sockets only: the commands of one agent may signal each other.
     SideBySide,
 }
 
@@ -24,7 +23,9 @@ pub struct Confinement {
     #[cfg(target_os = "linux")]
     ruleset: std::os::fd::OwnedFd,
     #[cfg(target_os = "linux")]
-    namespace: Option<super::namespace::Namespace>,
+    namespaces: Option<super::namespace::Namespaces>,
+    #[cfg(target_os = "linux")]
+    filter: Option<super::seccomp::SystemCallFilter>,
     missing: Vec<String>,
 }
 
@@ -64,24 +65,43 @@ fn missing_features() -> &'static [String] {
 impl Confinement {
     /// Prepares a sandbox. Fails if the kernel has no file rules at all.
     pub fn new(rules: SandboxRules, scope: ClosedScope) -> io::Result<Confinement> {
+        Confinement::in_network(rules, scope, None)
+    }
+
+    /// Prepares a sandbox for children that enter this network first.
+    pub fn in_network(
+        rules: SandboxRules,
+        scope: ClosedScope,
+        network: Option<&NetworkConfinement>,
+    ) -> io::Result<Confinement> {
         use landlock::Access;
-        let scopes = (scope == ClosedScope::Closed)
-            .then(|| ::landlock::Scope::from_all(super::landlock::SUPPORTED_ABI));
+        let all = ::landlock::Scope::from_all(super::landlock::SUPPORTED_ABI);
+        let scopes = match scope {
+            ClosedScope::Closed => all,
+            ClosedScope::SideBySide => all & ::landlock::Scope::AbstractUnixSocket,
+        };
+        let user = network.and_then(NetworkConfinement::user_namespace);
+        let namespaces = super::namespaces_are_possible()
+            .then(|| super::namespace::Namespaces::new(&rules, user))
+            .transpose()
+            .map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot create its namespaces: {error}"))
+            })?;
+        let directories =
+            namespaces.as_ref().map(|namespaces| &namespaces.directories[..]).unwrap_or_default();
         let ruleset: Option<std::os::fd::OwnedFd> =
-            super::landlock::ruleset(&rules, scopes)?.into();
+            super::landlock::ruleset(&rules, directories, Some(scopes))?.into();
         let Some(ruleset) = ruleset else {
             return Err(io::Error::other("Landlock is missing or disabled in this kernel"));
         };
-        let fixed: Vec<&PathBuf> = rules.fixed.iter().filter(|path| path.exists()).collect();
-        let namespace = match fixed.is_empty() || !super::namespaces_are_possible() {
-            true => None,
-            false => Some(super::namespace::Namespace::new(&fixed)?),
-        };
-        Ok(Confinement { rules, ruleset, namespace, missing: missing_features().to_vec() })
+        let has_ipc_namespace = super::namespace::missing().is_empty();
+        let filter = super::seccomp::SystemCallFilter::new(has_ipc_namespace);
+        let missing = missing_features().to_vec();
+        Ok(Confinement { rules, ruleset, namespaces, filter, missing })
     }
 
     fn has_namespace(&self) -> bool {
-        self.namespace.is_some()
+        self.namespaces.is_some()
     }
 
     /// Confines the calling process irrevocably. Call it between fork and exec: it only makes
@@ -89,8 +109,8 @@ impl Confinement {
     #[allow(unsafe_code)]
     pub(crate) fn enter(&self) -> io::Result<()> {
         use std::os::fd::AsRawFd;
-        if let Some(namespace) = &self.namespace {
-            namespace.enter()?;
+        if let Some(namespaces) = &self.namespaces {
+            namespaces.enter()?;
         }
         rustix::thread::set_no_new_privs(true)?;
         super::landlock::drop_capabilities()?;
@@ -98,14 +118,26 @@ impl Confinement {
         let result = unsafe {
             libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset.as_raw_fd(), 0_u32)
         };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.filter.as_ref().map_or(Ok(()), super::seccomp::SystemCallFilter::install)
     }
 }
 
 #[cfg(not(target_os = "linux"))]
 impl Confinement {
     /// Fails: the sandbox is not supported on this system.
-    pub fn new(_rules: SandboxRules, _scope: ClosedScope) -> io::Result<Confinement> {
+    pub fn new(rules: SandboxRules, scope: ClosedScope) -> io::Result<Confinement> {
+        Confinement::in_network(rules, scope, None)
+    }
+
+    /// Fails: the sandbox is not supported on this system.
+    pub fn in_network(
+        _rules: SandboxRules,
+        _scope: ClosedScope,
+        _network: Option<&NetworkConfinement>,
+    ) -> io::Result<Confinement> {
         Err(io::Error::other("the sandbox is not supported on this system"))
     }
 

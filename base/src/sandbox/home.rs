@@ -1,11 +1,11 @@
-//! The base rules of every sandbox: everything is readable except secrets, nothing is writable
-//! except stateless devices. The kernel's rules can only allow, so a directory that contains a
-//! secret is opened entry by entry.
+//! The base rules of every sandbox: the system is readable, and of the home directory what programs
+//! need, except secrets; nothing is writable except stateless devices. The kernel's rules can only
+//! allow, so a directory that contains a secret is opened entry by entry.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::sandbox::SandboxRules;
+use crate::sandbox::{SandboxRules, home_paths};
 
 /// Secrets below the home directory: keys, logins of command-line tools, accounts of other agents,
 /// browser profiles, password stores, wallets, messengers, shell histories.
@@ -63,6 +63,19 @@ const SECRETS: &[&str] = &[
     ".composer/auth.json",
     ".config/composer/auth.json",
     ".cache/huggingface/token",
+    ".cache/huggingface/stored_tokens",
+    ".m2/settings-security.xml",
+    ".gradle/init.gradle",
+    ".gradle/init.d",
+    ".sbt/credentials",
+    ".sbt/.credentials",
+    ".ivy2/.credentials",
+    ".bundle/config",
+    ".config/mise/age.txt",
+    ".cabal/config",
+    ".hex/hex.config",
+    ".pub-cache/credentials.json",
+    ".config/go/telemetry",
     ".huggingface",
     ".claude",
     ".claude.json",
@@ -132,9 +145,20 @@ const LOGIN_MARKERS: &[&str] =
     &["_authtoken", "_password", "_auth=", "_auth =", "token", "password"];
 
 /// Paths that are never opened at the root: temporary directories (each sandbox has its own),
-/// devices (listed below), and private data of system services.
-const CLOSED_DIRECTORIES: &[&str] =
-    &["/tmp", "/var/tmp", "/dev", "/run/user", "/run/secrets", "/run/credentials", "/lost+found"];
+/// devices (listed below), and private data and sockets of services.
+const CLOSED_DIRECTORIES: &[&str] = &["/tmp", "/var/tmp", "/dev", "/run", "/lost+found"];
+
+/// What programs read in `/run`: the addresses of name servers, and programs of NixOS.
+const RUNTIME_FILES: &[&str] = &[
+    "/run/systemd/resolve/resolv.conf",
+    "/run/systemd/resolve/stub-resolv.conf",
+    "/run/NetworkManager/resolv.conf",
+    "/run/resolvconf",
+    "/run/current-system",
+    "/run/booted-system",
+    "/run/opengl-driver",
+    "/run/opengl-driver-32",
+];
 
 /// Files that only root can read; closed by name when running as root.
 const ROOT_SECRETS: &[&str] = &["/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssl/private"];
@@ -158,9 +182,9 @@ const DEVICES: &[&str] = &[
     "/dev/shm",
 ];
 
-/// Returns the rules for a home directory: everything outside it and everything in it that is not a
-/// secret is readable. `closed` names additional closed trees (a repository's sessions, for
-/// example); the caller adds what a sandbox needs inside them.
+/// Returns the rules for a home directory: the system is readable, and in the home what programs
+/// need. `closed` names additional closed trees (a repository's sessions, for example); the caller
+/// adds what a sandbox needs inside them.
 pub fn home_rules(home: &Path, closed: &[PathBuf]) -> SandboxRules {
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let mut excluded = secrets(&home, closed);
@@ -168,11 +192,20 @@ pub fn home_rules(home: &Path, closed: &[PathBuf]) -> SandboxRules {
     let mut read = Vec::new();
     // The home directory itself may be in a closed path, as those of tests are.
     excluded.extend(system.clone().filter(|closed| !home.starts_with(closed)));
-    collect_open(&home, &excluded, &mut read);
+    for path in home_paths::OPEN.iter().map(|path| home.join(path)) {
+        collect_named(&path, &home, &excluded, &mut read);
+    }
+    for path in home_paths::from_environment(&home) {
+        collect_named(&path, &home, &excluded, &mut read);
+    }
     excluded.extend(system);
-    excluded.push(home);
+    // A home that contains the system is opened around its secrets.
+    let private = Some(home).filter(|home| !Path::new("/usr").starts_with(home));
+    excluded.extend(private.clone());
     collect_open(Path::new("/"), &excluded, &mut read);
-    SandboxRules { read, write: DEVICES.iter().map(PathBuf::from).collect(), fixed: Vec::new() }
+    read.extend(RUNTIME_FILES.iter().map(PathBuf::from).filter(|path| path.exists()));
+    let write = DEVICES.iter().map(PathBuf::from).collect();
+    SandboxRules { read, write, private: private.into_iter().collect(), ..SandboxRules::default() }
 }
 
 /// Returns the parts of a tree that may be writable without reaching a secret: all of it, or its
@@ -199,13 +232,45 @@ pub fn writable(tree: &Path, home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
     write
 }
 
+/// Returns the parts of a tree that are readable, which are all but its secrets; for a tree that the
+/// user works in, such as the repository around a working directory.
+pub fn readable(tree: &Path, home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
+    let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    let mut read = Vec::new();
+    collect_named(tree, &home, &secrets(&home, closed), &mut read);
+    read
+}
+
+/// Opens a path that is named, and its target if it is a link. The home itself is not opened by
+/// name, and neither is a directory above it.
+fn collect_named(path: &Path, home: &Path, excluded: &[PathBuf], read: &mut Vec<PathBuf>) {
+    let Ok(target) = path.canonicalize() else { return };
+    if home.starts_with(&target) {
+        return;
+    }
+    let mut opened = Vec::new();
+    collect_open(&target, excluded, &mut opened);
+    // Through the link, so that a private home shows the link as well.
+    let through_link = opened.first().and_then(|first| first.strip_prefix(&target).ok());
+    if let Some(rest) = through_link.filter(|_| target != path) {
+        let is_target = rest.as_os_str().is_empty();
+        read.push(if is_target { path.to_owned() } else { path.join(rest) });
+    }
+    read.append(&mut opened);
+}
+
 /// Returns all closed paths for a home directory.
 fn secrets(home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
     let mut excluded: Vec<PathBuf> = closed.to_vec();
     excluded.extend(SECRETS.iter().map(|secret| home.join(secret)));
     excluded
         .extend(["g3", "studio"].iter().filter_map(|name| crate::user_dirs::state_dir(name).ok()));
-    excluded.extend(crate::known_repositories::list().iter().map(|common| common.join("studio")));
+    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    excluded.extend(config.filter(|path| path.is_absolute()).map(|path| path.join("g3")));
+    for common in crate::known_repositories::list() {
+        excluded.push(common.join("studio"));
+        excluded.extend(Some(common.join("config")).filter(|config| holds_remote_login(config)));
+    }
     excluded.extend(
         POSSIBLE_SECRETS.iter().map(|file| home.join(file)).filter(|file| holds_login(file)),
     );
@@ -269,6 +334,19 @@ fn holds_login(file: &Path) -> bool {
     })
 }
 
+/// Returns whether a repository's configuration contains a login: a remote's address with a user
+/// (a token needs no password), or a header.
+fn holds_remote_login(config: &Path) -> bool {
+    let is_small = fs::metadata(config).is_ok_and(|meta| meta.is_file() && meta.len() < 1 << 20);
+    let text = is_small.then(|| fs::read(config).ok()).flatten().unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).to_lowercase();
+    let names_user = |rest: &str| {
+        rest.split(['/', '"', '\n', ' ']).next().is_some_and(|host| host.contains('@'))
+    };
+    text.contains("extraheader")
+        || ["http://", "https://"].iter().any(|scheme| text.split(scheme).skip(1).any(names_user))
+}
+
 /// Returns whether a text contains `https://user:password@host`.
 pub(crate) fn has_user_in_address(text: &str) -> bool {
     text.split("://").skip(1).any(|rest| {
@@ -293,6 +371,7 @@ mod tests {
             ".config/nvim",
             "src",
             ".cargo/bin",
+            ".tool/bin",
             "vault",
         ] {
             fs::create_dir_all(home.join(name)).unwrap();
@@ -301,6 +380,7 @@ mod tests {
         fs::write(home.join(".npmrc"), "//r.example/:_authToken=x").unwrap();
         fs::write(home.join(".gitconfig"), "[user]\nname = a").unwrap();
         fs::write(home.join("server.pem"), "").unwrap();
+        fs::write(home.join(".cargo/credentials.toml"), "token").unwrap();
 
         let closed = [home.join("src/repo/.git/studio")];
         fs::create_dir_all(&closed[0]).unwrap();
@@ -308,12 +388,18 @@ mod tests {
         let rules = home_rules(&home, &closed);
 
         let opened = |path: &str| rules.read.iter().any(|tree| home.join(path).starts_with(tree));
-        for open in
-            [".g3/models", ".config/nvim", ".cargo/bin", ".gitconfig", "src/repo/.git/objects"]
-        {
+        for open in [".g3/models", ".cargo/bin", ".gitconfig"] {
             assert!(opened(open), "{open} should be readable");
         }
+        let repository = readable(&home.join("src/repo"), &home, &closed);
+        assert!(repository.contains(&home.join("src/repo/.git/objects")), "{repository:?}");
+        assert!(!repository.iter().any(|tree| closed[0].starts_with(tree)), "{repository:?}");
+        assert!(readable(&home, &home, &closed).is_empty(), "a home is not a repository");
         for excluded in [
+            ".config/nvim",
+            "src",
+            ".cargo/credentials.toml",
+            ".tool/bin",
             ".g3/oauth/x.json",
             ".ssh/id",
             ".config/g3/config.toml",

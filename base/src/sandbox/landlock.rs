@@ -21,7 +21,7 @@ fn confine(
     rules: &SandboxRules,
     scopes: Option<::landlock::BitFlags<::landlock::Scope>>,
 ) -> io::Result<Enforced> {
-    let ruleset = ruleset(rules, scopes)?;
+    let ruleset = ruleset(rules, &[], scopes)?;
     drop_capabilities()?;
     let status = ruleset.restrict_self().map_err(|e| sandbox_error(&e))?;
     Ok(Enforced { missing: missing(&status.landlock) })
@@ -32,10 +32,11 @@ fn sandbox_error(error: &dyn std::error::Error) -> io::Error {
     io::Error::other(format!("sandbox: {error}"))
 }
 
-/// Returns the rules in the kernel's form.
+/// Returns the rules in the kernel's form, with those for the directories of a namespace.
 #[cfg(target_os = "linux")]
 pub(super) fn ruleset(
     rules: &SandboxRules,
+    directories: &[super::namespace::SharedDirectory],
     scopes: Option<::landlock::BitFlags<::landlock::Scope>>,
 ) -> io::Result<::landlock::RulesetCreated> {
     use ::landlock::{
@@ -55,7 +56,7 @@ pub(super) fn ruleset(
     let read = rules.read.iter().map(|path| (path, AccessFs::from_read(SUPPORTED_ABI)));
     // A device node of a disk, created in the worktree by root, would bypass every rule.
     let all = AccessFs::from_all(SUPPORTED_ABI) & !(AccessFs::MakeBlock | AccessFs::MakeChar);
-    let write = rules.write.iter().map(|path| (path, all));
+    let write = rules.write.iter().chain(&rules.terminal).map(|path| (path, all));
     for (path, access) in read.chain(write) {
         let Ok(fd) = PathFd::new(path) else { continue };
         let Ok(stat) = rustix::fs::fstat(&fd) else { continue };
@@ -68,6 +69,11 @@ pub(super) fn ruleset(
             _ => continue,
         };
         ruleset = ruleset.add_rule(PathBeneath::new(fd, access)).map_err(|e| sandbox_error(&e))?;
+    }
+    for directory in directories {
+        let access = if directory.writable { all } else { AccessFs::ReadDir.into() };
+        let rule = PathBeneath::new(&directory.handle, access);
+        ruleset = ruleset.add_rule(rule).map_err(|e| sandbox_error(&e))?;
     }
     Ok(ruleset)
 }
@@ -109,10 +115,16 @@ pub fn enter(_rules: &SandboxRules) -> io::Result<Enforced> {
 #[cfg(target_os = "linux")]
 pub fn missing_features() -> Vec<String> {
     // A thread that confines itself and exits tests the kernel without side effects.
-    std::thread::spawn(|| enter(&SandboxRules::default()).map(|enforced| enforced.missing))
-        .join()
-        .unwrap_or_else(|_| Err(io::Error::other("the sandbox could not be tested")))
-        .unwrap_or_else(|error| vec![error.to_string()])
+    let mut missing =
+        std::thread::spawn(|| enter(&SandboxRules::default()).map(|enforced| enforced.missing))
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the sandbox could not be tested")))
+            .unwrap_or_else(|error| vec![error.to_string()]);
+    if super::seccomp::SystemCallFilter::new(true).is_none() {
+        missing.push("no filter of system calls for this kind of processor".to_owned());
+    }
+    missing.extend(super::namespace::missing().iter().map(|&sentence| sentence.to_owned()));
+    missing
 }
 
 /// Checks that the kernel enforces write access to files, which is the minimum for a sandbox; the

@@ -3,16 +3,32 @@
 pub mod caches;
 mod confinement;
 pub mod environment;
+mod features;
 pub mod git_dirs;
+pub mod guarded_paths;
 pub mod home;
+mod home_paths;
 mod landlock;
+#[cfg(target_os = "linux")]
+mod mount_plan;
 mod namespace;
+pub mod network;
+pub mod seatbelt;
+#[cfg(target_os = "linux")]
+mod seccomp;
+mod socket_filter;
+#[cfg(target_os = "linux")]
+mod system_calls;
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 pub use confinement::{ClosedScope, Confinement};
+pub use features::{KernelFeature, kernel_features};
+pub use guarded_paths::GuardedPath;
 pub use landlock::{check_landlock, enter, missing_features};
 pub use namespace::are_possible as namespaces_are_possible;
 
@@ -23,19 +39,48 @@ pub use namespace::are_possible as namespaces_are_possible;
 pub struct SandboxRules {
     /// Trees and files that may be read and executed.
     pub read: Vec<PathBuf>,
-    /// Trees and files that may also be changed; renames between them work.
+    /// Trees and files that may also be changed. Where each tree is a mount, a rename between two of
+    /// them fails with `EXDEV`, and programs copy.
     pub write: Vec<PathBuf>,
-    /// Files and directories below the writable ones that stay read-only, if the kernel supports
-    /// mount namespaces for this user ([`namespaces_are_possible`]). Only a [`Confinement`] uses
-    /// them.
+    /// Files and directories below the writable ones that stay read-only. Like all fields below, it
+    /// has an effect in a [`Confinement`] only, and only if the kernel supports mount namespaces
+    /// for this user ([`namespaces_are_possible`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fixed: Vec<PathBuf>,
+    /// Paths below the writable ones that are put back when a program ends ([`guarded_paths`]).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guarded: Vec<GuardedPath>,
+    /// Files that programs see with the content of another file: the path, and that file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaced: Vec<(PathBuf, PathBuf)>,
+    /// Directories that show only what the rules open: the home directory.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub private: Vec<PathBuf>,
+    /// Sockets, and directories of sockets, that programs may connect to. Others with a path in
+    /// `/run`, the home directory and the temporary directories are hidden.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sockets: Vec<PathBuf>,
+    /// The directory that programs see as `/tmp` and `/var/tmp`, unless the rules open these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temp: Option<PathBuf>,
+    /// The terminal that programs inherit, if any: they see it as `/dev/console`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub terminal: Option<PathBuf>,
 }
 
 /// Set by studio for a sandboxed agent: the file (JSON of [`SandboxRules`]) with the rules for the
 /// agent's commands. They allow less than the agent's own: not its configuration, not its login. An
 /// agent cannot make such rules itself, because nothing in a sandbox can list the root.
 pub const COMMAND_RULES_VAR: &str = "STUDIO_COMMAND_RULES";
+
+/// Set by studio for processes whose network is limited: the policy, `allow-list` or `off`. With
+/// `allow-list`, hosts are reached through the proxy of the environment only, which checks their
+/// addresses.
+pub const NETWORK_VAR: &str = "STUDIO_NETWORK";
+
+/// Set by studio for an agent whose keys stay outside of its sandbox: one line for each model
+/// service, with the URL of studio's proxy, a space, and the base URL of the service.
+pub const MODEL_SERVICES_VAR: &str = "STUDIO_MODEL_SERVICES";
 
 /// How much of the rules the kernel enforces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

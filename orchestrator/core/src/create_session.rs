@@ -145,5 +145,9 @@ fn limits(flags: &RunLimits, defaults: &SessionLimits) -> RunLimits {
         usd: flags.usd.or(defaults.budget_usd),
         output_bytes: flags.output_bytes.or(defaults.output_bytes),
         disk_floor_bytes: Some(defaults.disk_floor_bytes.unwrap_or(512 << 20)),
+        // The configuration applies when a run starts.
+        memory_bytes: flags.memory_bytes,
+        processes: flags.processes,
+        disk_bytes: flags.disk_bytes,
     }
 }

@@ -2,6 +2,7 @@
 //! them. Messages and questions for the user go through [`console::Console`].
 
 pub mod check;
+pub mod check_files;
 pub mod coach_json;
 pub mod coach_rounds;
 pub mod commit_message;
@@ -10,9 +11,12 @@ pub mod create_session;
 pub mod doctor;
 pub mod exec;
 pub mod fork;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz_tests;
 pub mod inbox;
 pub mod interactive;
 pub mod interrupt;
+pub mod invariants;
 pub mod landing;
 pub mod launch;
 pub mod live_sessions;
@@ -25,6 +29,7 @@ pub mod review;
 pub mod sandbox;
 pub mod schedule;
 pub mod seen;
+pub mod selftest;
 pub mod session;
 pub mod session_changes;
 pub mod session_view;

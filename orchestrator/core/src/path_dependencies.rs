@@ -1,7 +1,7 @@
 //! Dependencies on directories beside the repository (`../sibling`): a common reason why a check
 //! passes in the main checkout and fails in a worktree, where the path refers to another location.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use studio_git::safe_open::SafeDir;
 
@@ -13,13 +13,15 @@ const MAX_DEPTH: usize = 4;
 /// Directories that contain manifests of other packages.
 const SKIPPED_DIRECTORIES: &[&str] = &["node_modules", "target", ".git", ".venv", "venv", "vendor"];
 
-/// A dependency on a missing directory outside the worktree.
+/// A dependency on a directory outside the worktree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MissingDependency {
+struct OutsideDependency {
     /// The manifest, relative to the worktree.
     manifest: String,
     /// The path, as written in the manifest.
     path: String,
+    /// The same path, absolute.
+    target: PathBuf,
 }
 
 /// Returns the paths that a manifest names.
@@ -36,7 +38,8 @@ const MANIFESTS: &[(&str, Reader)] = &[
 
 /// Returns the hint for a check that failed in a worktree; `None` if no dependency is missing.
 pub(crate) fn missing_hint(worktree: &Path) -> Option<String> {
-    let missing = missing_dependencies(worktree);
+    let mut missing = dependencies(worktree);
+    missing.retain(|dependency| !dependency.target.exists());
     let first = missing.first()?;
     let examples: Vec<String> =
         missing.iter().take(5).map(|it| format!("`{}` in {}", it.path, it.manifest)).collect();
@@ -50,15 +53,20 @@ pub(crate) fn missing_hint(worktree: &Path) -> Option<String> {
     )))
 }
 
-/// Returns the missing dependencies. Agents write these files, so links out of the worktree are not
-/// followed.
-fn missing_dependencies(worktree: &Path) -> Vec<MissingDependency> {
-    let mut missing = Vec::new();
+/// Returns the paths of the dependencies outside the worktree.
+pub(crate) fn outside(worktree: &Path) -> Vec<PathBuf> {
+    dependencies(worktree).into_iter().map(|dependency| dependency.target).collect()
+}
+
+/// Returns the dependencies outside the worktree. Agents write these files, so links out of the
+/// worktree are not followed.
+fn dependencies(worktree: &Path) -> Vec<OutsideDependency> {
+    let mut found = Vec::new();
     let mut remaining = MAX_DIRECTORIES;
     if let Ok(dir) = SafeDir::open(worktree) {
-        search(&dir, worktree, &mut Vec::new(), &mut remaining, &mut missing);
+        search(&dir, worktree, &mut Vec::new(), &mut remaining, &mut found);
     }
-    missing
+    found
 }
 
 fn search(
@@ -66,18 +74,18 @@ fn search(
     worktree: &Path,
     parents: &mut Vec<String>,
     remaining: &mut usize,
-    missing: &mut Vec<MissingDependency>,
+    found: &mut Vec<OutsideDependency>,
 ) {
     *remaining = remaining.saturating_sub(1);
     for (name, read) in MANIFESTS {
         let Ok(Some(text)) = dir.read(name, MAX_MANIFEST_BYTES) else { continue };
-        let directory: std::path::PathBuf = parents.iter().collect();
+        let directory: PathBuf = parents.iter().collect();
         for path in read(&String::from_utf8_lossy(&text)) {
             let target = worktree.join(&directory).join(&path);
-            let is_outside = !normalized(&target).starts_with(worktree);
-            if is_outside && !target.exists() {
+            let target = normalized(&target);
+            if !target.starts_with(worktree) {
                 let manifest = directory.join(name).display().to_string();
-                missing.push(MissingDependency { manifest, path });
+                found.push(OutsideDependency { manifest, path, target });
             }
         }
     }
@@ -93,14 +101,14 @@ fn search(
             return;
         }
         parents.push(name.to_owned());
-        search(&child, worktree, parents, remaining, missing);
+        search(&child, worktree, parents, remaining, found);
         parents.pop();
     }
 }
 
 /// Removes `..` from a path lexically.
-fn normalized(path: &Path) -> std::path::PathBuf {
-    let mut normalized = std::path::PathBuf::new();
+fn normalized(path: &Path) -> PathBuf {
+    let mut normalized = PathBuf::new();
     for part in path.components() {
         match part {
             Component::ParentDir => {
@@ -209,8 +217,9 @@ mod tests {
             "work/node_modules/p/package.json",
             r#"{"dependencies": {"q": "file:../../../../q"}}"#,
         );
-        let mut missing: Vec<String> = missing_dependencies(&top)
+        let mut missing: Vec<String> = dependencies(&top)
             .into_iter()
+            .filter(|it| !it.target.exists())
             .map(|it| format!("{} {}", it.manifest, it.path))
             .collect();
         missing.sort();

@@ -134,7 +134,7 @@ impl Project {
         let record = self.store.load(id)?.relocated(&self.repository)?;
         let disposition = dispositions.get(id).clone();
         let dependencies = dispositions.open_dependencies(&record);
-        let record = record.with_checks(&summary);
+        let record = record.with_settings(&summary);
         let mut view =
             SessionView::new(record, SessionFacts { locked, summary, disposition, dependencies });
         view.tried_in = dispositions.tried_in(id).cloned();

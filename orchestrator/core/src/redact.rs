@@ -1,30 +1,9 @@
 //! Redacts secrets in text for a model.
 
+use base::credentials::{is_secret_name, resembles_token};
+
 /// The replacement for a secret.
 const REPLACEMENT: &str = "[secret]";
-/// The prefixes of well-known API keys.
-const KEY_PREFIXES: &[&str] = &[
-    "sk-",
-    "sk_live_",
-    "ghp_",
-    "gho_",
-    "ghs_",
-    "github_pat_",
-    "glpat-",
-    "AKIA",
-    "ASIA",
-    "AIza",
-    "xoxb-",
-    "xoxp-",
-    "dapi",
-    "hf_",
-    "npm_",
-    "eyJhbGciOi",
-];
-/// Names whose values are secret.
-const SECRET_NAMES: &[&str] =
-    &["password", "passwd", "secret", "api_key", "apikey", "access_key", "private_key", "token"];
-
 /// Returns the text without API keys, passwords and private keys.
 pub(crate) fn redact(text: &str) -> String {
     let mut output = String::with_capacity(text.len());
@@ -58,7 +37,7 @@ fn redact_keys(line: &str) -> String {
         let (prefix, tail) = remaining.split_at(start);
         let end = tail.find(|c| !is_word(c)).unwrap_or(tail.len());
         let (word, suffix) = tail.split_at(end);
-        let secret = word.len() >= 20 && KEY_PREFIXES.iter().any(|prefix| word.starts_with(prefix));
+        let secret = resembles_token(word);
         output.push_str(prefix);
         output.push_str(if secret { REPLACEMENT } else { word });
         remaining = suffix;
@@ -88,12 +67,6 @@ fn redact_values(line: &str) -> String {
     }
     output.push_str(remaining);
     output
-}
-
-fn is_secret_name(text: &str) -> bool {
-    let name = text.trim_end_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    let name = name.to_lowercase().replace('-', "_");
-    SECRET_NAMES.iter().any(|secret| name.ends_with(secret))
 }
 
 #[cfg(test)]

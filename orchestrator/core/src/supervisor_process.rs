@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let store = SessionStore::new(&args.common_dir);
     let lock = inherited_lock(&store, &id)?;
     let repository = Repository::discover(&args.common_dir)?;
-    let record = store.load(&id)?.relocated(&repository)?.with_checks(&store.summary(&id)?);
+    let record = store.load(&id)?.relocated(&repository)?.with_settings(&store.summary(&id)?);
     let prepared = prepare(repository, &record);
     let (project, config) = match prepared {
         Ok(prepared) => prepared,

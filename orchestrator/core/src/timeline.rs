@@ -8,7 +8,9 @@ use base::text::{count, head};
 use serde_json::Value;
 
 use crate::coach_rounds;
-use crate::session::journal::{CheckResult, JournalEntry, JournalLine, SessionOutcome};
+use crate::session::journal::{
+    CheckResult, JournalEntry, JournalLine, SessionOutcome, TURN_CANCELLED, turn_end_text,
+};
 
 /// Maximum number of bytes of a tool call's arguments, and of its error.
 const MAX_CALL_BYTES: usize = 300;
@@ -108,9 +110,10 @@ impl Timeline {
             JournalEntry::TurnEnd { n, why } => {
                 let cost = self.usage.as_ref().and_then(Usage::cost_text);
                 let cost = cost.map(|cost| format!(", {cost} so far")).unwrap_or_default();
-                match why {
-                    Some(why) => push(Kind::Error, format!("turn {n} failed: {why}")),
-                    None => push(Kind::Turn, format!("turn {n} ended{cost}")),
+                let text = turn_end_text(*n, why.as_deref());
+                match why.as_deref() {
+                    None | Some(TURN_CANCELLED) => push(Kind::Turn, format!("{text}{cost}")),
+                    Some(_) => push(Kind::Error, text),
                 }
             }
             JournalEntry::Work(work) => push(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
@@ -47,13 +47,20 @@ pub struct FileEntry {
     pub mode: u32,
 }
 
-/// The lock of an index. Dropping it releases the lock.
+/// The lock of an index. Dropping it releases the lock, unless the file is no longer the same.
 #[derive(Debug)]
-pub(crate) struct IndexLock(PathBuf);
+pub(crate) struct IndexLock {
+    path: PathBuf,
+    file: fs::File,
+}
 
 impl Drop for IndexLock {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        let identity = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let own = self.file.metadata().map(identity).ok();
+        if own.is_some() && own == self.path.symlink_metadata().map(identity).ok() {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -153,10 +160,13 @@ pub(crate) fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLo
     let mut options = fs::OpenOptions::new();
     let result = options.write(true).create_new(true).mode(0o644).open(&path);
     match result {
-        Ok(mut file) => {
-            let lock = IndexLock(path);
-            std::io::Write::write_all(&mut file, format!("{LOCK_PREFIX}{operation}\n").as_bytes())
-                .or_fail(|| format!("cannot write {}", lock.0.display()))?;
+        Ok(file) => {
+            let lock = IndexLock { path, file };
+            std::io::Write::write_all(
+                &mut &lock.file,
+                format!("{LOCK_PREFIX}{operation}\n").as_bytes(),
+            )
+            .or_fail(|| format!("cannot write {}", lock.path.display()))?;
             Ok(lock)
         }
         Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {

@@ -149,7 +149,8 @@ fn is_partial_write(repo: &git2::Repository, path: &Path, entry: Option<FileEntr
         Ok(metadata) if !metadata.is_file() => false,
         Ok(_) => {
             let blob = entry.and_then(|entry| repo.find_blob(entry.id).ok());
-            let content = fs::read(path).unwrap_or_default();
+            // A file that cannot be read may be the user's.
+            let Ok(content) = fs::read(path) else { return false };
             content.is_empty() || blob.is_some_and(|blob| blob.content().starts_with(&content))
         }
     }

@@ -285,7 +285,9 @@ fn doubt_failure(id: &str, doubt: &UnreadableOperation) -> Failure {
 pub struct OperationLog {
     journal: Journal,
     entries: LogEntries,
-    _lock: Lock,
+    /// The length of the log in bytes, as this process left it.
+    length: u64,
+    lock: Lock,
 }
 
 impl OperationLog {
@@ -301,7 +303,8 @@ impl OperationLog {
                 moved_repository::update_intent(&repository.common_dir, intent);
             }
         }
-        Ok(OperationLog { journal, entries, _lock: lock })
+        let length = journal.length().or_fail(fail)?;
+        Ok(OperationLog { journal, entries, length, lock })
     }
 
     /// Returns the id of the next operation.
@@ -309,10 +312,29 @@ impl OperationLog {
         self.entries.next_id()
     }
 
+    /// Refuses (3) to continue if the lock was lost, or if another process wrote the log: that process
+    /// may have finished or rolled back the operation.
+    pub(crate) fn confirm(&self) -> Result<()> {
+        let fail = || "cannot examine the operations log";
+        let path = self.journal.path().display();
+        let reason = if !self.lock.confirm().or_fail(fail)? {
+            format!("the lock beside {path} was lost or its file was deleted")
+        } else if self.journal.length().or_fail(fail)? != self.length {
+            format!("another process wrote {path}")
+        } else {
+            return Ok(());
+        };
+        Err(Failure::refused("the operation was interrupted")
+            .because(reason)
+            .hint("studio doctor    finishes it or rolls it back"))
+    }
+
     /// Appends a line and makes it durable.
     pub(crate) fn write(&mut self, line: LogLine) -> Result<()> {
+        self.confirm()?;
         let mut write = || {
             self.journal.append(&line)?;
+            self.length = self.journal.length()?;
             self.journal.sync()
         };
         write().or_fail(|| "cannot write the operations log")?;

@@ -340,7 +340,7 @@ fn packed_refs(
 }
 
 /// Returns the configuration of a private directory, without anything that could run.
-pub(crate) fn config(repo: &git2::Repository) -> Result<String> {
+pub fn config(repo: &git2::Repository) -> Result<String> {
     let settings = repo
         .config()
         .and_then(|mut config| config.snapshot())

@@ -33,9 +33,9 @@ pub(crate) fn execute(
 ) -> Result<TransactionResult> {
     if let Some(landing) = &intent.landing {
         let locked = lock_checkouts(repository, landing, &intent.id)?;
-        mark_step(intent, "locked");
+        mark_step(log, intent, "locked")?;
         write_intent(log, intent)?;
-        match land(repository, intent, landing, &locked)? {
+        match land(repository, log, intent, landing, &locked)? {
             TransactionResult::Yes => {}
             result @ TransactionResult::TargetMoved(_) => {
                 write_outcome(log, intent, false)?;
@@ -45,7 +45,7 @@ pub(crate) fn execute(
     } else {
         write_intent(log, intent)?;
     }
-    finish(repository, intent)?;
+    finish(repository, log, intent)?;
     write_outcome(log, intent, true)?;
     Ok(TransactionResult::Yes)
 }
@@ -87,7 +87,7 @@ pub(crate) fn recover_with(repository: &Repository, log: &mut OperationLog) -> R
                 intent.refs_first.retain(|planned| *planned != change);
                 intent.refs_last.retain(|planned| *planned != change);
             }
-            finish(repository, &intent)?;
+            finish(repository, log, &intent)?;
         }
         write_outcome(log, &intent, has_landed)?;
         let result = if has_landed { "finished" } else { "rolled back" };
@@ -104,20 +104,20 @@ pub(crate) fn recover_with(repository: &Repository, log: &mut OperationLog) -> R
 
 /// Makes an intent durable.
 pub(crate) fn write_intent(log: &mut OperationLog, intent: &Intent) -> Result<()> {
-    mark_step(intent, "intent");
+    mark_step(log, intent, "intent")?;
     log.write(LogLine::Intent(Box::new(intent.clone())))?;
-    mark_step(intent, "intended");
-    Ok(())
+    mark_step(log, intent, "intended")
 }
 
 /// Makes the result of an operation durable.
 pub(crate) fn write_outcome(log: &mut OperationLog, intent: &Intent, done: bool) -> Result<()> {
-    mark_step(intent, "outcome");
+    mark_step(log, intent, "outcome")?;
     log.write(LogLine::Outcome(OperationOutcome { id: intent.id.clone(), done }))
 }
 
-/// Marks a durable step, named after the kind of operation.
-pub(crate) fn mark_step(intent: &Intent, name: &str) {
+/// Marks a durable step, named after the kind of operation. Refuses (3) to go on if another process
+/// may have taken the operation over.
+pub(crate) fn mark_step(log: &OperationLog, intent: &Intent, name: &str) -> Result<()> {
     let kind = match intent.kind {
         OperationKind::Accept => "accept",
         OperationKind::AcceptHunks => "hunks",
@@ -127,6 +127,7 @@ pub(crate) fn mark_step(intent: &Intent, name: &str) {
         OperationKind::Try => "try",
     };
     step(&format!("{kind}.{name}"));
+    log.confirm()
 }
 
 /// Checkouts with a locked index in which nothing is in the way.
@@ -155,15 +156,20 @@ fn lock_checkouts(
 /// order.
 fn land(
     repository: &Repository,
+    log: &OperationLog,
     intent: &Intent,
     landing: &TargetUpdate,
     locked: &LockedCheckouts,
 ) -> Result<TransactionResult> {
     debug_assert_eq!(locked.locks.len(), landing.checkouts.len());
-    let result = prepare_files(intent, landing, locked).and_then(|()| {
-        mark_step(intent, "files");
+    let result = prepare_files(log, intent, landing, locked).and_then(|()| {
+        mark_step(log, intent, "files")?;
         swap(repository, intent, landing)
     });
+    if !matches!(result, Ok(SwapResult::Done)) {
+        // Another process that took the operation over has reverted the files itself.
+        log.confirm()?;
+    }
     match result {
         Ok(SwapResult::Done) => {}
         Ok(SwapResult::Lost { actual, .. }) => {
@@ -175,18 +181,23 @@ fn land(
             return Err(failure);
         }
     }
-    mark_step(intent, "moved");
+    mark_step(log, intent, "moved")?;
     for checkout in &landing.checkouts {
         checkout_update::install_index(checkout, &intent.id)?;
-        mark_step(intent, "index");
+        mark_step(log, intent, "index")?;
     }
     Ok(TransactionResult::Yes)
 }
 
-fn prepare_files(intent: &Intent, landing: &TargetUpdate, locked: &LockedCheckouts) -> Result<()> {
+fn prepare_files(
+    log: &OperationLog,
+    intent: &Intent,
+    landing: &TargetUpdate,
+    locked: &LockedCheckouts,
+) -> Result<()> {
     for checkout in &landing.checkouts {
         checkout_update::apply(checkout, &locked.changes, &landing.after)?;
-        mark_step(intent, "brought");
+        mark_step(log, intent, "brought")?;
         checkout_update::write_index(checkout, &locked.changes, &landing.after, &intent.id)?;
     }
     Ok(())
@@ -284,16 +295,16 @@ fn has_moved(repo: &git2::Repository, landing: &TargetUpdate) -> Result<bool> {
 
 /// Carries out the steps after the landing, or all steps of other operations: refs, directories,
 /// refs.
-fn finish(repository: &Repository, intent: &Intent) -> Result<()> {
+fn finish(repository: &Repository, log: &OperationLog, intent: &Intent) -> Result<()> {
     if let (Some(text), Some(landing)) = (&intent.receipt, &intent.landing) {
         receipt::write(repository, &landing.after, text)?;
-        mark_step(intent, "receipt");
+        mark_step(log, intent, "receipt")?;
     }
     apply(repository, intent, &intent.refs_first)?;
-    mark_step(intent, "kept");
+    mark_step(log, intent, "kept")?;
     for directory_move in &intent.moves {
         rename(directory_move)?;
-        mark_step(intent, "renamed");
+        mark_step(log, intent, "renamed")?;
     }
     if intent.kind == OperationKind::Undo {
         for directory_move in &intent.moves {
@@ -306,17 +317,16 @@ fn finish(repository: &Repository, intent: &Intent) -> Result<()> {
             // It may have been pruned, or be older than a move of the repository.
             moved_repository::repair(repository, session_repo)?;
         }
-        mark_step(intent, "registered");
+        mark_step(log, intent, "registered")?;
     }
     if intent.kind == OperationKind::Relocate {
         for session_repo in &intent.sessions {
             move_worktree::record_new_paths(repository, session_repo)?;
-            mark_step(intent, "settled");
+            mark_step(log, intent, "settled")?;
         }
     }
     apply(repository, intent, &intent.refs_last)?;
-    mark_step(intent, "refs");
-    Ok(())
+    mark_step(log, intent, "refs")
 }
 
 /// Applies the changes that have not been applied yet.

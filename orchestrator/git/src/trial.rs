@@ -137,12 +137,13 @@ pub fn start(
         prepare(&files, &checkout, &merged, &merged.changes).inspect_err(|_| files.remove())?;
     write_intent(&mut log, &intent)?;
     if let Err(failure) = files.apply(&checkout.worktree, version) {
+        log.confirm()?;
         files.put_back(&checkout.worktree, &ChangedPaths::new())?;
         write_outcome(&mut log, &intent, false)?;
         files.remove();
         return Err(failure);
     }
-    mark_step(&intent, "files");
+    mark_step(&log, &intent, "files")?;
     write_outcome(&mut log, &intent, true)?;
     let tried = TriedFiles { files: merged.changes.len(), skipped: merged.skipped.clone() };
     let session_repo = session_repo.clone();
@@ -222,7 +223,7 @@ pub(crate) fn end_with(
     };
     write_intent(log, &intent)?;
     kept.extend(files.put_back(&trial.checkout.worktree, &kept)?);
-    mark_step(&intent, "files");
+    mark_step(log, &intent, "files")?;
     write_outcome(log, &intent, true)?;
     files.remove();
     Ok(EndedTrial { operation, kept: kept.into_keys().collect() })

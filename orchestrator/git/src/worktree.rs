@@ -4,6 +4,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
@@ -397,14 +398,34 @@ pub(crate) fn free_admin_dir(repository: &Repository, id: &Id) -> PathBuf {
     free_names.next().expect("numbers do not end")
 }
 
-/// Writes a registration as git does: branch, repository and worktree.
+/// Writes a registration as git does: branch, repository and worktree. A new one appears complete or
+/// not at all, because git rejects a repository with an incomplete one.
 pub(crate) fn write_registration(admin_dir: &Path, session_repo: &SessionRepo) -> Result<()> {
+    let pointer = session_repo.worktree.join(".git");
+    let files = [
+        ("HEAD", format!("ref: {}\n", session_repo.branch.full())),
+        ("commondir", "../..\n".to_owned()),
+        ("gitdir", format!("{}\n", pointer.display())),
+    ];
+    let fill = |dir: &Path| -> std::io::Result<()> {
+        let mut files = files.iter();
+        files.try_for_each(|(name, text)| {
+            base::files::replace_with_mode(&dir.join(name), text.as_bytes(), 0o644)
+        })
+    };
     let write = || -> std::io::Result<()> {
-        std::fs::create_dir_all(admin_dir)?;
-        std::fs::write(admin_dir.join("HEAD"), format!("ref: {}\n", session_repo.branch.full()))?;
-        std::fs::write(admin_dir.join("commondir"), "../..\n")?;
-        let pointer = session_repo.worktree.join(".git");
-        std::fs::write(admin_dir.join("gitdir"), format!("{}\n", pointer.display()))
+        if admin_dir.exists() {
+            return fill(admin_dir);
+        }
+        let registrations = admin_dir.parent().unwrap_or(admin_dir);
+        let common_dir = registrations.parent().unwrap_or(registrations);
+        std::fs::create_dir_all(registrations)?;
+        // Not beside it: git reads every entry there.
+        let parent = common_dir.join("studio");
+        let new = tempfile::Builder::new().prefix(".new-").tempdir_in(parent)?;
+        fill(new.path())?;
+        std::fs::set_permissions(new.path(), std::fs::Permissions::from_mode(0o755))?;
+        std::fs::rename(new.path(), admin_dir)
     };
     write().or_fail(|| format!("cannot register {}", session_repo.worktree.display()))
 }

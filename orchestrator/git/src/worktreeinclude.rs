@@ -105,7 +105,7 @@ fn list_files(
 fn is_trusted(checkout: &Path) -> bool {
     let file = checkout.join(LIST_FILE);
     let store = base::config::ConfigSources::from_env(checkout).trust_store();
-    let content = fs::read(&file).ok();
+    let content = base::files::read(&file).ok();
     store.zip(content).is_some_and(|(store, content)| trust::is_trusted(&store, &file, &content))
 }
 

@@ -44,9 +44,15 @@ pub(crate) struct Args {
     /// Allow lines that look like a private key or a token
     #[arg(long)]
     pub allow_secrets: bool,
-    /// Do not ask before landing work that changed since `studio diff`
+    /// Allow changes of the files that decide what the checks say
+    #[arg(long)]
+    pub allow_check_changes: bool,
+    /// Land work that changed since you last looked at it, without a question
     #[arg(short, long)]
     pub yes: bool,
+    /// Refuse work that is not this tree
+    #[arg(long, value_name = "TREE")]
+    pub match_tree: Option<String>,
     /// Let the agent resolve conflicts, then land
     #[arg(long, conflicts_with = "dry_run")]
     pub resolve: bool,
@@ -85,6 +91,26 @@ impl StrategyArg {
     }
 }
 
+impl Args {
+    fn options(&self) -> LandingOptions {
+        LandingOptions {
+            strategy: self.strategy.strategy(),
+            onto: self.onto.clone(),
+            message: self.message.clone(),
+            edit: self.edit,
+            dry_run: self.dry_run,
+            force: self.force,
+            no_checks: self.no_checks,
+            include: self.include.clone(),
+            allow_secrets: self.allow_secrets,
+            allow_check_changes: self.allow_check_changes,
+            yes: self.yes,
+            match_tree: self.match_tree.clone(),
+            hunks: self.hunks.clone(),
+        }
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let interrupt = Interrupt::listen()?;
@@ -110,19 +136,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         _ => false,
     };
     let views = context.find_all(&args.ids, is_landable)?;
-    let options = LandingOptions {
-        strategy: args.strategy.strategy(),
-        onto: args.onto.clone(),
-        message: args.message.clone(),
-        edit: args.edit,
-        dry_run: args.dry_run,
-        force: args.force,
-        no_checks: args.no_checks,
-        include: args.include.clone(),
-        allow_secrets: args.allow_secrets,
-        yes: args.yes,
-        hunks: args.hunks.clone(),
-    };
+    let options = args.options();
     let mut landed = Vec::new();
     let mut rejections = Vec::new();
     for view in &views {
@@ -233,6 +247,7 @@ pub(crate) fn print_json(landed: &[Landed], rejections: &[(&SessionView, Rejecti
                 "why": rejection.failure.full_text(),
                 "exit": rejection.failure.exit_code(),
                 "files": rejection.files,
+                "confirm": rejection.confirmation,
             })
         })
         .collect();

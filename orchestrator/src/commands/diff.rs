@@ -12,6 +12,7 @@ use crate::commands::review::SinceArg;
 use crate::report::pager::{self, Pager};
 use crate::report::patch::{self, PatchKind};
 use crate::report::{self, table};
+use studio_core::check_files::{self, CheckFile};
 use studio_core::interrupt::Interrupt;
 use studio_core::review::since;
 use studio_core::seen;
@@ -89,14 +90,16 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let prefix = prefix(&context, &view);
     let paths: Vec<OsString> =
         args.paths.iter().map(|path| root_relative(&prefix, path)).collect::<Result<_>>()?;
-    for note in &changes.notes {
+    let check_files =
+        check_files::changed_in(&changes.comparison, &check_files::lines(&context, &view.record))?;
+    for note in changes.notes.iter().chain(&check_files::sentence(&check_files)) {
         report::say(&format!("note: {note}"));
     }
     if let Some(name) = &args.tool {
         return run_difftool(&changes.comparison, &paths, name.as_deref());
     }
     if context.json {
-        return print_json(&view, &changes.comparison, &paths);
+        return print_json(&view, &changes.comparison, &paths, &check_files);
     }
     let code = print(&changes.comparison, args, &paths)?;
     seen::mark(&context.repository, &view);
@@ -222,8 +225,14 @@ impl GitProcess {
     }
 }
 
-/// Prints `{"id":…,"patch":…,"schema":1}` as a stream.
-fn print_json(view: &SessionView, comparison: &Comparison, paths: &[OsString]) -> Result<u8> {
+/// Prints `{"schema":1,"id":…,"base":…,"check_files":…,"patch":…}` as a stream.
+fn print_json(
+    view: &SessionView,
+    comparison: &Comparison,
+    paths: &[OsString],
+    check_files: &[CheckFile],
+) -> Result<u8> {
+    let check_files = serde_json::to_string(check_files).or_fail(|| "cannot write to stdout")?;
     let mut git = GitProcess::new(comparison, PatchForm::Applicable, paths, Stream::Piped)?;
     let output = git.running.child.stdout.take();
     let output = output.ok_or("it has no stdout").or_fail(|| "cannot read git's output")?;
@@ -232,8 +241,9 @@ fn print_json(view: &SessionView, comparison: &Comparison, paths: &[OsString]) -
     let print = || -> io::Result<()> {
         write!(
             out,
-            "{{\"schema\":1,\"id\":\"{}\",\"base\":\"{base}\",\"patch\":\"",
-            view.record.id
+            "{{\"schema\":1,\"id\":\"{}\",\"base\":\"{base}\",\"check_files\":{},\"patch\":\"",
+            view.record.id,
+            base::text::json_escaped(&check_files)
         )?;
         report::write_json_string(output, &mut out)?;
         writeln!(out, "\"}}")?;

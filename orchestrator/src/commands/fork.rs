@@ -61,6 +61,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             attended: run::is_attended(args.ask),
             accept: args.accept,
             sandboxed: source.record.run_mode.sandboxed,
+            network: source.record.run_mode.network,
             ..RunMode::default()
         },
         ..SessionSpec::of(task)

@@ -81,7 +81,7 @@ impl FilteredRequirements {
 
 fn requirements(directory: &Path, file: &Path) -> Result<Vec<Requirement>> {
     let path = directory.join(file);
-    let text = std::fs::read_to_string(&path).map_err(|error| {
+    let text = base::files::read_text(&path).map_err(|error| {
         Failure::usage(format!("cannot read the requirements in {}", file.display()))
             .because(error)
             .hint("name the file: --file FILE")

@@ -7,7 +7,6 @@ use base::failure::{Failure, Result};
 use planner::document;
 use planner::requirement::{self, AmbiguousRequirements, Requirement};
 
-use crate::commands::input;
 use studio_core::session::spec::SessionSpec;
 
 /// Maximum size of the file, in bytes.
@@ -39,7 +38,7 @@ pub(crate) fn read(path: &Path) -> Result<Requirements> {
             .because(what)
             .hint("write one list item per requirement: `- R1: what must hold`")
     };
-    let bytes = input::read(path, MAX_BYTES).map_err(|e| invalid(e.to_string()))?;
+    let bytes = base::files::read_bounded(path, MAX_BYTES).map_err(|e| invalid(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|e| {
         let valid = &e.as_bytes()[..e.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;

@@ -16,8 +16,10 @@ use studio_core::landing::{Landed, LandingOptions, Rejection};
 use studio_core::review::since::EarlierState;
 use studio_core::review::{self, Review, prompt, text_format};
 use studio_core::seen;
+use studio_core::session::last_shown;
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
+use studio_git::landing_history;
 
 /// The command line of `review`.
 #[derive(Clone, Debug, clap::Args)]
@@ -143,6 +145,16 @@ pub(crate) fn open(
     review::open(context, view, &context.views()?, since)
 }
 
+/// Records that the user has seen all of a review.
+pub(crate) fn record_look(context: &CommandContext, review: &Review) {
+    let (repository, view) = (&context.repository, &review.view);
+    seen::mark(repository, view);
+    let tree = landing_history::resolve(repository, &review.head)
+        .map_or_else(|_| review.head.clone(), |(_, tree)| tree);
+    // Without the record, the next look shows everything.
+    let _ = last_shown::record(repository, &view.record.id, &tree);
+}
+
 /// Sends or lands, if the command line says so.
 fn act(context: &CommandContext, review: &mut Review, args: &Args) -> Result<u8> {
     let id = review.view.record.id.clone();
@@ -215,11 +227,12 @@ fn apply_file(review: &mut Review, file: &Path) -> Result<()> {
     let text = match file.as_os_str() == "-" {
         true => {
             let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).or_fail(|| "cannot read stdin")?;
+            let mut stdin = std::io::stdin().take(base::files::MAX_READ_BYTES);
+            stdin.read_to_string(&mut text).or_fail(|| "cannot read stdin")?;
             text
         }
         false => {
-            std::fs::read_to_string(file).or_fail(|| format!("cannot read {}", file.display()))?
+            base::files::read_text(file).or_fail(|| format!("cannot read {}", file.display()))?
         }
     };
     let entries = text_format::parse(review, &text)?;
@@ -239,7 +252,10 @@ pub(crate) fn edit(context: &CommandContext, review: &mut Review) -> Result<()> 
     let directory = if worktree.is_dir() { worktree } else { &context.repository.common_dir };
     let result = editor::edit_file(directory, &context.interrupt, &path, "nothing was recorded")
         .and_then(|()| apply_file(review, &path));
-    let is_unchanged = std::fs::read_to_string(&path).is_ok_and(|edited| edited == text);
+    if result.is_ok() {
+        record_look(context, review);
+    }
+    let is_unchanged = base::files::read_text(&path).is_ok_and(|edited| edited == text);
     if result.is_ok() || is_unchanged {
         let _ = std::fs::remove_file(&path);
         return result;

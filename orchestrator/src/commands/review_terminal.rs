@@ -11,10 +11,7 @@ use studio_core::landing::{Landed, LandingOptions, Rejection};
 use studio_core::review::Review;
 use studio_core::review::since::EarlierState;
 use studio_core::review::syntax::SyntaxHighlighter;
-use studio_core::seen;
-use studio_core::session::last_shown;
 use studio_core::session_view::SessionView;
-use studio_git::landing_history;
 
 use crate::commands::context::CommandContext;
 use crate::commands::{accept, editor, review};
@@ -87,12 +84,7 @@ impl ReviewSitting<'_> {
 
     /// Returns the screen of a review, and records that the user has seen it.
     fn show(&self, review: Review) -> ReviewScreen {
-        let (context, view) = (self.context, &review.view);
-        seen::mark(&context.repository, view);
-        let tree = landing_history::resolve(&context.repository, &review.head)
-            .map_or_else(|_| review.head.clone(), |(_, tree)| tree);
-        // Without the record, the next look shows everything.
-        let _ = last_shown::record(&context.repository, &view.record.id, &tree);
+        review::record_look(self.context, &review);
         let position = (self.at + 1, self.views.len());
         ReviewScreen::new(review, position, self.size(), report::wants_colours())
     }

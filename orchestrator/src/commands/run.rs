@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 
+use base::config::network::NetworkPolicy;
 use base::failure::{Failure, FailureKind, OrFail, Result};
 use base::id::Id;
 use clap::builder::NonEmptyStringValueParser;
@@ -97,6 +98,9 @@ pub(crate) struct Args {
     /// `off` runs the agents without the sandbox
     #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
     pub sandbox: String,
+    /// Hosts that the agents can reach: all, those of the allow list, or none
+    #[arg(long, value_name = "POLICY", value_parser = NetworkPolicy::NAMES.to_vec())]
+    pub network: Option<String>,
 }
 
 /// Limits of one session, over all its runs together.
@@ -114,6 +118,15 @@ pub(crate) struct LimitArgs {
     /// Maximum working time of a session in seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: Option<u64>,
+    /// Maximum memory of a session's processes, e.g. 8G (default: half of the machine's)
+    #[arg(long, value_name = "SIZE", value_parser = base::text::parse_size)]
+    pub memory: Option<u64>,
+    /// Maximum number of a session's processes and threads
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub processes: Option<u64>,
+    /// Maximum size of a session's files on disk, e.g. 20G
+    #[arg(long, value_name = "SIZE", value_parser = base::text::parse_size)]
+    pub disk: Option<u64>,
 }
 
 impl LimitArgs {
@@ -124,6 +137,9 @@ impl LimitArgs {
             turns: self.max_turns,
             tokens: self.max_tokens,
             usd: self.budget,
+            memory_bytes: self.memory,
+            processes: self.processes,
+            disk_bytes: self.disk,
             ..RunLimits::default()
         }
     }
@@ -314,6 +330,7 @@ fn apply_flags(spec: &mut SessionSpec, args: &Args) {
         attended: is_attended(args.ask),
         accept: args.accept,
         sandboxed: args.sandbox != "off",
+        network: args.network.as_deref().and_then(NetworkPolicy::parse),
         config: None,
         directory: None,
     };

@@ -5,7 +5,6 @@ use std::path::Path;
 use base::failure::{Failure, Result};
 use planner::task::{self, Task, TaskFileError};
 
-use crate::commands::input;
 use studio_core::session::record::PlanRef;
 use studio_core::session::spec::SessionSpec;
 
@@ -16,7 +15,8 @@ const MAX_BYTES: u64 = 4 << 20;
 pub(crate) fn read(path: &Path) -> Result<Vec<SessionSpec>> {
     let unreadable =
         |reason: String| Failure::usage(format!("cannot read {}", path.display())).because(reason);
-    let bytes = input::read(path, MAX_BYTES).map_err(|e| unreadable(e.to_string()))?;
+    let bytes =
+        base::files::read_bounded(path, MAX_BYTES).map_err(|e| unreadable(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
     let parsed = match path.extension().is_some_and(|extension| extension == "toml") {
         true => task::from_toml(&text),

@@ -1,11 +1,12 @@
 //! Watches sessions until they settle: reads their growing journals, calls the scheduler, and asks
 //! the user at the terminal about permission requests.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use base::config::studio::NotificationChannel;
 use base::event::{Event, EventKind};
-use base::failure::{OrFail, Result};
+use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use serde_json::json;
 use tokio::runtime::Runtime;
@@ -20,12 +21,15 @@ use studio_core::coach_rounds;
 use studio_core::inbox;
 use studio_core::session::journal::{JournalEntry, JournalLine, JournalTail};
 use studio_core::session::state::{SessionState, reason, state};
-use studio_core::session::summary::{Disposition, JournalSummary, SessionFacts};
+use studio_core::session::summary::{Disposition, JournalSummary, Phase, SessionFacts};
 use studio_core::session_view::SessionView;
 use studio_git::transaction;
 
 /// How often the scheduler is called.
 const SCHEDULE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often a supervisor may end before it writes the journal of its session.
+const MAX_FAILED_STARTS: u32 = 3;
 
 /// The result of watching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +92,8 @@ pub(crate) struct Watcher<'d> {
     signals: TerminationSignals,
     interrupted: bool,
     scheduled: Instant,
+    /// How often the scheduler started each session here.
+    starts: BTreeMap<Id, u32>,
     runtime: Runtime,
 }
 
@@ -122,6 +128,7 @@ impl<'d> Watcher<'d> {
             signals,
             interrupted: false,
             scheduled: Instant::now(),
+            starts: BTreeMap::new(),
             runtime,
         })
     }
@@ -168,8 +175,11 @@ impl<'d> Watcher<'d> {
                 }
             }
             if self.scheduled.elapsed() >= SCHEDULE_INTERVAL && !self.interrupted {
-                self.context.schedule()?;
+                for id in self.context.schedule()? {
+                    *self.starts.entry(id).or_default() += 1;
+                }
                 self.scheduled = Instant::now();
+                self.refuse_failing_starts()?;
             }
             match self.wait() {
                 Woken::Changed => {}
@@ -189,6 +199,24 @@ impl<'d> Watcher<'d> {
                 }
             }
         }
+    }
+
+    /// Fails if the supervisor of a watched session ends again and again without a line in its
+    /// journal, for example because the disk is full. The session stays queued.
+    fn refuse_failing_starts(&self) -> Result<()> {
+        let fails = |watched: &&Watched| {
+            watched.facts.summary.phase == Phase::Queued
+                && self.starts.get(&watched.id).is_some_and(|starts| *starts > MAX_FAILED_STARTS)
+        };
+        let Some(Watched { id, .. }) = self.watched.iter().find(fails) else { return Ok(()) };
+        let log = std::fs::read_to_string(self.context.store.file(id, "supervisor.log"));
+        let log = log.unwrap_or_default();
+        let last =
+            log.lines().rfind(|line| line.starts_with("  why:") || line.starts_with("error:"));
+        let last = last.map_or("it wrote no reason", |line| line.trim());
+        Err(Failure::failed(format!("cannot start the supervisor of `{id}`"))
+            .because(format!("it ended {MAX_FAILED_STARTS} times at once: {last}"))
+            .hint("free disk space and open files, then: studio resume --all"))
     }
 
     /// Waits for an event or a timeout.

@@ -103,6 +103,27 @@ impl BackgroundCommand {
         BackgroundCommand { verb: Verb::Run, id: None, words, input: Some(task) }
     }
 
+    /// Returns a question and the command that lands the same work after a yes, if the work was
+    /// refused because the user must confirm it.
+    pub(crate) fn question(&self, output: &Value) -> Option<(String, BackgroundCommand)> {
+        let id = self.id.as_ref()?;
+        let confirm = &output["refused"][0]["confirm"];
+        let flag = confirm["flag"].as_str()?.to_owned();
+        let question = match flag.as_str() {
+            "--yes" => format!("{id} changed since you looked at it"),
+            "--allow-check-changes" => format!("{id} changes what its checks run"),
+            _ => return None,
+        };
+        let tree = format!("--match-tree={}", confirm["tree"].as_str()?);
+        let mut command = self.clone();
+        for word in [flag, tree] {
+            if !command.words.contains(&word) {
+                command.words.insert(1, word);
+            }
+        }
+        (command != *self).then_some((question, command))
+    }
+
     /// Describes the running command.
     pub(crate) fn progress(&self) -> String {
         match &self.id {
@@ -135,6 +156,21 @@ impl BackgroundCommand {
                 format!("{id} landed on {} as {short}; u undoes it", text(&landed["target"]))
             }
         }
+    }
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) struct CommandError {
+    /// The failure.
+    pub failure: Failure,
+    /// What the user can confirm, and the command that then runs.
+    pub question: Option<Box<(String, BackgroundCommand)>>,
+}
+
+impl From<Failure> for CommandError {
+    fn from(failure: Failure) -> CommandError {
+        CommandError { failure, question: None }
     }
 }
 

@@ -11,12 +11,12 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::subcommand::SubcommandRunner;
-use crate::dashboard::actions::{self, BackgroundCommand};
+use crate::dashboard::actions::{self, BackgroundCommand, CommandError};
 
 /// The result of a task.
 pub(crate) enum Finished {
     /// A command ended.
-    Command(BackgroundCommand, Result<Value>),
+    Command(BackgroundCommand, std::result::Result<Value, CommandError>),
     /// The diff of a session was read.
     Diff(Id, std::result::Result<String, String>),
     /// Sessions were compared with their branches; `true` if more remain to be compared.
@@ -66,9 +66,13 @@ impl BackgroundTasks {
         let runner = self.runner.clone();
         self.spawn(move || {
             let output = runner.run(&command.words, command.input.as_deref());
+            let output = output.map_err(CommandError::from);
             let result = output.and_then(|output| match output.ok {
                 true => Ok(output.json().clone()),
-                false => Err(actions::failure(output.json(), &output.stderr)),
+                false => Err(CommandError {
+                    failure: actions::failure(output.json(), &output.stderr),
+                    question: command.question(output.json()).map(Box::new),
+                }),
             });
             Finished::Command(command, result)
         });

@@ -12,7 +12,7 @@ use crate::dashboard::keys::Key;
 /// The marks around pasted text.
 const PASTE_START: &[u8] = b"\x1b[200~";
 const PASTE_END: &[u8] = b"\x1b[201~";
-/// Maximum length of an escape sequence; longer ones are none.
+/// Maximum length of an escape sequence; a longer one is ignored to its end.
 const MAX_SEQUENCE_BYTES: usize = 64;
 
 /// What the user did.
@@ -93,6 +93,8 @@ pub(crate) struct InputParser {
     bytes: Vec<u8>,
     /// The text of an open paste.
     paste: Option<Vec<u8>>,
+    /// Whether the rest of a sequence that is too long is skipped.
+    skipping: bool,
 }
 
 /// The start of the bytes.
@@ -103,6 +105,8 @@ enum Parsed {
     Complete(usize, Option<TerminalInput>),
     /// This many bytes that start a paste.
     PasteStart(usize),
+    /// This many bytes of a sequence that is too long.
+    TooLong(usize),
 }
 
 impl InputParser {
@@ -124,8 +128,17 @@ impl InputParser {
                 let text = self.paste.take().unwrap_or_default();
                 inputs.push(TerminalInput::Paste(String::from_utf8_lossy(&text).into_owned()));
             }
+            if self.skipping {
+                let end = self.bytes.iter().position(is_final);
+                self.bytes.drain(..end.map_or(self.bytes.len(), |end| end + 1));
+                self.skipping = end.is_none();
+            }
             match parse(&self.bytes) {
                 Parsed::Incomplete => return inputs,
+                Parsed::TooLong(length) => {
+                    self.bytes.drain(..length);
+                    self.skipping = true;
+                }
                 Parsed::Complete(length, input) => {
                     self.bytes.drain(..length);
                     inputs.extend(input);
@@ -140,11 +153,12 @@ impl InputParser {
 
     /// Returns whether bytes wait for more that may not come.
     pub(crate) fn is_incomplete(&self) -> bool {
-        self.paste.is_none() && !self.bytes.is_empty()
+        self.paste.is_none() && (self.skipping || !self.bytes.is_empty())
     }
 
     /// Ends the wait: an escape character alone is the key, everything else is ignored.
     pub(crate) fn end(&mut self) -> Option<TerminalInput> {
+        self.skipping = false;
         let bytes = std::mem::take(&mut self.bytes);
         (bytes == b"\x1b").then_some(TerminalInput::Key(Key::Esc))
     }
@@ -160,7 +174,7 @@ fn parse(bytes: &[u8]) -> Parsed {
         // A character with Alt has no meaning.
         [0x1b, rest @ ..] => match parse(rest) {
             Parsed::Complete(length, _) => Parsed::Complete(length + 1, None),
-            Parsed::Incomplete | Parsed::PasteStart(_) => Parsed::Incomplete,
+            Parsed::Incomplete | Parsed::PasteStart(_) | Parsed::TooLong(_) => Parsed::Incomplete,
         },
         [b'\r' | b'\n', ..] => key(1, Key::Enter),
         [b'\t', ..] => key(1, Key::Tab),
@@ -186,12 +200,17 @@ fn parse_character(bytes: &[u8]) -> Parsed {
     }
 }
 
+/// Returns whether a byte ends a sequence.
+fn is_final(byte: &u8) -> bool {
+    (0x40..=0x7e).contains(byte)
+}
+
 /// Parses a sequence that starts with `ESC [` or `ESC O`.
 fn parse_sequence(bytes: &[u8]) -> Parsed {
-    let is_final = |byte: &u8| (0x40..=0x7e).contains(byte);
-    let Some(end) = bytes.iter().skip(2).position(is_final).map(|at| at + 2) else {
-        return match bytes.len() > MAX_SEQUENCE_BYTES {
-            true => Parsed::Complete(bytes.len(), None),
+    let sequence = &bytes[..bytes.len().min(MAX_SEQUENCE_BYTES)];
+    let Some(end) = sequence.iter().skip(2).position(is_final).map(|at| at + 2) else {
+        return match sequence.len() == MAX_SEQUENCE_BYTES {
+            true => Parsed::TooLong(MAX_SEQUENCE_BYTES),
             false => Parsed::Incomplete,
         };
     };
@@ -286,6 +305,22 @@ mod tests {
         assert_eq!(parser.add(b"\x1b["), []);
         assert_eq!(parser.end(), None);
         assert!(!parser.is_incomplete());
+    }
+
+    #[test]
+    fn a_long_sequence_presses_no_keys_in_any_pieces() {
+        let sequence = [b"\x1b[2", "0".repeat(200).as_bytes(), b"~y"].concat();
+        for cut in 0..sequence.len() {
+            let mut parser = InputParser::default();
+            let mut inputs = parser.add(&sequence[..cut]);
+            inputs.extend(parser.add(&sequence[cut..]));
+            assert_eq!(inputs, [TerminalInput::Key(Key::Char('y'))], "cut at {cut}");
+        }
+        let mut parser = InputParser::default();
+        assert_eq!(parser.add(&sequence[..100]), []);
+        assert!(parser.is_incomplete());
+        assert_eq!(parser.end(), None);
+        assert_eq!(parser.add(b"y"), [TerminalInput::Key(Key::Char('y'))]);
     }
 
     proptest! {

@@ -3,6 +3,8 @@
 
 mod actions;
 mod background;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz_tests;
 mod input;
 mod keys;
 mod line_input;
@@ -503,7 +505,7 @@ impl EventLoop {
                             self.wanted = id;
                         }
                     }
-                    Err(failure) => self.state.show_failure(failure.to_string()),
+                    Err(error) => self.state.show_error(error),
                 }
                 self.needs_draw = true;
                 self.refresh()?;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base::id::Id;
 use studio_core::overview::{Overview, OverviewRow, RowFilter, RowKey, SessionGroup};
 
-use crate::dashboard::actions::{BackgroundCommand, Verb};
+use crate::dashboard::actions::{BackgroundCommand, CommandError, Verb};
 use crate::dashboard::keys::{self, Action, Key};
 use crate::dashboard::line_input::LineInput;
 use crate::dashboard::preview::{PreviewContent, PreviewTab};
@@ -227,6 +227,18 @@ impl Dashboard {
         }
     }
 
+    /// Shows why a command failed, or asks whether to run it nevertheless.
+    pub(crate) fn show_error(&mut self, error: CommandError) {
+        match (error.question, &self.mode) {
+            (Some(asked), DashboardMode::Browse) => {
+                self.status = None;
+                let (question, command) = *asked;
+                self.mode = DashboardMode::Confirm(question, command);
+            }
+            (_, _) => self.show_failure(error.failure.to_string()),
+        }
+    }
+
     /// Handles a key.
     pub(crate) fn handle_key(&mut self, key: Key) -> Option<DashboardEffect> {
         match &mut self.mode {
@@ -239,9 +251,15 @@ impl Dashboard {
             DashboardMode::Confirm(_, command) => {
                 let command = command.clone();
                 self.mode = DashboardMode::Browse;
-                match key {
-                    Key::Char('y' | 'Y') => Some(self.start(command)),
-                    _ => {
+                match (command.verb, key) {
+                    // This question appears by itself: a `y` may be the answer to a request.
+                    (Verb::Accept, Key::Char('A')) => Some(self.start(command)),
+                    (Verb::Accept, _) => {
+                        self.say("nothing was landed");
+                        None
+                    }
+                    (_, Key::Char('y' | 'Y')) => Some(self.start(command)),
+                    (_, _) => {
                         self.say("nothing was changed");
                         None
                     }

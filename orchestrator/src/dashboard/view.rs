@@ -8,6 +8,7 @@ use ratatui::style::{Color, Modifier, Style};
 use studio_core::overview::{OverviewRow, RowKey, SessionGroup};
 use studio_core::session::state::SessionState;
 
+use crate::dashboard::actions::Verb;
 use crate::dashboard::keys::{Action, BINDINGS, Binding};
 use crate::dashboard::line_input::LineInput;
 use crate::dashboard::preview::{self, PreviewTab, Tone};
@@ -393,8 +394,9 @@ impl Canvas<'_> {
             DashboardMode::Message(id, input) => {
                 self.input(&format!("message to {id}: "), input, at)
             }
-            DashboardMode::Confirm(question, _) => {
-                self.put(at, &format!("{question} [y/N]"), self.style(Tone::Attention));
+            DashboardMode::Confirm(question, command) => {
+                let keys = if command.verb == Verb::Accept { ": A lands it" } else { " [y/N]" };
+                self.put(at, &format!("{question}{keys}"), self.style(Tone::Attention));
             }
             DashboardMode::Browse | DashboardMode::Help(_) | DashboardMode::Failure(_) => {
                 match &state.status {
@@ -440,6 +442,9 @@ impl Canvas<'_> {
             DashboardMode::Browse => return self.footer_keys(state, at),
             DashboardMode::Filter(_) => vec![("Enter", "keep"), ("Esc", "show all")],
             DashboardMode::Message(..) => vec![("Enter", "send"), ("Esc", "cancel")],
+            DashboardMode::Confirm(_, command) if command.verb == Verb::Accept => {
+                vec![("A", "land it"), ("any other key", "no")]
+            }
             DashboardMode::Confirm(..) => vec![("y", "yes"), ("any other key", "no")],
             DashboardMode::Help(_) => vec![("j/k", "scroll"), ("any other key", "close")],
             DashboardMode::Failure(_) => vec![("any key", "close")],

@@ -111,6 +111,7 @@ fn scene() -> Dashboard {
         ms: 900,
         tail: "test login ... FAILED\n".to_owned(),
         hint: None,
+        limit: None,
         fails_on: None,
     };
     let lines = [

@@ -12,6 +12,6 @@ pub(crate) fn page(findings: &Findings) -> String {
         lines.push("no problems found".to_owned());
     }
     lines.push("This machine:".to_owned());
-    lines.extend(findings.machine.iter().map(|it| format!("  {:<12}  {}", it.name, it.detail)));
+    lines.extend(findings.machine.iter().map(|it| format!("  {:<14}  {}", it.name, it.detail)));
     lines.join("\n")
 }

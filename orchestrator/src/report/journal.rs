@@ -1,11 +1,13 @@
 //! Formats the lines of a journal for display.
 
 use base::event::{Event, EventKind};
-use base::text::count;
+use base::text::{count, size};
 
 use crate::report::table::first_lines;
 use studio_core::coach_rounds;
-use studio_core::session::journal::{CheckResult, JournalEntry, JournalLine, SessionOutcome};
+use studio_core::session::journal::{
+    CheckResult, JournalEntry, JournalLine, SessionOutcome, turn_end_text,
+};
 use studio_core::session::record::RunLimits;
 
 /// Formats the lines of a journal in order.
@@ -77,8 +79,7 @@ fn entry_text(entry: &JournalEntry) -> Option<String> {
             format!("answer {n}: {word}{scope} by {by}{suffix}")
         }
         JournalEntry::Settings { limits, attended } => settings(limits, *attended),
-        JournalEntry::TurnEnd { n, why: None } => format!("turn {n} ended"),
-        JournalEntry::TurnEnd { n, why: Some(reason) } => format!("turn {n} failed: {reason}"),
+        JournalEntry::TurnEnd { n, why } => turn_end_text(*n, why.as_deref()),
         JournalEntry::Work(work) => format!(
             "work: {}, {}, +{} -{}",
             count(work.commits, "commit"),
@@ -115,6 +116,9 @@ fn settings(limits: &RunLimits, attended: Option<bool>) -> String {
         limits.tokens.map(|n| count(n, "token")),
         limits.turns.map(|n| count(u64::from(n), "turn")),
         limits.seconds.map(|n| count(n, "second")),
+        limits.memory_bytes.map(|bytes| format!("{} of memory", size(bytes))),
+        limits.processes.map(|n| format!("{n} processes and threads")),
+        limits.disk_bytes.map(|bytes| format!("{} on disk", size(bytes))),
         attended.filter(|attended| *attended).map(|_| "permission requests stay open".to_owned()),
     ];
     format!("from now on: {}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))

@@ -14,6 +14,7 @@ pub mod progress;
 pub mod prompt_line;
 pub mod requirements;
 pub mod review;
+pub mod selftest;
 pub mod stats;
 pub mod table;
 pub mod trace;

@@ -109,7 +109,7 @@ impl PersonaDirs {
             return Ok((first, Vec::new()));
         };
         let trusted = self.trust.as_ref().is_some_and(|store| {
-            fs::read(&file).is_ok_and(|content| trust::is_trusted(store, &file, &content))
+            base::files::read(&file).is_ok_and(|content| trust::is_trusted(store, &file, &content))
         });
         if trusted {
             return Ok((first, Vec::new()));
@@ -257,7 +257,7 @@ fn read(dir: &Path, file: &Path) -> Result<Option<String>> {
     let failed =
         |reason: String| Failure::usage(format!("cannot read {}", file.display())).because(reason);
     let bytes =
-        workspace::read_regular(&path, MAX_SIZE).map_err(|error| failed(error.to_string()))?;
+        base::files::read_start(&path, MAX_SIZE).map_err(|error| failed(error.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|error| failed(error.to_string()))?;
     Ok(Some(text))
 }

@@ -61,7 +61,7 @@ fn read(cwd: &Path, path: &Path) -> Option<String> {
 
 /// Reads a bounded part of a text file.
 fn read_bounded(path: &Path) -> Option<String> {
-    let bytes = workspace::read_regular(path, 2 * MAX_BYTES as u64).ok()?;
+    let bytes = base::files::read_start(path, 2 * MAX_BYTES as u64).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

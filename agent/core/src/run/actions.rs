@@ -106,6 +106,6 @@ impl AgentSession {
 /// Returns the texts that are kept verbatim through a summary.
 fn read_texts(files: &[PathBuf]) -> Option<String> {
     let texts: Vec<String> =
-        files.iter().filter_map(|file| std::fs::read_to_string(file).ok()).collect();
+        files.iter().filter_map(|file| base::files::read_text(file).ok()).collect();
     (!texts.is_empty()).then(|| texts.join("\n\n"))
 }

@@ -46,7 +46,7 @@ impl AgentSession {
 
     /// Restores the stored mode. Plan mode ends once the plan was approved.
     pub(super) fn restore_permission_mode(&mut self) {
-        let text = std::fs::read_to_string(self.permission_mode_file()).unwrap_or_default();
+        let text = base::files::read_text(&self.permission_mode_file()).unwrap_or_default();
         let Some(mode) = PermissionMode::parse(text.trim()) else { return };
         let is_plan = mode == PermissionMode::Plan;
         if is_plan {

@@ -75,7 +75,7 @@ impl Checkpoints {
         fs::create_dir_all(dir.join("info")).or_fail(failed)?;
         let mut excluded = ".g3/\n.worktrees/\n".to_owned();
         if let Ok((common, git_dir)) = git::discover(&self.root) {
-            excluded += &fs::read_to_string(common.join("info/exclude")).unwrap_or_default();
+            excluded += &base::files::read_text(&common.join("info/exclude")).unwrap_or_default();
             self.use_alternates(dir, &common, &git_dir).or_fail(failed)?;
         }
         fs::write(dir.join("info/exclude"), excluded).or_fail(failed)
@@ -84,7 +84,7 @@ impl Checkpoints {
     /// Lets the repository use the user's objects as alternates and start with a copy of their
     /// index, if both have a plain format. Otherwise everything is read once.
     fn use_alternates(&self, dir: &Path, common: &Path, git_dir: &Path) -> std::io::Result<()> {
-        let config = fs::read_to_string(common.join("config")).unwrap_or_default();
+        let config = base::files::read_text(&common.join("config")).unwrap_or_default();
         let top = self.root.join(".git").exists();
         if !top || config.to_ascii_lowercase().contains("objectformat") {
             return Ok(());
@@ -92,7 +92,7 @@ impl Checkpoints {
         let objects = common.join("objects");
         fs::create_dir_all(dir.join("objects/info"))?;
         fs::write(dir.join("objects/info/alternates"), format!("{}\n", objects.display()))?;
-        let index = fs::read(git_dir.join("index")).unwrap_or_default();
+        let index = base::files::read(&git_dir.join("index")).unwrap_or_default();
         // A split or sparse index refers to objects that are not available here.
         let is_plain = !index.windows(4).any(|window| window == b"link" || window == b"sdir");
         if is_plain && !index.is_empty() {

@@ -62,7 +62,7 @@ fn queued(session_dir: &Path) -> Vec<QueuedMessage> {
         if !metadata.is_file() || metadata.len() > MAX_SIZE {
             return None;
         }
-        let text = String::from_utf8_lossy(&fs::read(&file).ok()?).into_owned();
+        let text = String::from_utf8_lossy(&base::files::read(&file).ok()?).into_owned();
         Some(QueuedMessage { name, text })
     });
     messages.filter(|message| !message.text.trim().is_empty()).collect()

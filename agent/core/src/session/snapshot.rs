@@ -1,7 +1,6 @@
 //! `session.json`: a small readable summary of a session, for people and for `g3 sessions`.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use base::event::Usage;
@@ -125,7 +124,7 @@ impl SessionSnapshot {
 
     /// Reads the snapshot in a session's directory.
     pub fn read(dir: &Path, id: &str) -> SessionSnapshot {
-        let file = fs::read(dir.join("session.json")).ok();
+        let file = base::files::read(&dir.join("session.json")).ok();
         let snapshot =
             file.and_then(|bytes| serde_json::from_slice::<SessionSnapshot>(&bytes).ok());
         let mut snapshot = snapshot.filter(|snapshot| snapshot.id == id).unwrap_or_else(|| {

@@ -107,7 +107,7 @@ fn approval_file(session_dir: &Path) -> PathBuf {
 /// Approves the current plan of the session. Returns `None` if there is none. Only called by the
 /// user's own process.
 pub fn approve(session_dir: &Path) -> io::Result<Option<PlanApproval>> {
-    let text = match std::fs::read_to_string(file(session_dir)) {
+    let text = match base::files::read_text(&file(session_dir)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         text => text?,
     };
@@ -118,10 +118,10 @@ pub fn approve(session_dir: &Path) -> io::Result<Option<PlanApproval>> {
 
 /// Whether the user approved the plan in its current form.
 pub fn is_approved(session_dir: &Path) -> bool {
-    let approval = std::fs::read(approval_file(session_dir)).ok();
+    let approval = base::files::read(&approval_file(session_dir)).ok();
     let approval: Option<PlanApproval> =
         approval.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let text = std::fs::read_to_string(file(session_dir)).ok();
+    let text = base::files::read_text(&file(session_dir)).ok();
     approval.zip(text).is_some_and(|(approval, text)| approval.sha256 == hash(&text))
 }
 

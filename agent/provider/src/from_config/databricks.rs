@@ -1,12 +1,12 @@
 //! Opens a serving endpoint of Databricks, with a token or a login.
 
 use base::config::Config;
+use base::config::api_key::ApiKey;
 use base::config::base_url::BaseUrl;
 use base::config::providers::DatabricksConfig;
 use base::failure::{Failure, Result};
 
 use super::{ProviderRequest, check_output_limit, resolve_name};
-use crate::auth::KeySources;
 use crate::hosted::HostedProvider;
 use crate::http;
 use crate::models::ModelOverrides;
@@ -96,23 +96,15 @@ fn new_workspace(reference: &str, host: String, entry: &DatabricksConfig) -> Dat
 
 /// Returns the origin of the workspace, without a trailing slash.
 fn host(entry: &DatabricksConfig, reference: &str) -> Result<String> {
-    let host = entry.host.clone().or_else(|| std::env::var("DATABRICKS_HOST").ok());
-    let host = host.filter(|host| !host.trim().is_empty()).ok_or_else(|| {
+    entry.workspace_url().ok_or_else(|| {
         Failure::usage(format!("`{reference}` has no workspace"))
             .hint("set `host` to its address, or DATABRICKS_HOST")
-    })?;
-    let host = host.trim().trim_end_matches('/');
-    Ok(if host.contains("://") { host.to_owned() } else { format!("https://{host}") })
+    })
 }
 
-fn token(entry: &DatabricksConfig, request: &ProviderRequest<'_>) -> Result<crate::auth::ApiKey> {
-    let sources = KeySources {
-        provider: &request.reference,
-        configured: entry.token.as_ref(),
-        command: entry.api_key_command.as_ref(),
-        variable: Some("DATABRICKS_TOKEN"),
-    };
-    sources
+fn token(entry: &DatabricksConfig, request: &ProviderRequest<'_>) -> Result<ApiKey> {
+    entry
+        .key_sources(&request.reference)
         .required()
         .map_err(|failure| failure.hint("or sign in: `use_oauth = true`, then g3 login databricks"))
 }

@@ -98,7 +98,7 @@ impl RequirementList {
     }
 
     fn look(&mut self) -> io::Result<()> {
-        match fs::read_to_string(self.path()) {
+        match base::files::read_text(&self.path()) {
             Ok(text) => self.known = text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.known.clear(),
             Err(error) => return Err(error),

@@ -5,7 +5,6 @@ use base::config::trust::hash;
 use base::failure::{OrFail, Result};
 use ignore::WalkBuilder;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -175,7 +174,8 @@ pub(crate) fn write(cwd: &Path, keep: &Path) -> Result<()> {
 pub(crate) fn changed(cwd: &Path, keep: &Path) -> Result<Vec<String>> {
     let file = keep.join(NAME);
     let cannot = || format!("cannot read {}", file.display());
-    let then: Files = serde_json::from_slice(&fs::read(&file).or_fail(cannot)?).or_fail(cannot)?;
+    let then: Files =
+        serde_json::from_slice(&base::files::read(&file).or_fail(cannot)?).or_fail(cannot)?;
     let now = files(cwd);
     let added = now.keys().filter(|name| !then.contains_key(*name)).map(|name| ("A", name));
     let changed = now.iter().filter(|(name, facts)| then.get(*name).is_some_and(|t| t != *facts));
@@ -194,7 +194,11 @@ fn files(cwd: &Path) -> Files {
     let facts = entries.take(MOST).filter_map(|entry| {
         let name = entry.path().strip_prefix(cwd).ok()?.to_string_lossy().into_owned();
         let size = entry.metadata().ok()?.len();
-        let sum = if size <= HASHED { hash(&fs::read(entry.path()).ok()?) } else { String::new() };
+        let sum = if size <= HASHED {
+            hash(&base::files::read(entry.path()).ok()?)
+        } else {
+            String::new()
+        };
         Some((name, (size, sum)))
     });
     facts.collect()
@@ -202,6 +206,8 @@ fn files(cwd: &Path) -> Files {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn diff(lines: &[usize]) -> String {

@@ -67,7 +67,7 @@ fn text_of(file: &Path) -> Result<String> {
     if size > MOST {
         return Err(cannot(format!("it has {size} bytes, more than {MOST}")));
     }
-    let bytes = fs::read(file).map_err(|error| cannot(error.to_string()))?;
+    let bytes = base::files::read(file).map_err(|error| cannot(error.to_string()))?;
     String::from_utf8(bytes).map_err(|_| cannot("it is not UTF-8".to_owned()))
 }
 

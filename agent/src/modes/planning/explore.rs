@@ -187,7 +187,7 @@ fn definitions(code: &Path, files: &[PathBuf]) -> Vec<String> {
 }
 
 fn read(code: &Path, file: &Path) -> String {
-    let bytes = std::fs::read(code.join(file)).unwrap_or_default();
+    let bytes = base::files::read(&code.join(file)).unwrap_or_default();
     String::from_utf8_lossy(&bytes[..bytes.len().min(READ)]).into_owned()
 }
 

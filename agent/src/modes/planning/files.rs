@@ -70,7 +70,7 @@ impl PlanDir {
             clock: Clock::from_env(),
         };
         let file = place.state_file();
-        place.state = match fs::read(&file) {
+        place.state = match base::files::read(&file) {
             Ok(text) => serde_json::from_slice(&text)
                 .or_fail(|| format!("cannot read {}", file.display()))?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -125,7 +125,7 @@ impl PlanDir {
             }
             Ok(_) | Err(_) => {}
         }
-        let bytes = fs::read(&file).or_fail(failed)?;
+        let bytes = base::files::read(&file).or_fail(failed)?;
         let text = String::from_utf8(bytes);
         text.map(Some).map_err(|_| Failure::usage(failed()).because("it is not UTF-8"))
     }
@@ -177,7 +177,7 @@ impl PlanDir {
         let line = HistoryLine { time: self.time("%Y-%m-%d %H:%M:%S"), what };
         let file = self.file(HISTORY);
         let failed = || format!("cannot write {}", file.display());
-        let mut text = fs::read(&file).or_fail(failed)?;
+        let mut text = base::files::read(&file).or_fail(failed)?;
         if text.last().is_some_and(|last| *last != b'\n') {
             text.push(b'\n');
         }

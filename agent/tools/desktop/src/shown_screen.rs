@@ -83,7 +83,7 @@ impl ShownScreen {
 
     /// Returns the last seen image.
     pub(crate) fn last(context: &ToolContext) -> Option<ShownScreen> {
-        serde_json::from_slice(&std::fs::read(file(context)).ok()?).ok()
+        serde_json::from_slice(&base::files::read(&file(context)).ok()?).ok()
     }
 }
 

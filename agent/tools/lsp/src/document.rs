@@ -110,7 +110,7 @@ pub(crate) fn created(to: &LspClient, path: &Path) {
 /// Reads a file; `None` if a server cannot read it, because it is too large or not UTF-8 text.
 pub(crate) fn read(path: &Path) -> Option<String> {
     let small = std::fs::metadata(path).is_ok_and(|it| it.is_file() && it.len() <= LARGEST);
-    small.then(|| std::fs::read_to_string(path).ok()).flatten()
+    small.then(|| base::files::read_text(path).ok()).flatten()
 }
 
 fn stamp(path: &Path) -> Option<(SystemTime, u64)> {

@@ -175,7 +175,7 @@ pub(crate) fn of(file: &Path, language: &LanguageServer, tree: &Path) -> Option<
     let is_outer = |dir: &&&Path| {
         let outer = language.outer.as_ref();
         outer.is_some_and(|outer| {
-            let text = std::fs::read_to_string(dir.join(&outer.file)).unwrap_or_default();
+            let text = base::files::read_text(&dir.join(&outer.file)).unwrap_or_default();
             text.lines().any(|line| line.trim() == outer.with)
         })
     };

@@ -90,9 +90,9 @@ fn start(
     let cwd = cwd.map_or_else(|| paths.cwd.clone(), |cwd| paths.cwd.join(cwd));
     let log = paths.logs.as_deref().map(|logs| (logs, part));
     // A g3 that serves its tools sandboxes their commands itself, and needs its configuration.
+    let sandbox = paths.sandbox.clone().with_read_access(&server.command);
     let is_sandboxed = server.sandbox && !is_g3(&server.command);
-    let containment_result =
-        is_sandboxed.then(|| paths.sandbox.containment_if_supported()).transpose();
+    let containment_result = is_sandboxed.then(|| sandbox.containment_if_supported()).transpose();
     let containment = containment_result.map_err(|error| error.to_string())?.flatten();
     child_server::start(&ServerStart {
         command: &server.command,

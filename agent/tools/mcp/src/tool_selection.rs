@@ -42,7 +42,8 @@ impl ToolSelection {
     pub(crate) fn new(servers: &[&ConfiguredServer], session_dir: &Path) -> ToolSelection {
         let file = session_dir.join("mcp/offered.json");
         let from: Vec<String> = servers.iter().map(|server| fingerprint(server)).collect();
-        let saved = std::fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let saved =
+            base::files::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
         if let Some(saved) = saved.filter(|saved: &ToolSelection| saved.from == from) {
             return saved;
         }

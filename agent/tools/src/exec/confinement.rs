@@ -12,6 +12,7 @@ use base::config::studio::expand_tilde;
 use base::process::{AsyncRunning, Command};
 use base::sandbox::git_dirs::{self, GitDirs};
 use base::sandbox::{self, ClosedScope, Confinement, SandboxRules, caches, home};
+use base::workspace;
 
 use super::sandbox::ScratchSandbox;
 use gate::CommandConfinement;
@@ -43,6 +44,8 @@ pub struct CommandSandbox {
     output_dir: Option<PathBuf>,
     /// A directory of the program itself.
     program_dir: Option<PathBuf>,
+    /// Further readable paths.
+    read: Vec<PathBuf>,
     cache: Arc<SandboxCache>,
 }
 
@@ -76,13 +79,28 @@ impl CommandSandbox {
         cache: Arc<SandboxCache>,
     ) -> CommandSandbox {
         let (root, output_dir) = (root.to_owned(), create_output_dir(session_dir));
-        CommandSandbox { sandbox, root, output_dir, program_dir: None, cache }
+        CommandSandbox { sandbox, root, output_dir, program_dir: None, read: Vec::new(), cache }
     }
 
     /// Creates the sandbox for programs that work in this tree.
     pub fn of(sandbox: &config::SandboxConfig, root: &Path) -> CommandSandbox {
         let (sandbox, root) = (Arc::new(sandbox.clone()), root.to_owned());
-        CommandSandbox { sandbox, root, output_dir: None, program_dir: None, cache: Arc::default() }
+        let (output_dir, program_dir, read) = (None, None, Vec::new());
+        CommandSandbox { sandbox, root, output_dir, program_dir, read, cache: Arc::default() }
+    }
+
+    /// Returns the same sandbox with read access to the files that a configured command names, and
+    /// to the directories they are in, unless that is the home directory.
+    #[must_use]
+    pub fn with_read_access(self, command: &[String]) -> CommandSandbox {
+        let home = home_dir();
+        let named = command.iter().map(PathBuf::from).filter(|path| path.is_absolute());
+        let named = named.filter(|path| path.exists());
+        let read = named.map(|path| {
+            let directory = path.parent().filter(|parent| !home.starts_with(parent));
+            directory.map_or(path.clone(), Path::to_owned)
+        });
+        CommandSandbox { read: read.collect(), cache: Arc::default(), ..self }
     }
 
     /// Returns the same sandbox with write access to this directory.
@@ -140,27 +158,50 @@ impl CommandSandbox {
     fn strict_rules(&self, studio_rules: Option<SandboxRules>) -> SandboxRules {
         let mut rules = studio_rules.unwrap_or_else(home_rules);
         rules.read.extend(self.output_dir.clone());
+        rules.read.extend(self.repository());
         rules.write.extend(home::writable(&self.root, &home_dir(), &g3_paths()));
         rules.write.push(std::env::temp_dir());
-        rules.fixed = git_dirs::of(&self.root).fixed;
+        protect_git(&mut rules, &git_dirs::of(&self.root), &self.root);
         rules
+    }
+
+    /// Returns the repository around the working directory, which is readable; none in studio's
+    /// sandbox, which opens what its agent may read.
+    fn repository(&self) -> Vec<PathBuf> {
+        match in_studio() {
+            true => Vec::new(),
+            false => home::readable(&workspace::root(&self.root), &home_dir(), &g3_paths()),
+        }
     }
 
     fn rules(&self, git: &GitDirs) -> SandboxRules {
         let (home, g3_paths) = (home_dir(), g3_paths());
         let mut rules = home::home_rules(&home, &g3_paths);
         rules.read.extend(self.output_dir.clone());
+        rules.read.extend(self.repository());
         rules.write.extend(home::writable(&self.root, &home, &g3_paths));
         rules.write.extend(temp_dirs(&home));
         rules.write.extend(caches::of(&home));
         rules.write.extend(git.write.clone());
-        rules.fixed = git.fixed.clone();
+        protect_git(&mut rules, git, &self.root);
         rules.write.extend(self.program_dir.clone());
+        rules.read.extend(self.read.iter().cloned());
         let config = &self.sandbox;
         rules.read.extend(config.read.iter().map(|path| expand_tilde(path, &home)));
         rules.write.extend(config.write.iter().map(|path| expand_tilde(path, &home)));
+        rules.sockets.extend(config.sockets.iter().map(|path| expand_tilde(path, &home)));
         rules
     }
+}
+
+/// Protects what git runs or obeys, and shows its configuration without the logins in it.
+fn protect_git(rules: &mut SandboxRules, git: &GitDirs, root: &Path) {
+    rules.fixed.extend(git.fixed.iter().cloned());
+    rules.guarded.extend(git.guarded.iter().cloned());
+    let state = base::user_dirs::state_dir("g3").map(|state| state.join("git-configurations"));
+    // Without a copy, git's commands in the sandbox read the file itself.
+    let copy = state.ok().and_then(|state| git.config_without_logins(&state, root).ok()?);
+    rules.replaced.extend(copy);
 }
 
 impl Containment {

@@ -15,7 +15,7 @@ pub fn is_persistent(tool: &ProfileTool) -> bool {
 /// Returns the directory in which the last command of a session ended, if it still exists below the
 /// root.
 pub(crate) fn load(session_dir: &Path, root: &Path) -> Option<PathBuf> {
-    let text = std::fs::read_to_string(file(session_dir)).ok()?;
+    let text = base::files::read_text(&file(session_dir)).ok()?;
     let path = paths::follow(Path::new(&text)).ok()?;
     (path.is_dir() && paths::is_inside(&path, root)).then_some(path)
 }

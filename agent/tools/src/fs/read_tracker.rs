@@ -71,7 +71,7 @@ pub fn changed(
     path: &Path,
     bytes: &[u8],
 ) -> Result<Option<ChangedFile>, ToolError> {
-    let record = match fs::read(file(session_dir, path)) {
+    let record = match base::files::read(&file(session_dir, path)) {
         Ok(record) => record,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(ToolError::io("cannot read the notes of this session", &e)),

@@ -82,7 +82,7 @@ pub fn list(session_dir: &Path) -> io::Result<Vec<Backup>> {
         }
         // An unreadable record is an error; otherwise an older write would be treated as the last
         // one.
-        let bytes = fs::read(dir.join("record.json"))?;
+        let bytes = base::files::read(&dir.join("record.json"))?;
         let record = serde_json::from_slice(&bytes)
             .map_err(|error| io::Error::other(format!("{}: {error}", dir.display())))?;
         all.push(Backup { number, dir, record });

@@ -1,4 +1,3 @@
 //! Requests to the web that reach no private address unless the user allows it.
 
-pub mod address;
 pub mod guarded_client;

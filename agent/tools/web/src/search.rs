@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use base::config::api_key::from_environment;
+use base::config::hosted_services::CODESEARCH_URL;
 use base::secret::Secret;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
@@ -9,7 +11,6 @@ use serde_json::{Value, json};
 
 use super::{reply, truncate};
 use gate::Access;
-use provider::auth::from_environment;
 use provider::http::Endpoint;
 use tools::call::Invocation;
 use tools::kind::Effect;
@@ -56,8 +57,6 @@ enum Kind {
     Deep,
 }
 
-/// The default service.
-const SERVICE: &str = "https://mcp.exa.ai/mcp";
 /// The environment variable with its key.
 const VARIABLE: &str = "EXA_API_KEY";
 /// Timeout of an answer.
@@ -152,7 +151,7 @@ fn asked<'a>(call: &Invocation<'_>, query: &'a str) -> Result<&'a str, ToolError
 }
 
 fn address<'a>(call: &'a Invocation<'_>) -> &'a str {
-    call.context.services.web.codesearch.endpoint.as_deref().unwrap_or(SERVICE)
+    call.context.services.web.codesearch.endpoint.as_deref().unwrap_or(CODESEARCH_URL)
 }
 
 async fn ask(

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use base::sandbox::{KernelFeature, network};
 use serde::Serialize;
 use studio_git::names::WorktreeTemplate;
 
 use crate::project::Project;
+use crate::sandbox::cgroup::{self, CgroupSupport};
 
 /// One capability of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -20,7 +22,9 @@ pub struct Capability {
 
 /// Examines the machine.
 pub(super) fn capabilities(project: &Project) -> Vec<Capability> {
-    let mut capabilities = vec![git(), sandbox(), git_settings(), network()];
+    let mut capabilities = vec![git()];
+    capabilities.extend(base::sandbox::kernel_features().into_iter().map(Capability::from));
+    capabilities.extend([cgroups(), network()]);
     capabilities.extend(disk(project));
     capabilities
 }
@@ -43,26 +47,41 @@ fn git() -> Capability {
     Capability { name: "git", complete, detail }
 }
 
-fn sandbox() -> Capability {
-    let missing = base::sandbox::missing_features();
-    let detail = match missing.as_slice() {
-        [] => "complete: files, device controls, signals, abstract sockets".to_owned(),
-        missing => missing.join("; "),
-    };
-    Capability { name: "sandbox", complete: missing.is_empty(), detail }
+impl From<KernelFeature> for Capability {
+    fn from(feature: KernelFeature) -> Capability {
+        let KernelFeature { name, available, consequence } = feature;
+        Capability { name, complete: available, detail: consequence }
+    }
 }
 
-fn git_settings() -> Capability {
-    let complete = base::sandbox::namespaces_are_possible();
-    let detail = match complete {
-        true => "agents cannot change git's configuration of their session",
-        false => "no mount namespaces: studio restores git's configuration after each turn",
+fn cgroups() -> Capability {
+    let support = cgroup::support();
+    let detail = match support {
+        CgroupSupport::Complete => "the kernel holds the limits of memory and processes",
+        CgroupSupport::KillOnly => {
+            "without memory and pids: studio watches the limits; the processes of a sandbox end at \
+             once"
+        }
+        CgroupSupport::None => {
+            "no cgroup (version 2) can be created: studio watches the limits of memory and processes"
+        }
     };
-    Capability { name: "git settings", complete, detail: detail.to_owned() }
+    let complete = support == CgroupSupport::Complete;
+    Capability { name: "cgroups", complete, detail: detail.to_owned() }
 }
 
 fn network() -> Capability {
-    Capability { name: "network", complete: false, detail: "not restricted".to_owned() }
+    let (complete, detail) = match network::create_namespace(&[]) {
+        Ok(_) => (true, "network namespaces: sandboxes reach studio's proxy only".to_owned()),
+        Err(_) if network::socket_rules(&[]).is_ok() => (
+            false,
+            "no network namespaces: rules for TCP ports hold, the proxy's port is open on every \
+             host"
+                .to_owned(),
+        ),
+        Err(error) => (false, format!("the network of sandboxes is not confined: {error}")),
+    };
+    Capability { name: "network", complete, detail }
 }
 
 /// Returns the free space where worktrees are created.

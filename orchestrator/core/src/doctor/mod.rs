@@ -5,6 +5,7 @@ mod git_locks;
 mod machine;
 mod orphans;
 mod processes;
+mod temporary_files;
 
 use base::failure::Result;
 use base::lock::Lock;
@@ -222,6 +223,7 @@ fn remove_leftovers(project: &Project, findings: &mut Findings) -> Result<()> {
     let _schedule_lock = crate::schedule::lock(&project.repository)?;
     let _oplog = OperationLog::open(&project.repository)?;
     let (views, unreadable) = project.sessions()?;
+    findings.repaired.extend(temporary_files::remove(project, &views));
     let open = views.iter().filter(|view| !view.state.is_over()).map(|view| &view.record.id);
     let ids = open.chain(unreadable.iter().map(|(id, _)| id));
     let locks: Option<Vec<Lock>> = ids.map(|id| project.store.lock(id).ok().flatten()).collect();

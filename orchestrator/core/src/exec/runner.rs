@@ -8,20 +8,32 @@ use std::time::{Duration, Instant};
 
 use base::config::Config;
 use base::config::agent::SandboxConfig;
-use base::config::studio::AgentRow;
+use base::config::keyless::KeylessConfig;
+use base::config::layers::user_config_file;
+use base::config::network::NetworkPolicy;
+use base::config::studio::{AgentRow, SessionLimits};
 use base::failure::{OrFail, Result};
 use base::lock::Lock;
 use base::process::{AsyncRunning, GRACE, Stream};
 use tokio::io::AsyncReadExt;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::exec::build_caches::BuildCaches;
-use crate::exec::hidden_trees;
+use crate::exec::model_services::ServiceKey;
+use crate::exec::network::{self, NetworkRequest, NetworkSetup};
+use crate::exec::{
+    agent_services, hidden_path_hint, hidden_trees, model_services, network_hint, tool_paths,
+};
+use crate::path_dependencies;
+use crate::sandbox::limits::SandboxLimits;
 use crate::sandbox::session_rules::SessionPaths;
-use crate::sandbox::{self, FrozenProcesses, Lifeline, SandboxJob, SandboxSpec, StartReport};
-use crate::session::record::SessionRecord;
+use crate::sandbox::{
+    self, FrozenProcesses, Lifeline, SandboxFailure, SandboxJob, SandboxReport, SandboxSpec,
+};
+use crate::session::record::{RunLimits, SessionRecord};
 use studio_git::repo::Repository;
 use studio_git::session_repo::{self, SessionRepo};
 
@@ -36,6 +48,7 @@ pub struct SandboxedRunner {
     spec: SandboxSpec,
     host: Option<Arc<OwnedFd>>,
     tasks: TaskTracker,
+    network: NetworkSetup,
     /// The process ids of the sandbox guards that this runner started.
     guards: Arc<Mutex<Vec<u32>>>,
 }
@@ -57,7 +70,7 @@ pub(crate) struct Process {
     /// The lifeline of its sandbox.
     pub lifeline: Lifeline,
     /// Reports after its end whether the program was started at all.
-    pub report: StartReport,
+    pub report: SandboxReport,
 }
 
 /// The result of a program.
@@ -69,6 +82,38 @@ pub struct CommandOutput {
     pub tail: String,
     /// The duration.
     pub duration: Duration,
+    /// The limit that it reached, in words, and what the user can do.
+    pub limit: Option<String>,
+}
+
+/// Returns the limits of a sandbox: its own, else the configured ones, else the defaults.
+pub(crate) fn limits_of(
+    own: &RunLimits,
+    configured: &SessionLimits,
+    disk: DiskLimit,
+) -> SandboxLimits {
+    let limits = SandboxLimits {
+        memory: own.memory_bytes.or(configured.memory_bytes),
+        tasks: own.processes.or(configured.processes),
+        disk: own.disk_bytes.or(configured.disk_bytes),
+        free_disk: own.disk_floor_bytes.or(configured.disk_floor_bytes),
+        trees: Vec::new(),
+    };
+    match disk {
+        DiskLimit::Limited => limits.or_default(),
+        DiskLimit::Unlimited => {
+            SandboxLimits { disk: None, free_disk: None, ..limits.or_default() }
+        }
+    }
+}
+
+/// Whether the use of the disk is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DiskLimit {
+    /// As the limits say.
+    Limited,
+    /// Not at all.
+    Unlimited,
 }
 
 /// The purpose of the processes in a session's sandbox.
@@ -95,7 +140,7 @@ impl SandboxedRunner {
         let temporary = repository.session_dir(&record.id).join("tmp");
         let sandbox = SandboxConfig {
             enabled: config.sandbox.enabled && record.run_mode.sandboxed,
-            ..config.sandbox.clone()
+            ..config.session_sandbox()
         };
         let caches = BuildCaches::of(repository, &record.id);
         let (cache, row) = match purpose {
@@ -105,13 +150,129 @@ impl SandboxedRunner {
             Purpose::Checks => (caches.checks(), None),
         };
         let directories = Directories { temporary: &temporary, cache: &cache };
-        SandboxedRunner::with_directories(
+        let runner = SandboxedRunner::with_directories(
             repository,
             &record.session_repo,
             directories,
             &sandbox,
             row,
-        )
+        )?;
+        let config_file = record.run_mode.config.as_deref();
+        let disk = match purpose {
+            // The user's own shell is where space is made.
+            Purpose::Shell => DiskLimit::Unlimited,
+            Purpose::Agent(_) | Purpose::Setup | Purpose::Checks => DiskLimit::Limited,
+        };
+        let runner = runner.with_limits(&record.limits, &config.studio.limits, disk);
+        let policy = policy(config, record, purpose);
+        runner.with_network(config, policy, row.map(|row| (row, config_file)))
+    }
+
+    /// Limits what the processes use together: as the session's own limits say, else as configured.
+    #[must_use]
+    pub(crate) fn with_limits(
+        mut self,
+        own: &RunLimits,
+        configured: &SessionLimits,
+        disk: DiskLimit,
+    ) -> SandboxedRunner {
+        let trees = std::mem::take(&mut self.spec.limits.trees);
+        self.spec.limits = SandboxLimits { trees, ..limits_of(own, configured, disk) };
+        self
+    }
+
+    /// Adds the network; an agent has an entry, and the file given with `--config`. Processes
+    /// without a sandbox have the user's.
+    pub(crate) fn with_network(
+        mut self,
+        config: &Config,
+        policy: NetworkPolicy,
+        agent: Option<(&AgentRow, Option<&Path>)>,
+    ) -> Result<SandboxedRunner> {
+        if !self.spec.confined {
+            return Ok(self);
+        }
+        let mut hosts = network::listed_hosts(&config.sandbox);
+        let (mut services, mut keyless) = (Vec::new(), None);
+        if let Some((row, config_file)) = agent {
+            hosts.extend(row.hosts.iter().cloned());
+            hosts.extend(model_services::url_hosts(&self.spec.environment));
+            if row.proxy_keys.iter().any(|name| name == agent_services::OPENCODE) {
+                let unused = agent_services::unused_by_opencode(&home());
+                self.spec.environment.retain(|(name, _)| !unused.contains(&name.as_str()));
+            }
+            services = self.services_of(row, &hosts);
+            if row.proxies_configured_services() {
+                let file = config_file.map(Path::to_owned).or_else(user_config_file);
+                let file = file.unwrap_or_default();
+                let mut config_copy = KeylessConfig::from_file(&file, config_file.is_some())?;
+                let configured = model_services::of_configuration(config, &mut config_copy)?;
+                services.extend(configured);
+                keyless = Some(config_copy);
+            }
+        }
+        if policy == NetworkPolicy::Off {
+            for (name, placeholder) in services.drain(..).filter_map(|it| it.placeholder()) {
+                self.spec.environment.retain(|(existing, _)| *existing != name);
+                self.spec.environment.push((name, placeholder));
+            }
+        }
+        let setup = NetworkSetup::new(policy, config.sandbox.best_effort, hosts, services)?;
+        self.network = match keyless {
+            Some(keyless) => setup.with_configuration(keyless),
+            None => setup,
+        };
+        Ok(self)
+    }
+
+    /// Returns the model services whose keys are in the environment and stay outside.
+    fn services_of(&self, row: &AgentRow, hosts: &[String]) -> Vec<ServiceKey> {
+        let (names, environment) = (&row.proxy_keys, &self.spec.environment);
+        let is_listed = |name: &str| names.iter().any(|listed| listed == name);
+        let mut services = model_services::with_keys(names, environment);
+        let mut own = Vec::new();
+        if is_listed(agent_services::CODEX) {
+            own.extend(agent_services::codex(&home(), environment));
+        }
+        if is_listed(agent_services::OPENCODE) {
+            own.extend(agent_services::opencode(&home(), environment));
+        }
+        // The agents can write these files: a key goes to listed hosts only.
+        own.retain(|service| model_services::is_listed(&service.base_url, hosts));
+        services.extend(own);
+        services
+    }
+
+    /// Sends the requests of the network proxy to a supervisor.
+    pub(crate) fn send_network_requests(&self, tx: UnboundedSender<NetworkRequest>) {
+        self.network.send_requests(tx);
+    }
+
+    /// Returns what the kernel cannot enforce of the network, after the first start.
+    pub(crate) fn missing_network(&self) -> Option<String> {
+        self.network.missing()
+    }
+
+    /// Returns the likely cause of a failure in the sandbox whose output is this.
+    pub(crate) fn failure_hint(&self, output: &str) -> Option<String> {
+        self.dependency_hint()
+            .or_else(|| hidden_path_hint::hidden_path_hint(&self.spec, output))
+            .or_else(|| self.network_hint(output))
+    }
+
+    /// Returns the likely cause of a failure in the sandbox whose output is this, if it is the
+    /// network.
+    pub(crate) fn network_hint(&self, output: &str) -> Option<String> {
+        network_hint::network_hint(self.network.policy(), &self.network.denied(), output)
+    }
+
+    /// Returns which dependency beside the repository is missing or closed in the sandbox.
+    fn dependency_hint(&self) -> Option<String> {
+        path_dependencies::missing_hint(self.worktree()).or_else(|| {
+            let mut outside = path_dependencies::outside(self.worktree()).into_iter();
+            let hidden = outside.find_map(|path| hidden_path_hint::hidden(&self.spec, &path))?;
+            Some(hidden_path_hint::hint(&hidden))
+        })
     }
 
     /// Creates a runner for any worktree of studio.
@@ -136,9 +297,17 @@ impl SandboxedRunner {
             hidden: &hidden_trees,
             protected: &protected,
         };
-        let spec =
+        let mut spec =
             SandboxSpec::for_session(&paths, row, sandbox).or_fail(|| "cannot plan the box")?;
-        Ok(SandboxedRunner { spec, host: None, tasks: TaskTracker::new(), guards: Arc::default() })
+        let written = [
+            Some(session_repo.worktree.clone()),
+            hidden_trees::worktrees_directory(repository, &session_repo.worktree),
+            Some(repository.common_dir.join("studio")),
+        ];
+        let written: Vec<PathBuf> = written.into_iter().flatten().collect();
+        tool_paths::restrict(&mut spec.environment, &written);
+        let (tasks, guards, network) = (TaskTracker::new(), Arc::default(), NetworkSetup::open());
+        Ok(SandboxedRunner { spec, host: None, tasks, network, guards })
     }
 
     /// Adds a connection to the model host, which runs outside all sandboxes.
@@ -170,8 +339,14 @@ impl SandboxedRunner {
     pub(crate) fn start(&self, argv: &[String]) -> Result<Process> {
         let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));
         let (program, args) = argv.split_first().ok_or("no program is given").or_fail(cannot)?;
+        let mut spec = self.spec.clone();
+        let network = self.network.apply(&mut spec)?;
+        let args = [self.network.arguments(), args.to_vec()].concat();
         let SandboxJob { command: mut job, lifeline, report } =
-            sandbox::prepare_job(&self.spec, program, args).or_fail(cannot)?;
+            sandbox::prepare_job(&spec, program, &args).or_fail(cannot)?;
+        for (fd, number) in network {
+            job = job.descriptor(fd, number);
+        }
         if let Some(host) = &self.host {
             job = job.descriptor(host.try_clone().or_fail(cannot)?, HOST_FD);
         }
@@ -209,11 +384,14 @@ impl SandboxedRunner {
     pub fn enter(&self, argv: &[String], lock: &Lock) -> std::io::Result<i32> {
         let (program, args) =
             argv.split_first().ok_or_else(|| std::io::Error::other("no program is given"))?;
-        let host = match &self.host {
-            Some(host) => Some((host.try_clone()?, HOST_FD)),
-            None => None,
-        };
-        sandbox::run_attended(&self.spec, lock.share()?, host, program, args)
+        let mut spec = self.spec.clone();
+        let network = self.network.apply(&mut spec);
+        let mut descriptors =
+            network.map_err(|failure| std::io::Error::other(failure.full_text()))?;
+        if let Some(host) = &self.host {
+            descriptors.push((host.try_clone()?, HOST_FD));
+        }
+        sandbox::run_attended(&spec, Some(lock.share()?), descriptors, program, args)
     }
 
     /// Runs one `sh -c` line with a timeout. The line is ended if the future is dropped.
@@ -224,6 +402,25 @@ impl SandboxedRunner {
         let output = self.wait_tracked(wait_with_timeout(process, timeout, cancel_rx)).await;
         drop(cancel_tx);
         output.or_fail(|| "cannot wait for it")?
+    }
+}
+
+/// Returns the network policy of a session's processes. Only the user's configuration widens it.
+fn policy(config: &Config, record: &SessionRecord, purpose: Purpose<'_>) -> NetworkPolicy {
+    let (studio, general) = (&config.studio, config.sandbox.network);
+    match purpose {
+        Purpose::Agent(row) => {
+            let is_known = !row.hosts.is_empty();
+            let default = if is_known { NetworkPolicy::AllowList } else { NetworkPolicy::On };
+            record.run_mode.network.or(row.network).or(general).unwrap_or(default)
+        }
+        Purpose::Setup => studio.setup_network.or(general).unwrap_or(NetworkPolicy::AllowList),
+        Purpose::Checks => studio.check_network.or(general).unwrap_or(NetworkPolicy::AllowList),
+        // The user's own commands: only a session without a network has none here.
+        Purpose::Shell => match record.run_mode.network.or(general) {
+            Some(NetworkPolicy::Off) => NetworkPolicy::Off,
+            Some(NetworkPolicy::AllowList | NetworkPolicy::On) | None => NetworkPolicy::On,
+        },
     }
 }
 
@@ -242,12 +439,14 @@ async fn wait_with_timeout(
     drop(process.running.child.stdin.take());
     let stdout = tokio::spawn(tail_of(process.running.child.stdout.take()));
     let stderr = tokio::spawn(tail_of(process.running.child.stderr.take()));
+    let mut timed_out = false;
     let exit = tokio::select! {
         status = process.running.child.wait() => {
             base::process::exit_code(status.or_fail(|| "cannot wait for it")?)
         }
         () = tokio::time::sleep(timeout) => {
             let _ = process.running.end(GRACE).await;
+            timed_out = true;
             124
         }
         _ = cancel_rx => {
@@ -256,9 +455,18 @@ async fn wait_with_timeout(
         }
     };
     let duration = start.elapsed();
-    drop(process);
+    let Process { running, lifeline, report } = process;
+    drop((running, lifeline));
+    let limit = match report.read() {
+        Some(SandboxFailure::Limit(limit)) => Some(limit.sentence("ID")),
+        Some(SandboxFailure::Start(_)) | None if timed_out => Some(format!(
+            "it reached its limit of {}; `[studio.limits] check_seconds` raises it",
+            base::text::count(timeout.as_secs(), "second")
+        )),
+        Some(SandboxFailure::Start(_)) | None => None,
+    };
     let tail = format!("{}{}", stdout.await.unwrap_or_default(), stderr.await.unwrap_or_default());
-    Ok(CommandOutput { exit, tail, duration })
+    Ok(CommandOutput { exit, tail, duration, limit })
 }
 
 async fn tail_of(stream: Option<impl tokio::io::AsyncRead + Unpin>) -> String {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base::config::network::NetworkPolicy;
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::text::{printable_output, tail};
@@ -10,11 +11,10 @@ use sha2::{Digest, Sha256};
 
 use crate::check;
 use crate::exec::build_caches;
-use crate::exec::runner::{CommandOutput, Directories, SandboxedRunner, home};
-use crate::path_dependencies;
+use crate::exec::runner::{CommandOutput, Directories, DiskLimit, SandboxedRunner, home};
 use crate::project::Project;
 use crate::session::journal::CheckResult;
-use crate::session::record::{SessionRecord, Templates};
+use crate::session::record::{RunLimits, SessionRecord, Templates};
 use studio_git::merge::Candidate;
 use studio_git::names::{BranchName, WorktreeTemplate};
 use studio_git::{check_worktree, landing_history, worktreeinclude};
@@ -202,6 +202,9 @@ pub fn run(
         sandbox,
         None,
     )?;
+    let policy = settings.check_network.or(sandbox.network).unwrap_or(NetworkPolicy::AllowList);
+    let runner = runner.with_network(&project.config, policy, None)?;
+    let runner = runner.with_limits(&RunLimits::default(), &settings.limits, DiskLimit::Limited);
     let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     let timeout = Duration::from_secs(check_seconds(project));
@@ -209,7 +212,7 @@ pub fn run(
     let checks_run = async {
         match set_up(&runner, &setup, timeout).await? {
             Some((line, output)) => {
-                let hint = path_dependencies::missing_hint(&prepared.session_repo.worktree);
+                let hint = runner.failure_hint(&output.tail);
                 let hint = hint.or_else(|| worktreeinclude::notice(&prepared.not_copied));
                 Ok(ChecksRun::SetUpFailed { line, output, hint })
             }

@@ -1,13 +1,18 @@
 //! Lands a session: collects its work, merges, checks the merged tree, writes the message, updates
 //! the branch.
 
+pub mod check_changes;
 pub mod hunk_selection;
+mod last_look;
 pub mod merge_checks;
 
+use base::config::studio::SecretsSetting;
 use base::failure::{Failure, OrFail, Result};
 use base::lock::Lock;
+use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::check_files::CheckFile;
 use crate::coach_json;
 use crate::commit_message::{self, Subject, WrittenMessage};
 use crate::landing::hunk_selection::{HunkSelection, LandedHunks};
@@ -16,7 +21,6 @@ use crate::project::Project;
 use crate::project::pause;
 use crate::session::collect;
 use crate::session::journal::CheckResult;
-use crate::session::last_shown;
 use crate::session::record::SessionRecord;
 use crate::session::state::SessionState;
 use crate::session_view::{SessionView, checks_json};
@@ -59,8 +63,12 @@ pub struct LandingOptions {
     pub include: Vec<std::path::PathBuf>,
     /// Whether to land text that looks like a private key or a token.
     pub allow_secrets: bool,
-    /// Whether to skip confirmations.
+    /// Whether to land changes of files that decide what the checks say without confirmation.
+    pub allow_check_changes: bool,
+    /// Whether to land work that changed since the user last looked at it without confirmation.
     pub yes: bool,
+    /// The tree that the work must have.
+    pub match_tree: Option<String>,
     /// The hunks to land; all if empty. The session stays open with the rest.
     pub hunks: Vec<String>,
 }
@@ -82,6 +90,8 @@ pub struct Landed {
     pub message_by: &'static str,
     /// The results of the checks.
     pub checks: Vec<CheckResult>,
+    /// The changed files that decide what the checks say.
+    pub check_files: Vec<CheckFile>,
     /// Notes for the user.
     pub notes: Vec<String>,
     /// The hunks, if only some landed.
@@ -97,11 +107,30 @@ pub struct Rejection {
     pub files: Vec<String>,
     /// The prompt with which the agent can solve it, if it can.
     pub agent_prompt: Option<Box<str>>,
+    /// What lands it if the user confirms it.
+    pub confirmation: Option<Box<Confirmation>>,
+}
+
+/// The command line with which the user confirms a landing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Confirmation {
+    /// The flag of `accept`.
+    pub flag: &'static str,
+    /// The tree that the user was asked about, for `--match-tree`.
+    pub tree: String,
 }
 
 impl From<Failure> for Rejection {
     fn from(failure: Failure) -> Rejection {
-        Rejection { failure, files: Vec::new(), agent_prompt: None }
+        Rejection { failure, files: Vec::new(), agent_prompt: None, confirmation: None }
+    }
+}
+
+impl Rejection {
+    /// Returns the rejection of work that lands if the user confirms it with a flag.
+    fn to_confirm(failure: Failure, flag: &'static str, tree: &str) -> Rejection {
+        let confirmation = Some(Box::new(Confirmation { flag, tree: tree.to_owned() }));
+        Rejection { confirmation, ..Rejection::from(failure) }
     }
 }
 
@@ -111,7 +140,7 @@ impl Landed {
         let mut landed = json!({
             "id": self.id, "commit": self.commit, "target": self.target,
             "strategy": self.strategy, "message_by": self.message_by,
-            "checks": checks_json(&self.checks),
+            "checks": checks_json(&self.checks), "check_files": self.check_files,
         });
         if let Some(hunks) = &self.hunks {
             landed["hunks"] = json!(hunks.ids);
@@ -141,17 +170,21 @@ pub fn land(
         landing_lock,
         edited_message: None,
         secrets_allowed: false,
+        check_changes_shown: false,
+        tree: String::new(),
     };
     let record = &view.record;
     let limits =
         snapshot::SnapshotLimits { include: options.include.clone(), ..Default::default() };
     let (collected, snapshot) = collect::fetch(&project.repository, record, &limits)?;
+    run.tree = landing_history::resolve(&project.repository, &snapshot.work)?.1;
+    last_look::refuse_other_tree(record, &run.tree, options)?;
     let target = target(view, options)?;
     let selection = hunk_selection::select(project, record, &snapshot, &target, options)?;
     let mut change_note = None;
     if selection.is_none() {
         snapshot::refuse_omissions(&snapshot, &record.session_repo.worktree)?;
-        change_note = changed_since_shown(project, record, &snapshot, options)?;
+        change_note = last_look::confirm(project, record, &run.tree, options)?;
     }
     for _ in 0..MAX_ATTEMPTS {
         project.interrupt.check()?;
@@ -210,32 +243,10 @@ struct LandingRun<'a> {
     edited_message: Option<WrittenMessage>,
     /// Whether the user confirmed landing a possible secret.
     secrets_allowed: bool,
-}
-
-/// Reports that the work differs from the last `studio diff`, asks for confirmation on a terminal,
-/// and returns the note for the result.
-fn changed_since_shown(
-    project: &Project,
-    record: &SessionRecord,
-    snapshot: &Snapshot,
-    options: &LandingOptions,
-) -> Result<Option<String>> {
-    let Some(shown_tree) = last_shown::read(&project.repository, &record.id) else {
-        return Ok(None);
-    };
-    if shown_tree == landing_history::resolve(&project.repository, &snapshot.work)?.1 {
-        return Ok(None);
-    }
-    let id = &record.id;
-    let note = format!("the work of `{id}` changed since `studio diff` showed it");
-    let may_ask = !(options.yes || options.dry_run);
-    match may_ask.then(|| project.console.confirm(&format!("{note}: land it anyway?"))).flatten() {
-        Some(false) => Err(Failure::refused(format!("session `{id}` was not landed"))
-            .because(note)
-            .hint(format!("studio diff {id}"))),
-        Some(true) => Ok(None),
-        None => Ok(Some(note)),
-    }
+    /// Whether the user was told about changed files of the checks.
+    check_changes_shown: bool,
+    /// The tree of the work.
+    tree: String,
 }
 
 /// Refuses a session in a state that cannot land.
@@ -363,7 +374,7 @@ fn conflict(
         .hint(format!("studio accept {id} --resolve    lets the agent resolve it"));
     let tip = project.repository.tip(target).ok().flatten();
     let agent_prompt = tip.map(|tip| conflict_prompt(target, &tip, &hunks).into());
-    Rejection { failure, files, agent_prompt }
+    Rejection { failure, files, agent_prompt, confirmation: None }
 }
 
 /// Returns the prompt for the agent to solve a conflict. It names the tip by its id, because the
@@ -386,8 +397,17 @@ impl LandingRun<'_> {
         let (project, record) = (self.project, &self.view.record);
         let repository = &project.repository;
         land::preflight(repository, &candidate)?;
-        let secrets = secrets::find_added(repository, &candidate)?;
+        let allowed = &project.config.studio.secrets_allowed;
+        let secrets = secrets::find_added(repository, &candidate, allowed)?;
         self.refuse_secrets(&secrets)?;
+        let check_files = check_changes::find(project, record, &candidate)?;
+        if !self.check_changes_shown {
+            let shown = check_changes::show(project, record, &check_files, self.options);
+            let tree = &self.tree;
+            shown
+                .map_err(|failure| Rejection::to_confirm(failure, "--allow-check-changes", tree))?;
+            self.check_changes_shown = true;
+        }
         let checks = match self.options.no_checks {
             true => Vec::new(),
             false => merge_checks::check_merged(project, record, &candidate)?,
@@ -400,6 +420,7 @@ impl LandingRun<'_> {
             strategy: candidate.strategy,
             message_by: "plain",
             checks,
+            check_files,
             notes: Vec::new(),
             hunks: selection.map(HunkSelection::landed),
         };
@@ -449,12 +470,14 @@ impl LandingRun<'_> {
     /// Refuses (3) possible private keys and tokens, unless the user confirms them.
     fn refuse_secrets(&mut self, secrets: &[FoundSecret]) -> Result<()> {
         let options = self.options;
-        if secrets.is_empty() || options.allow_secrets || self.secrets_allowed {
+        let is_lenient = self.project.config.studio.secrets == SecretsSetting::Warn;
+        let secrets: Vec<&FoundSecret> = secrets.iter().filter(|it| !it.is_marked).collect();
+        if secrets.is_empty() || is_lenient || options.allow_secrets || self.secrets_allowed {
             return Ok(());
         }
         let id = &self.view.record.id;
         let mut lines: Vec<String> =
-            secrets.iter().take(SECRETS_SHOWN).map(FoundSecret::sentence).collect();
+            secrets.iter().take(SECRETS_SHOWN).map(|secret| secret.sentence()).collect();
         if secrets.len() > lines.len() {
             lines.push(format!("and {} more", secrets.len() - lines.len()));
         }
@@ -554,6 +577,9 @@ fn receipt(
     });
     if !secrets.is_empty() {
         receipt["secrets_allowed"] = json!(secrets);
+    }
+    if !landed.check_files.is_empty() {
+        receipt["check_files"] = json!(landed.check_files);
     }
     if let Some(hunks) = &landed.hunks {
         // A part of the work does not prove a requirement.

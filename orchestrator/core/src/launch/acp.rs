@@ -2,7 +2,7 @@
 //! terminals.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -32,6 +32,7 @@ use crate::launch::{
     AgentCommand, AgentEvent, Decision, LaunchParams, Launcher, RunningAgent, cannot_start,
     permission, wire,
 };
+use crate::sandbox::SandboxFailure;
 
 /// Timeout of `initialize` and of opening a conversation.
 const START_TIMEOUT: Duration = Duration::from_secs(120);
@@ -43,6 +44,9 @@ const BANNER_TIMEOUT: Duration = Duration::from_secs(5);
 /// would lose it otherwise.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// The pauses before a program that exited at its start is started again.
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
+
 /// Starts agents of the agents table that speak ACP.
 pub(crate) struct AcpLauncher;
 
@@ -50,24 +54,59 @@ impl Launcher for AcpLauncher {
     fn launch(&self, params: LaunchParams) -> BoxFuture<'static, Result<RunningAgent>> {
         Box::pin(async move {
             let command = params.row.command.clone();
-            let process = params
-                .runner
-                .start(&command)
-                .map_err(|failure| cannot_start(&command, failure.into_cause()))?;
-            let (commands, rx) = unbounded_channel();
-            let (tx, events) = unbounded_channel();
-            let (ready, started) = oneshot::channel();
-            let runner = params.runner.clone();
-            runner.wait_tracked(serve(params, process, Channels { rx, tx, ready: Some(ready) }));
-            match tokio::time::timeout(START_TIMEOUT, started).await {
-                Ok(Ok(Ok(Opened { conversation_id, loaded }))) => {
-                    Ok(RunningAgent { conversation_id, loaded, commands, events })
+            let mut attempts = 1;
+            loop {
+                let error = match start(params.clone()).await {
+                    Ok(agent) => return Ok(agent),
+                    Err(error) => error,
+                };
+                let delay = RETRY_DELAYS.get(attempts - 1).filter(|_| error.has_exited);
+                match delay {
+                    Some(delay) => tokio::time::sleep(*delay).await,
+                    None if attempts > 1 => {
+                        let reason = format!("{} ({attempts} attempts)", error.reason);
+                        return Err(cannot_start(&command, reason));
+                    }
+                    None => return Err(cannot_start(&command, error.reason)),
                 }
-                Ok(Ok(Err(error))) => Err(cannot_start(&command, error)),
-                Ok(Err(_)) => Err(cannot_start(&command, "it exited before it answered a request")),
-                Err(_) => Err(cannot_start(&command, "timed out after 120 s")),
+                attempts += 1;
             }
         })
+    }
+}
+
+/// Starts the agent once.
+async fn start(params: LaunchParams) -> std::result::Result<RunningAgent, StartError> {
+    let process = params
+        .runner
+        .start(&params.row.command)
+        .map_err(|failure| StartError::new(failure.into_cause().to_string()))?;
+    let (commands, rx) = unbounded_channel();
+    let (tx, events) = unbounded_channel();
+    let (ready, started) = oneshot::channel();
+    let runner = params.runner.clone();
+    runner.wait_tracked(serve(params, process, Channels { rx, tx, ready: Some(ready) }));
+    match tokio::time::timeout(START_TIMEOUT, started).await {
+        Ok(Ok(opened)) => {
+            let Opened { conversation_id, loaded } = opened?;
+            Ok(RunningAgent { conversation_id, loaded, commands, events })
+        }
+        Ok(Err(_)) => Err(StartError::new("it exited before it answered a request")),
+        Err(_) => Err(StartError::new("timed out after 120 s")),
+    }
+}
+
+/// Why an agent did not start.
+struct StartError {
+    reason: String,
+    /// Whether the program ran and exited with an error, for example because another of its
+    /// processes was creating the same database.
+    has_exited: bool,
+}
+
+impl StartError {
+    fn new(reason: impl Into<String>) -> StartError {
+        StartError { reason: reason.into(), has_exited: false }
     }
 }
 
@@ -91,7 +130,7 @@ struct Channels {
     rx: UnboundedReceiver<AgentCommand>,
     tx: UnboundedSender<AgentEvent>,
     /// Taken when the conversation is open.
-    ready: Option<oneshot::Sender<std::result::Result<Opened, String>>>,
+    ready: Option<oneshot::Sender<std::result::Result<Opened, StartError>>>,
 }
 
 type Cx = ConnectionTo<agent_client_protocol::Agent>;
@@ -112,7 +151,8 @@ struct Shared {
 /// The agent's permission requests.
 struct PermissionRequests {
     /// The last number; a session never reuses numbers.
-    last_number: u32,
+    /// The number of the last request of the session.
+    numbers: Arc<AtomicU32>,
     pending: BTreeMap<u32, OpenPermission>,
 }
 
@@ -142,7 +182,7 @@ async fn serve(params: LaunchParams, mut process: Process, mut channels: Channel
         tx: channels.tx.clone(),
         state: Mutex::new(state),
         requests: Mutex::new(PermissionRequests {
-            last_number: params.last_request,
+            numbers: params.request_numbers.clone(),
             pending: BTreeMap::new(),
         }),
         is_g3: params.row.sends_events(),
@@ -169,16 +209,18 @@ async fn serve(params: LaunchParams, mut process: Process, mut channels: Channel
     let stderr_text = tokio::time::timeout(GRACE, stderr).await;
     let stderr_text = stderr_text.ok().and_then(std::result::Result::ok).unwrap_or_default();
     shared.flush();
+    let failure = report.read();
+    if let Some(SandboxFailure::Limit(limit)) = failure {
+        let _ = channels.tx.send(AgentEvent::LimitReached(limit));
+    }
     if let Some(ready) = channels.ready.take() {
         let invalid_line =
             shared.lock().invalid_line.take().or_else(|| invalid_line_rx.try_recv().ok());
-        let _ = ready.send(Err(end.start_error(
-            status,
-            report.read(),
-            &stderr_text,
-            invalid_line,
-            shared.sandboxed,
-        )));
+        let has_exited = matches!(end, ExitReason::Closed)
+            && failure.is_none()
+            && status.is_some_and(|status| !status.success());
+        let reason = end.start_error(status, failure, &stderr_text, invalid_line, shared.sandboxed);
+        let _ = ready.send(Err(StartError { reason, has_exited }));
     } else {
         let _ = channels.tx.send(AgentEvent::Exited(end.exit_message(
             status,
@@ -393,8 +435,7 @@ impl Shared {
         }
         self.flush();
         let mut requests = self.lock_requests();
-        requests.last_number = requests.last_number.saturating_add(1);
-        let number = requests.last_number;
+        let number = requests.numbers.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let description = permission::describe(number, &request.tool_call, self.is_g3);
         requests.pending.insert(number, (responder, request.options));
         let _ = self.tx.send(AgentEvent::PermissionRequested(description));
@@ -415,7 +456,7 @@ impl Shared {
                 responder.respond(permission::response(&options, decision))
             }
             // Its turn ended before the answer arrived.
-            None if number <= requests.last_number => Ok(()),
+            None if number <= requests.numbers.load(Ordering::Relaxed) => Ok(()),
             None => Err(agent_client_protocol::Error::internal_error()
                 .data(format!("no such permission request: {number}"))),
         }

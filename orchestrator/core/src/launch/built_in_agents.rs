@@ -21,6 +21,11 @@ pub struct BuiltInAgent {
     login_files: &'static [&'static str],
     /// The variables that contain a key.
     key_variables: &'static [&'static str],
+    /// The hosts that it needs: its model services and its login.
+    hosts: &'static [&'static str],
+    /// The model services whose base URL variable it follows in every configuration, so that the
+    /// keys stay outside of the sandbox.
+    proxy_keys: &'static [&'static str],
 }
 
 /// A program that runs an agent.
@@ -107,6 +112,15 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
             "DEEPSEEK_API_KEY",
             "OPENROUTER_API_KEY",
         ],
+        hosts: &[
+            "api.anthropic.com",
+            "api.openai.com",
+            "generativelanguage.googleapis.com",
+            "api.deepseek.com",
+            "openrouter.ai",
+            "raw.githubusercontent.com",
+        ],
+        proxy_keys: &["anthropic", "openai"],
     },
     BuiltInAgent {
         name: "claude",
@@ -141,6 +155,15 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
         variables: &["ANTHROPIC_BASE_URL", "IS_SANDBOX=1"],
         login_files: &["~/.claude/.credentials.json"],
         key_variables: &["ANTHROPIC_API_KEY"],
+        hosts: &[
+            "api.anthropic.com",
+            "*.anthropic.com",
+            "claude.ai",
+            "*.claude.ai",
+            "claude.com",
+            "*.claude.com",
+        ],
+        proxy_keys: &["anthropic"],
     },
     BuiltInAgent {
         name: "codex",
@@ -172,6 +195,8 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
         variables: &[],
         login_files: &["~/.codex/auth.json"],
         key_variables: &["OPENAI_API_KEY"],
+        hosts: &["api.openai.com", "auth.openai.com", "chatgpt.com", "*.chatgpt.com"],
+        proxy_keys: &["codex"],
     },
     BuiltInAgent {
         name: "copilot",
@@ -180,6 +205,8 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
         variables: &[],
         login_files: &["~/.copilot/config.json"],
         key_variables: &["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN"],
+        hosts: &["github.com", "api.github.com", "*.githubcopilot.com"],
+        proxy_keys: &[],
     },
     BuiltInAgent {
         name: "cursor-agent",
@@ -188,6 +215,8 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
         variables: &[],
         login_files: &["~/.config/cursor/auth.json"],
         key_variables: &["CURSOR_API_KEY"],
+        hosts: &["cursor.com", "*.cursor.com", "cursor.sh", "*.cursor.sh"],
+        proxy_keys: &[],
     },
     BuiltInAgent {
         name: "gemini",
@@ -196,6 +225,14 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
         variables: &["GOOGLE_GEMINI_BASE_URL"],
         login_files: &["~/.gemini/oauth_creds.json"],
         key_variables: &["GEMINI_API_KEY"],
+        hosts: &[
+            "generativelanguage.googleapis.com",
+            "cloudcode-pa.googleapis.com",
+            "oauth2.googleapis.com",
+            "accounts.google.com",
+            "aiplatform.googleapis.com",
+        ],
+        proxy_keys: &["gemini"],
     },
     BuiltInAgent {
         name: "goose",
@@ -204,6 +241,13 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
         variables: &["GOOSE_PROVIDER", "GOOSE_MODEL"],
         login_files: &["~/.config/goose/config.yaml"],
         key_variables: &["OPENAI_API_KEY", "ANTHROPIC_API_KEY"],
+        hosts: &[
+            "api.anthropic.com",
+            "api.openai.com",
+            "generativelanguage.googleapis.com",
+            "openrouter.ai",
+        ],
+        proxy_keys: &[],
     },
     BuiltInAgent {
         name: "mini-swe-agent",
@@ -226,6 +270,8 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
         ],
         login_files: &["~/.config/mini-swe-agent/.env"],
         key_variables: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"],
+        hosts: &["api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com"],
+        proxy_keys: &["anthropic", "openai"],
     },
     BuiltInAgent {
         name: "opencode",
@@ -233,7 +279,17 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
         write: &["~/.local/share/opencode", "~/.local/state/opencode", "~/.config/opencode"],
         variables: &[],
         login_files: &["~/.local/share/opencode/auth.json", "~/.config/opencode/opencode.json"],
-        key_variables: &[],
+        key_variables: &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"],
+        hosts: &[
+            "opencode.ai",
+            "*.opencode.ai",
+            "models.dev",
+            "api.anthropic.com",
+            "api.openai.com",
+            "generativelanguage.googleapis.com",
+            "openrouter.ai",
+        ],
+        proxy_keys: &["opencode"],
     },
     BuiltInAgent {
         name: "qwen",
@@ -242,8 +298,19 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
         variables: &["OPENAI_BASE_URL", "OPENAI_MODEL"],
         login_files: &["~/.qwen/oauth_creds.json"],
         key_variables: &["OPENAI_API_KEY"],
+        hosts: &[
+            "chat.qwen.ai",
+            "portal.qwen.ai",
+            "dashscope.aliyuncs.com",
+            "dashscope-intl.aliyuncs.com",
+            "api.openai.com",
+        ],
+        proxy_keys: &["openai"],
     },
 ];
+
+/// The standard ports of model servers on this machine: Ollama, LM Studio.
+pub(crate) const LOCAL_MODEL_HOSTS: &[&str] = &["localhost:11434", "localhost:1234"];
 
 /// Returns the built-in agent of this name.
 pub fn find(name: &str) -> Option<&'static BuiltInAgent> {
@@ -270,6 +337,9 @@ impl BuiltInAgent {
             write: self.write.iter().map(PathBuf::from).collect(),
             env: [texts(self.key_variables), texts(self.variables)].concat(),
             events: None,
+            network: None,
+            hosts: [texts(self.hosts), texts(LOCAL_MODEL_HOSTS)].concat(),
+            proxy_keys: texts(self.proxy_keys),
         }
     }
 

@@ -9,12 +9,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::exec::runner::Process;
-use crate::launch::exit_reason::{exit_error, start_failure, with_sandbox_hint};
+use crate::launch::exit_reason::{exit_error, sandbox_failure, with_sandbox_hint};
 use crate::launch::json_lines::{AgentConversation, JsonLinesReader, TurnReport};
 use crate::launch::log::OutputLog;
 use crate::launch::message_buffer::MessageBuffer;
 use crate::launch::wire::OutputTail;
 use crate::launch::{AgentCommand, AgentEvent, LaunchParams, Launcher, RunningAgent, cannot_start};
+use crate::sandbox::SandboxFailure;
+use crate::session::journal::TURN_CANCELLED;
 
 /// Maximum number of bytes of one argument, including its final zero (Linux: `MAX_ARG_STRLEN`, 32
 /// pages).
@@ -175,17 +177,22 @@ async fn run_turn(
     let ((status, report), output) = tokio::join!(end, read_output(streams, params, reader, tx));
     let TurnOutput { report: turn, stderr_tail } = output;
     let is_confined = params.runner.is_confined();
+    let failure = report.read();
+    if let Some(SandboxFailure::Limit(limit)) = failure {
+        let _ = tx.send(AgentEvent::LimitReached(limit));
+        return TurnResult::Ended(Some(sandbox_failure(&SandboxFailure::Limit(limit))));
+    }
     let error = match status {
         Some(Ok(status)) if status.success() => turn.error,
-        Some(Ok(status)) => Some(match (report.read(), turn.error) {
+        Some(Ok(status)) => Some(match (failure, turn.error) {
             (Some(failure), _) => {
-                cannot_start(&params.row.command, start_failure(&failure)).sentence()
+                cannot_start(&params.row.command, sandbox_failure(&failure)).sentence()
             }
             (None, Some(error)) => with_sandbox_hint(error, is_confined),
             (None, None) => exit_error(status, &stderr_tail, is_confined),
         }),
         Some(Err(e)) => Some(format!("cannot wait for the agent: {e}")),
-        None => return TurnResult::Ended(Some("the turn was cancelled".to_owned())),
+        None => return TurnResult::Ended(Some(TURN_CANCELLED.to_owned())),
     };
     match reader {
         OutputReader::Json(lines) if error.is_some() && is_continued && !turn.has_reply => {

@@ -7,7 +7,8 @@ use agent_client_protocol::v1::schema::StopReason;
 use base::event::RunStatus;
 
 use crate::launch::wire;
-use crate::sandbox::StartFailure;
+use crate::sandbox::{SandboxFailure, StartFailure};
+use crate::session::journal::TURN_CANCELLED;
 
 /// How a conversation over ACP ended.
 #[derive(Debug)]
@@ -35,13 +36,13 @@ impl ExitReason {
     pub(crate) fn start_error(
         self,
         status: Option<ExitStatus>,
-        failure: Option<StartFailure>,
+        failure: Option<SandboxFailure>,
         stderr_tail: &str,
         line: Option<String>,
         sandboxed: bool,
     ) -> String {
         if let Some(failure) = failure {
-            return start_failure(&failure);
+            return sandbox_failure(&failure);
         }
         let not_acp = |line: String| {
             let line = base::text::printable(base::text::head(line.trim(), 200));
@@ -142,11 +143,19 @@ fn denied_directory(error: &str) -> Option<String> {
     })
 }
 
+/// Explains why the sandbox of an agent ended.
+pub(crate) fn sandbox_failure(failure: &SandboxFailure) -> String {
+    match failure {
+        SandboxFailure::Start(failure) => start_failure(failure),
+        SandboxFailure::Limit(limit) => limit.sentence("ID"),
+    }
+}
+
 /// Explains why the program of an agent did not start.
-pub(crate) fn start_failure(failure: &StartFailure) -> String {
+fn start_failure(failure: &StartFailure) -> String {
     match failure {
         StartFailure::NotFound(error) => {
-            format!("no such program, or its interpreter is missing: {error}")
+            format!("no such program in the sandbox, or its interpreter is missing: {error}")
         }
         StartFailure::NotExecutable(error) => {
             format!("it is not executable, or the sandbox denies it: {error}")
@@ -161,7 +170,7 @@ pub(crate) fn stop_error(reason: StopReason, agent_error: Option<String>) -> Opt
         |fallback: &str| Some(agent_error.clone().unwrap_or_else(|| fallback.to_owned()));
     match reason {
         StopReason::EndTurn => agent_error,
-        StopReason::Cancelled => Some("the turn was cancelled".to_owned()),
+        StopReason::Cancelled => Some(TURN_CANCELLED.to_owned()),
         StopReason::Refusal => agent_error_or("the agent refused to continue"),
         StopReason::MaxTokens => agent_error_or("the agent reached its limit of tokens"),
         StopReason::MaxTurnRequests => agent_error_or("the agent reached its limit of requests"),
@@ -185,7 +194,7 @@ pub(crate) fn g3_error(status: RunStatus, error: Option<String>) -> Option<Strin
         RunStatus::Failed => error_or("the agent failed"),
         RunStatus::Limit => error_or("the agent reached its own limit"),
         RunStatus::NotApproved => error_or("the work was not approved"),
-        RunStatus::Cancelled => Some("the turn was cancelled".to_owned()),
+        RunStatus::Cancelled => Some(TURN_CANCELLED.to_owned()),
     }
 }
 

@@ -1,11 +1,17 @@
 //! Converts an agent's output to journal events: streamed text is collected into whole messages.
 
+use std::collections::BTreeMap;
+
 use base::clock::Clock;
 use base::event::{Event, EventKind};
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// Maximum number of bytes of one message in the journal; the rest is in `agent.log`.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
+
+/// Maximum number of calls whose duration is measured at the same time.
+const MAX_OPEN_CALLS: usize = 1000;
 
 /// Collects an agent's messages.
 #[derive(Debug)]
@@ -14,12 +20,15 @@ pub(crate) struct MessageBuffer {
     seq: u64,
     text: String,
     truncated: bool,
+    /// When the calls started that have not ended.
+    call_starts: BTreeMap<String, Timestamp>,
 }
 
 impl MessageBuffer {
     /// Creates an empty buffer.
     pub(crate) fn new(clock: Clock) -> MessageBuffer {
-        MessageBuffer { clock, seq: 0, text: String::new(), truncated: false }
+        let call_starts = BTreeMap::new();
+        MessageBuffer { clock, seq: 0, text: String::new(), truncated: false, call_starts }
     }
 
     /// Appends a chunk of text.
@@ -62,10 +71,27 @@ impl MessageBuffer {
         self.numbered(EventKind::Text { text })
     }
 
-    fn numbered(&mut self, kind: EventKind) -> Option<Value> {
+    fn numbered(&mut self, mut kind: EventKind) -> Option<Value> {
+        self.measure_call(&mut kind);
         self.seq += 1;
         let event = Event { seq: self.seq, time: self.clock.stamp(), what: kind };
         serde_json::to_value(event).ok()
+    }
+
+    /// Sets the duration of a call at its end: the agents' own protocols contain none.
+    fn measure_call(&mut self, kind: &mut EventKind) {
+        match kind {
+            EventKind::ToolStart { id, .. } if self.call_starts.len() < MAX_OPEN_CALLS => {
+                self.call_starts.insert(id.clone(), self.clock.now());
+            }
+            EventKind::ToolEnd { id, ms, .. } => {
+                if let Some(start) = self.call_starts.remove(id) {
+                    let elapsed = self.clock.now().duration_since(start);
+                    *ms = u64::try_from(elapsed.as_millis()).unwrap_or(0);
+                }
+            }
+            _ => {}
+        }
     }
 }
 
@@ -82,6 +108,18 @@ mod tests {
         let events = message.push_event(EventKind::Turn { n: 2 });
         assert_eq!((&events[0]["text"], &events[1]["type"]), (&json!("Hello"), &json!("turn")));
         assert_eq!(message.take_message(), None);
+    }
+
+    #[test]
+    fn the_duration_of_a_call_is_measured() {
+        let mut message = MessageBuffer::new(Clock::fixed("2026-01-02T03:04:05Z".parse().unwrap()));
+        let (id, name) = ("c1".to_owned(), "bash".to_owned());
+        let start = EventKind::ToolStart { id: id.clone(), name: name.clone(), args: Value::Null };
+        message.push_event(start);
+        message.clock = Clock::fixed("2026-01-02T03:04:07.5Z".parse().unwrap());
+        let text = String::new();
+        let end = EventKind::ToolEnd { id, name, ok: true, text, ms: 0, diff: None };
+        assert_eq!(message.push_event(end)[0]["ms"], 2500);
     }
 
     #[test]

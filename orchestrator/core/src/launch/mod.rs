@@ -15,6 +15,8 @@ pub mod update;
 pub mod wire;
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use base::config::studio::AgentRow;
 use base::event::Usage;
@@ -25,6 +27,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::exec::runner::SandboxedRunner;
+use crate::sandbox::limits::ExceededLimit;
 
 /// A way to start an agent: over ACP, or any command.
 pub(crate) trait Launcher {
@@ -52,7 +55,7 @@ pub(crate) struct LaunchParams {
     /// Starts its programs.
     pub runner: SandboxedRunner,
     /// The number of the session's last permission request; further ones continue from it.
-    pub last_request: u32,
+    pub request_numbers: Arc<AtomicU32>,
 }
 
 /// A running agent. On drop it is ended; [`SandboxedRunner::wait_all`] waits for that.
@@ -96,6 +99,8 @@ pub(crate) enum AgentEvent {
     ConversationLost,
     /// A permission request.
     PermissionRequested(PermissionRequest),
+    /// Its processes reached this limit of their sandbox, which ended them.
+    LimitReached(ExceededLimit),
     /// Its turn ended; the text is the error, if any.
     TurnEnded(Option<String>),
     /// Its process ended, for this reason.

@@ -2,10 +2,12 @@
 
 use base::config::Config;
 use base::config::base_url;
+use base::config::layers::directory;
 use base::config::studio::{AgentOutput, AgentProtocol, AgentRow};
 use base::failure::{Failure, Result};
 
-use crate::launch::built_in_agents::{self, BUILT_IN_AGENTS, BuiltInAgent};
+use crate::exec::host_of_url;
+use crate::launch::built_in_agents::{self, BUILT_IN_AGENTS, BuiltInAgent, LOCAL_MODEL_HOSTS};
 
 /// Environment variables with the API keys and URLs of hosted providers.
 const KEY_VARIABLES: &[&str] = &[
@@ -25,7 +27,7 @@ pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
     }
     let built_in = match built_in_agents::find(name) {
         Some(agent) => Some(installed(agent)?),
-        None => (name == "g3").then(g3),
+        None => (name == "g3").then(|| g3(config)),
     };
     match (built_in, configured) {
         (Some(built_in), Some(added)) => Ok(extended(built_in, added)),
@@ -67,6 +69,9 @@ fn extended(built_in: AgentRow, added: &AgentRow) -> AgentRow {
         write: [built_in.write, added.write.clone()].concat(),
         env: [built_in.env, added.env.clone()].concat(),
         events: added.events.or(built_in.events),
+        network: added.network.or(built_in.network),
+        hosts: [built_in.hosts, added.hosts.clone()].concat(),
+        proxy_keys: [built_in.proxy_keys, added.proxy_keys.clone()].concat(),
         ..built_in
     }
 }
@@ -119,17 +124,18 @@ pub fn g3_program() -> String {
         .map_or_else(|| "g3".to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
-/// Returns the built-in entry for g3: it may read its configuration and its model files, gets the
-/// providers' API keys, and renews logins in place.
-fn g3() -> AgentRow {
+/// Returns the built-in entry for g3: it may read its configuration without keys and its model
+/// files, reaches the providers through the proxy that adds their keys, and renews logins in place.
+fn g3(config: &Config) -> AgentRow {
     let variables = std::env::vars_os()
         .filter_map(|(name, _)| name.into_string().ok())
         .filter(|name| name.starts_with("G3_"));
+    let has_login = config.providers.databricks.values().any(|entry| entry.use_oauth);
     AgentRow {
         protocol: AgentProtocol::Acp,
         command: vec![g3_program(), "acp".to_owned()],
-        read: vec!["~/.config/g3".into(), "~/.g3".into()],
-        write: vec!["~/.g3/oauth".into()],
+        read: vec![directory().unwrap_or_else(|| "~/.config/g3".into()), "~/.g3".into()],
+        write: if has_login { vec!["~/.g3/oauth".into()] } else { Vec::new() },
         env: KEY_VARIABLES
             .iter()
             .copied()
@@ -138,8 +144,36 @@ fn g3() -> AgentRow {
             .chain(variables)
             .collect(),
         events: Some(true),
+        hosts: g3_hosts(config),
+        proxy_keys: G3_PROXY_KEYS.iter().map(|name| (*name).to_owned()).collect(),
         ..AgentRow::default()
     }
+}
+
+/// The services whose keys stay outside of g3's sandbox.
+const G3_PROXY_KEYS: &[&str] = &["anthropic", "openai", "gemini", "databricks", "providers"];
+
+/// The hosts of the services that g3 knows by itself: models, logins, web search.
+const G3_HOSTS: &[&str] = &[
+    "api.anthropic.com",
+    "api.openai.com",
+    "generativelanguage.googleapis.com",
+    "*.cloud.databricks.com",
+    "*.azuredatabricks.net",
+    "*.gcp.databricks.com",
+];
+
+/// Returns the hosts that g3 needs: those of its services and of the configured URLs.
+fn g3_hosts(config: &Config) -> Vec<String> {
+    let providers = &config.providers;
+    let urls = providers.anthropic.values().map(|entry| &entry.base_url);
+    let urls = urls.chain(providers.openai.values().map(|entry| &entry.base_url));
+    let urls = urls.chain(providers.gemini.values().map(|entry| &entry.base_url));
+    let urls = urls.chain(providers.databricks.values().map(|entry| &entry.host));
+    let urls = urls.chain([&config.tools.codesearch.endpoint, &config.memory.embeddings_endpoint]);
+    let urls = urls.filter_map(|url| host_of_url(url.as_deref()?));
+    let built_in = G3_HOSTS.iter().chain(LOCAL_MODEL_HOSTS).map(|host| (*host).to_owned());
+    built_in.chain(urls).collect()
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use studio_git::checkout::FileEntry;
 use studio_git::hunks::{self, FilePatch, LineOrigin};
 use studio_git::patch::Comparison;
 
+use crate::check_files::{self, CheckFile};
 use crate::project::Project;
 use crate::review::hunk::{DiffSide, HunkDecision, ReviewHunk, file_name, line_place, path_text};
 use crate::review::log::{CommentAnchor, LoggedReview, ReviewEntry, ReviewLog};
@@ -79,6 +80,8 @@ pub struct Review {
     pub hunks: Vec<ReviewHunk>,
     /// The comments, by number.
     pub comments: Vec<ReviewComment>,
+    /// The changed files that decide what the checks say.
+    pub check_files: Vec<CheckFile>,
     /// Notes for the user, one sentence each.
     pub notes: Vec<String>,
     /// The number of hunks that are not shown because they are older than the earlier state.
@@ -113,16 +116,28 @@ pub fn open(
         others.iter().filter(|other| other.record.id != view.record.id).cloned().collect();
     let overlaps = Overlaps::of(&project.repository, &files, &others);
     let tests = TestedModules::of(&files);
+    let lines = check_files::lines(project, &view.record);
+    let check_files = check_files::changed(&repo, &comparison.from, &comparison.to, &lines)?;
     let mut hunks = Vec::new();
     for (index, file) in files.iter().enumerate() {
         let is_marked = is_marked(&repo, file);
         for hunk in &file.hunks {
-            let context = HunkContext { file, hunk, tests: &tests, overlaps: &overlaps };
+            let context = HunkContext {
+                file,
+                hunk,
+                check_files: &check_files,
+                tests: &tests,
+                overlaps: &overlaps,
+            };
+            let risk = assess(&context);
+            // A change that decides what the checks say is never folded.
+            let decides = risk.reasons.iter().any(|reason| reason.rule == "check_file");
+            let mechanical = mechanical::classify(file, hunk, is_marked).filter(|_| !decides);
             hunks.push(ReviewHunk {
                 file: index,
                 hunk: hunk.clone(),
-                risk: assess(&context),
-                mechanical: mechanical::classify(file, hunk, is_marked),
+                risk,
+                mechanical,
                 decision: HunkDecision::Undecided,
                 is_sent: false,
             });
@@ -139,6 +154,7 @@ pub fn open(
         )
     });
     let log = ReviewLog::of(&project.repository, &view.record.id, project.clock);
+    let notes = changes.notes.into_iter().chain(check_files::sentence(&check_files)).collect();
     let mut review = Review {
         view: view.clone(),
         base: comparison.from.clone(),
@@ -147,7 +163,8 @@ pub fn open(
         files,
         hunks,
         comments: Vec::new(),
-        notes: changes.notes,
+        check_files,
+        notes,
         log,
         log_length: 0,
         contents: BTreeMap::new(),
@@ -377,6 +394,7 @@ impl Review {
             "older_hunks": self.older_hunks,
             "hunks": self.hunks.iter().map(hunk).collect::<Vec<_>>(),
             "comments": self.comments.iter().map(comment).collect::<Vec<_>>(),
+            "check_files": self.check_files,
             "notes": self.notes,
         })
     }

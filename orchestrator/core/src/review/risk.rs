@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use base::credentials;
 use studio_git::hunks::{DiffHunk, FilePatch, LineOrigin};
 
+use crate::check_files::CheckFile;
 use crate::review::overlap::Overlaps;
 
 /// The risk of a hunk.
@@ -37,6 +39,9 @@ pub struct RiskRule {
 
 /// All rules, the heaviest first.
 pub static RULES: &[RiskRule] = &[
+    // More than all others together: these changes decide whether the checks mean anything.
+    RiskRule { name: "check_file", weight: 300, reason: check_file },
+    RiskRule { name: "secret", weight: 50, reason: secret },
     RiskRule { name: "authentication", weight: 40, reason: authentication },
     RiskRule { name: "build", weight: 35, reason: build },
     RiskRule { name: "migration", weight: 35, reason: migration },
@@ -54,6 +59,8 @@ pub struct HunkContext<'a> {
     pub file: &'a FilePatch,
     /// The hunk.
     pub hunk: &'a DiffHunk,
+    /// The changed files that decide what the checks say.
+    pub check_files: &'a [CheckFile],
     /// What the changed tests mention.
     pub tests: &'a TestedModules,
     /// The changes of other sessions.
@@ -81,6 +88,23 @@ impl HunkContext<'_> {
         let changed = self.hunk.lines.iter().filter(|line| line.origin != LineOrigin::Context);
         changed.map(|line| line.text.as_str())
     }
+}
+
+fn check_file(context: &HunkContext<'_>) -> Option<String> {
+    let paths = [Some(context.path()), context.file.old_path.as_deref()];
+    let mut paths = paths.into_iter().flatten().map(Path::to_string_lossy);
+    let file = paths.find_map(|path| context.check_files.iter().find(|file| file.path == path))?;
+    Some(format!("decides what the checks say: {}", file.reason))
+}
+
+fn secret(context: &HunkContext<'_>) -> Option<String> {
+    let added = context.hunk.lines.iter().filter(|line| line.origin == LineOrigin::Added);
+    let found = |text: &str| {
+        let private_key = || credentials::private_key_start(text).map(|_| "a private key");
+        credentials::find(text).or_else(private_key)
+    };
+    let description = added.map(|line| line.text.as_str()).find_map(found)?;
+    Some(format!("adds what looks like {description}"))
 }
 
 /// Words of identifiers and paths that concern access.
@@ -447,6 +471,7 @@ mod tests {
         let context = HunkContext {
             file,
             hunk: &file.hunks[0],
+            check_files: &[CheckFile { path: "ci/check.sh".into(), reason: String::new() }],
             tests: &TestedModules::of(others),
             overlaps: &Overlaps::default(),
         };
@@ -461,10 +486,14 @@ mod tests {
     fn each_rule_applies_to_its_changes_only() {
         assert_eq!(rules("src/a.rs", &["+let x = 1;", " check_password();"]), [""; 0]);
         assert_eq!(rules("src/a.rs", &["+check_password();"]), ["authentication"]);
+        assert_eq!(rules("ci/check.sh", &["+x"]), ["check_file", "no_test"]);
         assert_eq!(rules("src/a.ts", &["-verifyJwt(x)"]), ["authentication"]);
         assert_eq!(rules("docs/a.md", &["+change your password"]), [""; 0]);
         assert_eq!(rules("src/a.rs", &["+author = 1"]), [""; 0], "words, not parts of words");
         assert_eq!(rules("src/oauth/a.rs", &["+x"]), ["authentication"]);
+        let key = format!("url = \"glpat-{}\"", "a1B2c3D4e5F6g7H8i9J0");
+        assert_eq!(rules("conf.ini", &[&format!("+{key}")]), ["secret"]);
+        assert_eq!(rules("conf.ini", &[&format!("-{key}")]), [""; 0]);
         for build in
             ["Cargo.toml", "a/package.json", ".github/workflows/x.yml", "x.mk", "Dockerfile.dev"]
         {

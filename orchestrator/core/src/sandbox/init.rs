@@ -6,17 +6,23 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use base::process::{Command, Stream, close_on_exec_except, inherited};
-use base::sandbox::{self, ClosedScope, Confinement};
+use base::sandbox::network::{self, NetworkConfinement, NetworkNamespace};
+use base::sandbox::{self, ClosedScope, Confinement, seatbelt};
 use rustix::process::{Resource, Rlimit, Signal, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::sandbox::{SandboxSpec, StartFailure, process_tree};
+use crate::sandbox::cgroup::Cgroup;
+use crate::sandbox::limits::ExceededLimit;
+use crate::sandbox::{
+    NetworkAccess, SandboxFailure, SandboxSpec, StartFailure, process_tree, watcher,
+};
 
 /// The command line arguments of the init process.
 pub(crate) struct SandboxArgs {
@@ -40,6 +46,8 @@ pub(crate) enum SandboxEvent {
     Childless,
     /// The sandbox must end: it got a signal, or its supervisor is gone.
     Stop,
+    /// Its processes reached a limit.
+    Limit(ExceededLimit),
 }
 
 /// How long remaining processes may take to exit after SIGTERM, before SIGKILL.
@@ -48,6 +56,8 @@ const GRACE: Duration = Duration::from_millis(300);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The exit code of a program that ended with the sandbox: 128 + SIGTERM.
 pub(crate) const STOPPED_EXIT_CODE: u8 = 143;
+/// The exit code of a program whose sandbox reached a limit: 128 + SIGKILL.
+const LIMIT_EXIT_CODE: u8 = 137;
 /// Maximum number of open files of a program, if the system allows as many.
 const MAX_OPEN_FILES: u64 = 65_536;
 
@@ -72,6 +82,7 @@ impl SandboxArgs {
         }
         let program = args.next().ok_or_else(usage_error)?;
         let file = File::from(inherited(spec.ok_or_else(usage_error)?)?);
+        let file = file.take(base::files::MAX_READ_BYTES);
         let spec = serde_json::from_reader(io::BufReader::new(file))?;
         let lifeline = lifeline.map(inherited).transpose()?;
         let report = report.map(inherited).transpose()?;
@@ -99,12 +110,14 @@ pub(crate) fn run(args: SandboxArgs) -> io::Result<u8> {
     if let Some(lifeline) = args.lifeline {
         watch_lifeline(lifeline, tx.clone());
     }
-    let mut command = Command::new(&args.program, &args.spec.directory)
-        .args(args.args)
+    let (program, program_args) = confined_program(&args.spec, args.program.clone(), args.args)?;
+    let mut command = Command::new(program, &args.spec.directory)
+        .args(program_args)
         .env_clear()
         .stdin(Stream::Inherit)
         .stdout(Stream::Inherit)
         .stderr(Stream::Inherit)
+        .oom_victim()
         .kill_on_parent_death();
     for (name, value) in &args.spec.environment {
         command = command.env(name, value);
@@ -115,28 +128,75 @@ pub(crate) fn run(args: SandboxArgs) -> io::Result<u8> {
     if on_terminal {
         command = command.in_parent_group();
     }
-    match with_confinement(&args.spec, command)?.spawn_forget() {
+    let limits = &args.spec.limits;
+    let cgroup = limits.any().then(|| Cgroup::create(limits)).flatten();
+    if let Some(cgroup) = &cgroup {
+        command = command.in_cgroup(cgroup.open_procs()?);
+    }
+    let network = network_confinement(&args.spec.network)?;
+    let command = with_confinement(&args.spec, command, network)?;
+    let (code, failure) = match command.spawn_forget() {
         Ok(program) => {
-            drop(args.report);
+            let watcher = limits.any().then(|| watcher::start(limits, cgroup.as_ref(), tx.clone()));
             thread::spawn(move || reap(program, &tx));
-            Ok(match rx.recv() {
-                Ok(SandboxEvent::Ended { code, .. }) => {
-                    terminate_remaining(&rx, program, Some(code))
-                }
-                Ok(SandboxEvent::Stop) => terminate_remaining(&rx, program, None),
-                Ok(SandboxEvent::Childless) | Err(_) => STOPPED_EXIT_CODE,
-            })
+            let (code, limit) = supervise(&rx, program, cgroup.as_ref());
+            drop(watcher);
+            // The kernel may have ended the program before the watcher looked.
+            let limit = limit.or_else(|| cgroup.as_ref()?.exceeded(limits));
+            match limit {
+                Some(limit) => (LIMIT_EXIT_CODE, Some(SandboxFailure::Limit(limit))),
+                None => (code, None),
+            }
         }
         Err(error) => {
             let _ = writeln!(io::stderr(), "studio: {error}");
             let failure = StartFailure::new(&error, &args.program.to_string_lossy());
-            if let Some(report) = args.report {
-                // A caller that does not need the report has closed its end.
-                let _ = failure.send(report);
-            }
-            Ok(failure.exit_code())
+            (failure.exit_code(), Some(SandboxFailure::Start(failure)))
         }
+    };
+    if let Some(cgroup) = cgroup {
+        cgroup.remove();
     }
+    if let Some(SandboxFailure::Limit(limit)) = &failure {
+        let _ = writeln!(
+            io::stderr(),
+            "studio: the processes in the sandbox reached their limit of {limit} and were ended"
+        );
+    }
+    if let (Some(failure), Some(report)) = (failure, args.report) {
+        // A caller that does not need the report has closed its end.
+        let _ = failure.send(report);
+    }
+    Ok(code)
+}
+
+/// Waits for the program and ends all other processes. Returns the program's exit code, and the
+/// limit that was reached.
+fn supervise(
+    rx: &Receiver<SandboxEvent>,
+    program: u32,
+    cgroup: Option<&Cgroup>,
+) -> (u8, Option<ExceededLimit>) {
+    match rx.recv() {
+        Ok(SandboxEvent::Ended { code, .. }) => {
+            terminate_remaining(rx, program, Some(code), cgroup)
+        }
+        Ok(SandboxEvent::Stop) => terminate_remaining(rx, program, None, cgroup),
+        Ok(SandboxEvent::Limit(limit)) => {
+            kill_all(program, cgroup);
+            let (code, _) = terminate_remaining(rx, program, None, cgroup);
+            (code, Some(limit))
+        }
+        Ok(SandboxEvent::Childless) | Err(_) => (STOPPED_EXIT_CODE, None),
+    }
+}
+
+/// Kills all processes of the sandbox.
+fn kill_all(program: u32, cgroup: Option<&Cgroup>) {
+    if let Some(cgroup) = cgroup {
+        cgroup.kill();
+    }
+    process_tree::kill_all(program);
 }
 
 /// Becomes the subreaper: orphans of the program become children of this process (Linux).
@@ -146,11 +206,41 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
-/// Adds the confinement to a command, which its process enters before it executes the program; the
-/// init process itself is not confined, so that it can end the program's processes.
-fn with_confinement(spec: &SandboxSpec, command: Command) -> io::Result<Command> {
-    if !spec.confined {
+/// Returns the program and its arguments; on macOS, those of the program that confines it.
+fn confined_program(
+    spec: &SandboxSpec,
+    program: OsString,
+    args: Vec<OsString>,
+) -> io::Result<(OsString, Vec<OsString>)> {
+    if !(cfg!(target_os = "macos") && spec.confined) {
+        return Ok((program, args));
+    }
+    let mut rules = spec.rules.clone();
+    rules.write.extend(spec.temp.clone());
+    seatbelt::wrap(&rules, program, args)
+}
+
+/// Adds the network and the confinement to a command, whose process enters them before it executes
+/// the program; the init process itself is not confined, so that it can end the program's
+/// processes.
+fn with_confinement(
+    spec: &SandboxSpec,
+    command: Command,
+    network: Option<Arc<NetworkConfinement>>,
+) -> io::Result<Command> {
+    let command = match &network {
+        Some(network) => command.in_network(network.clone()),
+        None => command,
+    };
+    // On macOS another program confines it.
+    if !spec.confined || cfg!(target_os = "macos") {
         return Ok(command);
+    }
+    if spec.namespaces && !sandbox::namespaces_are_possible() {
+        // Otherwise a program that uses up this user's namespaces would weaken the next sandbox.
+        return Err(io::Error::other(
+            "the kernel creates no more namespaces for this user; end programs that hold some",
+        ));
     }
     let missing = sandbox::missing_features();
     if !missing.is_empty() && !spec.best_effort {
@@ -161,11 +251,34 @@ fn with_confinement(spec: &SandboxSpec, command: Command) -> io::Result<Command>
     }
     let mut rules = spec.rules.clone();
     rules.write.extend(spec.temp.clone());
-    match Confinement::new(rules, ClosedScope::Closed) {
-        Ok(confinement) => Ok(command.confined(Arc::new(confinement))),
-        Err(_) if spec.best_effort => Ok(command),
-        Err(error) => Err(error),
+    rules.temp = spec.temp.clone();
+    rules.terminal = inherited_terminal();
+    if sandbox::check_landlock().is_err() && spec.best_effort {
+        return Ok(command);
     }
+    let confinement = Confinement::in_network(rules, ClosedScope::Closed, network.as_deref())?;
+    Ok(command.confined(Arc::new(confinement)))
+}
+
+/// Returns the confinement of the network.
+fn network_confinement(access: &NetworkAccess) -> io::Result<Option<Arc<NetworkConfinement>>> {
+    let confinement = match access {
+        NetworkAccess::Open => return Ok(None),
+        NetworkAccess::Namespace { user, network } => {
+            NetworkConfinement::Namespace(NetworkNamespace {
+                user: user.map(inherited).transpose()?,
+                network: inherited(*network)?,
+            })
+        }
+        NetworkAccess::Ports(ports) => NetworkConfinement::Rules(network::socket_rules(ports)?),
+    };
+    Ok(Some(Arc::new(confinement)))
+}
+
+/// Returns the path of the terminal that the program inherits as a standard stream.
+fn inherited_terminal() -> Option<PathBuf> {
+    let streams = (0..3).filter_map(|fd| std::fs::read_link(format!("/proc/self/fd/{fd}")).ok());
+    streams.into_iter().find(|path| path.starts_with("/dev/pts") && path.exists())
 }
 
 /// Disables core dumps, which contain keys, and raises the limit of open files.
@@ -243,20 +356,25 @@ pub(crate) fn reap(program: u32, tx: &Sender<SandboxEvent>) {
 }
 
 /// Ends all remaining processes, after the program ended or when the sandbox must end; returns the
-/// program's exit code.
+/// program's exit code, and the limit that its processes reached in the end.
 pub(crate) fn terminate_remaining(
     rx: &Receiver<SandboxEvent>,
     program: u32,
     mut code: Option<u8>,
-) -> u8 {
+    cgroup: Option<&Cgroup>,
+) -> (u8, Option<ExceededLimit>) {
     let start = Instant::now();
-    let mut signalled = false;
+    let (mut signalled, mut limit) = (false, None);
     loop {
         // Usually no process is left, which is known immediately.
         match rx.recv_timeout(POLL_INTERVAL) {
             Ok(SandboxEvent::Ended { code: exit_code, .. }) => code = Some(exit_code),
             Ok(SandboxEvent::Childless) | Err(RecvTimeoutError::Disconnected) => {
-                return code.unwrap_or(STOPPED_EXIT_CODE);
+                return (code.unwrap_or(STOPPED_EXIT_CODE), limit);
+            }
+            Ok(SandboxEvent::Limit(reached)) => {
+                limit = Some(reached);
+                kill_all(program, cgroup);
             }
             Ok(SandboxEvent::Stop) => {}
             Err(RecvTimeoutError::Timeout) if !signalled => {
@@ -264,7 +382,7 @@ pub(crate) fn terminate_remaining(
                 process_tree::signal_all(program, Signal::TERM);
             }
             Err(RecvTimeoutError::Timeout) if start.elapsed() > GRACE => {
-                process_tree::signal_all(program, Signal::KILL);
+                kill_all(program, cgroup);
             }
             Err(RecvTimeoutError::Timeout) => {}
         }

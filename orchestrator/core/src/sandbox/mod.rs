@@ -2,18 +2,22 @@
 //! processes that it starts, so that none is left when it ends; a reaper around it does the same
 //! for the sandbox process.
 
+pub mod cgroup;
 pub mod init;
+pub mod limits;
 pub mod session_rules;
 mod terminal;
 
 mod process_tree;
 mod reaper;
-mod start_report;
+mod sandbox_report;
+mod usage;
+mod watcher;
 
 pub(crate) use process_tree::FrozenProcesses;
 pub use process_tree::freeze;
-pub use start_report::StartFailure;
-pub(crate) use start_report::StartReport;
+pub(crate) use sandbox_report::SandboxReport;
+pub use sandbox_report::{SandboxFailure, StartFailure};
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,6 +30,8 @@ use base::process::{Command, Stream};
 use base::sandbox::SandboxRules;
 use serde::{Deserialize, Serialize};
 
+use crate::sandbox::limits::SandboxLimits;
+
 /// The specification of a sandbox: its rules and the program's environment. It contains secrets
 /// (the agent's API key), so it is passed in memory only and has no `Debug`.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -35,6 +41,9 @@ pub struct SandboxSpec {
     pub confined: bool,
     /// Whether to continue if the kernel cannot enforce every rule.
     pub best_effort: bool,
+    /// Whether it must have namespaces of its own, because this user can create them.
+    #[serde(default)]
+    pub namespaces: bool,
     /// The readable and writable paths.
     pub rules: SandboxRules,
     /// The working directory of the program.
@@ -43,12 +52,43 @@ pub struct SandboxSpec {
     pub environment: Vec<(String, String)>,
     /// Its own temporary directory (`TMPDIR`): created if missing, and writable.
     pub temp: Option<PathBuf>,
+    /// The network.
+    #[serde(default)]
+    pub network: NetworkAccess,
     /// Descriptors that the program inherits, by number (6 or more), e.g. a connection to the model
     /// host; the caller adds them with [`Command::descriptor`].
     pub descriptors: Vec<i32>,
+    /// What all its processes may use together.
+    #[serde(default)]
+    pub limits: SandboxLimits,
+}
+
+/// How the network of a sandbox is confined.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NetworkAccess {
+    /// Not at all.
+    #[default]
+    Open,
+    /// The program enters this namespace, whose descriptors the sandbox inherits.
+    Namespace {
+        /// The number of the descriptor of its user namespace, if it has one of its own.
+        user: Option<i32>,
+        /// The number of the descriptor of the network namespace.
+        network: i32,
+    },
+    /// The program can create TCP sockets only, and connect to these ports only.
+    Ports(Vec<u16>),
 }
 
 impl SandboxSpec {
+    /// Returns whether the rules allow a program to read this canonical path.
+    pub(crate) fn may_read(&self, path: &Path) -> bool {
+        let open = self.rules.read.iter().chain(&self.rules.write).chain(&self.temp);
+        let mut open = open.filter_map(|root| root.canonicalize().ok());
+        !self.confined || open.any(|root| path.starts_with(root))
+    }
+
     /// Returns whether the rules allow a program to write this absolute path, with symbolic links
     /// resolved.
     pub(crate) fn may_write(&self, path: &Path) -> bool {
@@ -84,8 +124,8 @@ pub struct SandboxJob {
     pub command: Command,
     /// Keeps the sandbox alive.
     pub lifeline: Lifeline,
-    /// Reports afterwards whether the program could be started.
-    pub report: StartReport,
+    /// Reports afterwards whether the program could be started, and whether it reached a limit.
+    pub report: SandboxReport,
 }
 
 /// Prepares a program to start in a sandbox, with closed stdin and piped output by default. All
@@ -118,37 +158,54 @@ pub fn prepare_job_with<S: AsRef<OsStr>>(
     Ok(SandboxJob {
         command: job,
         lifeline: lifeline.into(),
-        report: StartReport::new(report.into()),
+        report: SandboxReport::new(report.into()),
     })
 }
 
-/// Runs the user's shell in a session: on its own terminal if this process has one, so that no
-/// process in the sandbox can inject input into the user's terminal; otherwise this process becomes
-/// the sandbox. The lock is held until it ends. Returns the exit code.
+/// Runs a program for the user: on its own terminal if this process has one, so that no process in
+/// the sandbox can inject input into the user's terminal; otherwise with this process's standard
+/// streams. The lock, if any, is held until it ends. Returns the exit code.
 pub(crate) fn run_attended<S: AsRef<OsStr>>(
     spec: &SandboxSpec,
-    lock: OwnedFd,
-    descriptor: Option<(OwnedFd, i32)>,
+    lock: Option<OwnedFd>,
+    descriptors: Vec<(OwnedFd, i32)>,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
 ) -> io::Result<i32> {
-    let mut command =
-        studio_command(&current_program()?, "__box", spec)?.arg("--").arg(program).args(args);
-    if let Some((fd, number)) = descriptor {
-        command = command.descriptor(fd, number);
-    }
+    let with_descriptors = |command: Command| {
+        descriptors
+            .into_iter()
+            .fold(command, |command, (fd, number)| command.descriptor(fd, number))
+    };
+    let with_streams = |command: Command| {
+        command.stdin(Stream::Inherit).stdout(Stream::Inherit).stderr(Stream::Inherit)
+    };
+    let command = |args| {
+        let command = studio_command(&current_program()?, "__box", spec)?;
+        io::Result::Ok(command.arg("--").arg(program.as_ref()).args(args))
+    };
     if let Some(terminal) = terminal::open_controlling() {
-        let code = terminal::run(command, terminal);
+        let code = terminal::run(with_descriptors(command(args)?), terminal);
         drop(lock);
         return code;
     }
-    let command = command.descriptor(lock, LOCK_FD);
-    let command = command.stdin(Stream::Inherit).stdout(Stream::Inherit).stderr(Stream::Inherit);
+    if spec.network != NetworkAccess::Open || !spec.rules.guarded.is_empty() {
+        // The network proxy is a part of this process, which also looks at these paths afterwards.
+        let SandboxJob { command, lifeline, report: _report } = prepare_job(spec, &program, args)?;
+        let mut running = with_streams(with_descriptors(command)).spawn()?;
+        let status = running.wait_until(None)?;
+        drop((lifeline, lock));
+        return Ok(status.map_or(1, base::process::exit_code));
+    }
+    let mut command = with_streams(with_descriptors(command(args)?));
+    if let Some(lock) = lock {
+        command = command.descriptor(lock, LOCK_FD);
+    }
     Err(command.exec())
 }
 
 fn studio_command(studio: &OsStr, subcommand: &str, spec: &SandboxSpec) -> io::Result<Command> {
-    let mut file = unnamed_file()?;
+    let mut file = unnamed_file("studio-box")?;
     file.write_all(&serde_json::to_vec(spec)?)?;
     file.rewind()?;
     // The program changes to the directory, not the sandbox process: the directory may be gone at
@@ -158,13 +215,14 @@ fn studio_command(studio: &OsStr, subcommand: &str, spec: &SandboxSpec) -> io::R
     Ok(command.descriptor(file.into(), SPEC_FD))
 }
 
-/// Returns an unnamed file, in memory if the system supports it, because it contains an agent's API
-/// key.
-fn unnamed_file() -> io::Result<File> {
+/// Returns an unnamed file, in memory if the system supports it, for content with keys. The label
+/// is only for debuggers.
+pub(crate) fn unnamed_file(label: &str) -> io::Result<File> {
     #[cfg(target_os = "linux")]
-    return Ok(rustix::fs::memfd_create("studio-box", rustix::fs::MemfdFlags::CLOEXEC)?.into());
+    return Ok(rustix::fs::memfd_create(label, rustix::fs::MemfdFlags::CLOEXEC)?.into());
     #[cfg(not(target_os = "linux"))]
-    tempfile::tempfile()
+    return tempfile::tempfile()
+        .map_err(|error| io::Error::new(error.kind(), format!("{label}: {error}")));
 }
 
 /// Returns the path of the running program, even if its file has been replaced.

@@ -21,6 +21,41 @@ pub(crate) fn signal_all(program: u32, signal: Signal) {
     }
 }
 
+/// How long one call of [`kill_all`] searches for processes that are started in the meantime.
+const KILL_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Kills all descendants, again and again until no further one is found or the time is over. Whole
+/// process groups are killed first: the kernel lets none of a group's processes fork during that.
+pub(crate) fn kill_all(program: u32) {
+    if cfg!(not(target_os = "linux")) {
+        return base::process::signal_group(program, Signal::KILL);
+    }
+    // A sandbox full of running processes leaves little time to others. Only root may do this.
+    let _ = rustix::process::setpriority_process(None, -20);
+    let deadline = Instant::now() + KILL_TIMEOUT;
+    loop {
+        let processes = processes();
+        let tree: BTreeSet<u32> = descendants(std::process::id(), &processes).into_iter().collect();
+        let live = processes.iter().filter(|it| tree.contains(&it.id) && !it.is_zombie);
+        let live: Vec<&ProcessEntry> = live.collect();
+        if live.is_empty() || Instant::now() > deadline {
+            return;
+        }
+        // A group to which a process outside the sandbox belongs is that of the user's terminal.
+        let shared: BTreeSet<u32> =
+            processes.iter().filter(|it| !tree.contains(&it.id)).map(|it| it.group).collect();
+        let groups: BTreeSet<u32> = live.iter().map(|process| process.group).collect();
+        for group in groups.difference(&shared).filter(|group| **group > 1) {
+            base::process::signal_group(*group, Signal::KILL);
+        }
+        for process in live {
+            if let Some(pid) = Pid::from_raw(process.id.cast_signed()) {
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
 /// Processes that are stopped until this value is dropped.
 #[derive(Debug)]
 pub struct FrozenProcesses(Vec<Pid>);
@@ -79,35 +114,51 @@ pub fn freeze(guards: &[u32]) -> FrozenProcesses {
 }
 
 /// A process from `/proc`.
-struct Process {
-    id: u32,
+pub(super) struct ProcessEntry {
+    /// Its id.
+    pub(super) id: u32,
     parent: u32,
+    group: u32,
     /// Whether its main thread can run. Other threads may continue after it has ended.
     is_running: bool,
+    /// Whether it has ended, and its parent has not waited for it yet.
+    is_zombie: bool,
+    /// The number of its threads.
+    pub(super) threads: u64,
+    /// The number of its pages in memory, shared ones included.
+    pub(super) resident_pages: u64,
 }
 
 /// Returns all processes.
-fn processes() -> Vec<Process> {
+pub(super) fn processes() -> Vec<ProcessEntry> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     ids.filter_map(|id: u32| {
         let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
-        let (state, parent) = state_and_parent(&stat)?;
-        Some(Process { id, parent, is_running: !matches!(state, 'T' | 't' | 'Z' | 'X') })
+        ProcessEntry::parse(id, &stat)
     })
     .collect()
 }
 
-/// Returns the third and fourth field of `/proc/PID/stat`; the second is a name in parentheses,
-/// which may contain parentheses itself (proc_pid_stat(5)).
-fn state_and_parent(stat: &str) -> Option<(char, u32)> {
-    let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_whitespace();
-    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+impl ProcessEntry {
+    /// Parses `/proc/PID/stat` from its third field on; the second is a name in parentheses, which
+    /// may contain parentheses itself (proc_pid_stat(5)).
+    fn parse(id: u32, stat: &str) -> Option<ProcessEntry> {
+        let (_, after_name) = stat.rsplit_once(')')?;
+        let mut fields = after_name.split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        let (parent, group) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        // The fields 20 and 24; negative numbers do not occur.
+        let mut number = |skipped: usize| fields.nth(skipped)?.parse().ok();
+        let (threads, resident_pages) = (number(14).unwrap_or(1), number(3).unwrap_or(0));
+        let is_running = !matches!(state, 'T' | 't' | 'Z' | 'X');
+        let is_zombie = matches!(state, 'Z' | 'X');
+        Some(ProcessEntry { id, parent, group, is_running, is_zombie, threads, resident_pages })
+    }
 }
 
 /// Returns all descendants of a process, parents before children.
-fn descendants(root: u32, processes: &[Process]) -> Vec<u32> {
+pub(super) fn descendants(root: u32, processes: &[ProcessEntry]) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for process in processes {
         children.entry(process.parent).or_default().push(process.id);
@@ -128,16 +179,23 @@ mod tests {
 
     #[test]
     fn a_name_with_parentheses_does_not_hide_the_parent() {
-        assert_eq!(state_and_parent("42 (a) S 1) (b) S 7 42 42 0 -1"), Some(('S', 7)));
-        assert_eq!(state_and_parent("torn"), None);
+        let stat = "42 (a) S 1) (b) S 7 41 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 13 0 99 5000 321 1";
+        let process = ProcessEntry::parse(42, stat).unwrap();
+        assert_eq!((process.parent, process.group, process.is_running), (7, 41, true));
+        assert_eq!((process.threads, process.resident_pages), (13, 321));
+        assert!(ProcessEntry::parse(42, "torn").is_none());
     }
 
     #[test]
     fn exactly_the_descendants_are_found() {
-        let processes = [(2, 1), (3, 2), (4, 3), (5, 1), (6, 9)].map(|(id, parent)| Process {
+        let processes = [(2, 1), (3, 2), (4, 3), (5, 1), (6, 9)].map(|(id, parent)| ProcessEntry {
             id,
             parent,
+            group: id,
             is_running: true,
+            is_zombie: false,
+            threads: 1,
+            resident_pages: 0,
         });
         let mut ids = descendants(2, &processes);
         ids.sort_unstable();

@@ -39,7 +39,9 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
     let mut exit = match rx.recv() {
         Ok(SandboxEvent::Ended { code, by_signal }) => Some((code, by_signal)),
         Ok(SandboxEvent::Stop) => None,
-        Ok(SandboxEvent::Childless) | Err(_) => return Ok(STOPPED_EXIT_CODE),
+        Ok(SandboxEvent::Limit(_) | SandboxEvent::Childless) | Err(_) => {
+            return Ok(STOPPED_EXIT_CODE);
+        }
     };
     // The sandbox ends by itself when its own lifeline closes.
     drop(lifeline_writer);
@@ -47,7 +49,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
     while exit.is_none() {
         match rx.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(SandboxEvent::Ended { code, by_signal }) => exit = Some((code, by_signal)),
-            Ok(SandboxEvent::Stop) => {}
+            Ok(SandboxEvent::Stop | SandboxEvent::Limit(_)) => {}
             Ok(SandboxEvent::Childless) => return Ok(STOPPED_EXIT_CODE),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => break,
         }
@@ -56,5 +58,6 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> io::Result<u8> {
         let message = b"studio: the sandbox was killed; all its processes were terminated\n";
         let _ = io::stderr().write_all(message);
     }
-    Ok(init::terminate_remaining(&rx, init_pid, exit.map(|(code, _)| code)))
+    let (code, _) = init::terminate_remaining(&rx, init_pid, exit.map(|(code, _)| code), None);
+    Ok(code)
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use base::config::agent::SandboxConfig;
+use base::config::layers::user_config_file;
 use base::config::studio::{AgentRow, expand_tilde};
 use base::process::find_program;
 use base::sandbox::environment::{ChildKind, cache_env, child_env};
@@ -14,7 +15,8 @@ use base::sandbox::home::home_rules;
 use base::sandbox::{self, SandboxRules};
 use base::user_dirs::STATE_VARIABLE;
 
-use crate::sandbox::SandboxSpec;
+use crate::sandbox::limits::SandboxLimits;
+use crate::sandbox::{NetworkAccess, SandboxSpec};
 
 /// The paths of a session for its sandbox.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +57,7 @@ impl SandboxSpec {
         rules.read.push(paths.repository_git.join("objects"));
         rules.read.extend(config.read.iter().map(|path| expand_home(path)));
         rules.write.extend(config.write.iter().map(|path| expand_home(path)));
+        rules.sockets.extend(config.sockets.iter().map(|path| expand_home(path)));
         for path in [paths.worktree, paths.private_git, paths.cache] {
             rules.write.push(path.to_owned());
         }
@@ -73,12 +76,8 @@ impl SandboxSpec {
             (variables, child) = (&row.env, ChildKind::Agent);
             let assignments = row.env.iter().filter_map(|entry| entry.split_once('='));
             commands.extend(assignments.map(|(name, value)| (name.to_owned(), value.to_owned())));
-            // The program itself, wherever it is installed (`/tmp` is closed otherwise).
-            let program = row.command.first().and_then(|name| find_program(name));
-            let program = program.and_then(|path| path.canonicalize().ok());
-            let helper = program.as_ref().map(|path| path.with_file_name("g3-desktop"));
-            rules.read.extend(program.into_iter().chain(helper));
-            rules.read.extend(row.read.iter().map(|path| expand_home(path)));
+            rules.read.extend(program_paths(row, paths.home));
+            rules.read.extend(readable_paths(row, paths.home));
             for path in row.write.iter().map(|path| expand_tilde(path, paths.home)) {
                 make_directory(&path, paths.home)?;
                 rules.write.push(path);
@@ -116,11 +115,19 @@ impl SandboxSpec {
         Ok(SandboxSpec {
             confined: config.enabled,
             best_effort: config.best_effort,
+            namespaces: base::sandbox::namespaces_are_possible(),
             rules,
             directory: paths.worktree.to_owned(),
             environment,
             temp: Some(paths.temp.to_owned()),
+            network: NetworkAccess::Open,
             descriptors: Vec::new(),
+            limits: SandboxLimits {
+                trees: [paths.worktree, paths.private_git, paths.temp, paths.cache]
+                    .map(Path::to_owned)
+                    .to_vec(),
+                ..SandboxLimits::default()
+            },
         })
     }
 }
@@ -142,6 +149,68 @@ fn without_closed_paths(
     }
     let remaining: Vec<&str> = value.split(':').filter(|path| !is_closed(path)).collect();
     (!remaining.is_empty()).then(|| remaining.join(":"))
+}
+
+/// Returns the paths that an agent's entry opens for reading.
+fn readable_paths(row: &AgentRow, home: &Path) -> Vec<PathBuf> {
+    let closed = closed_files(row, home);
+    let mut read = Vec::new();
+    for path in &row.read {
+        open_around(&expand_tilde(path, home), &closed, &mut read);
+    }
+    read
+}
+
+/// Returns the files that an agent's entry does not open although they are in a readable directory:
+/// for g3, those that contain keys.
+fn closed_files(row: &AgentRow, home: &Path) -> Vec<PathBuf> {
+    let mut closed = Vec::new();
+    if row.proxies_configured_services() {
+        closed.extend(user_config_file());
+        closed.push(home.join(".config/g3/config.toml"));
+        let logins = home.join(".g3/oauth");
+        let are_used = row.write.iter().any(|path| expand_tilde(path, home) == logins);
+        closed.extend(Some(logins).filter(|_| !are_used));
+    }
+    closed
+}
+
+/// Opens a tree, without the closed paths in it.
+fn open_around(tree: &Path, closed: &[PathBuf], read: &mut Vec<PathBuf>) {
+    if closed.iter().any(|path| tree.starts_with(path)) {
+        return;
+    }
+    if !closed.iter().any(|path| path.starts_with(tree)) {
+        read.push(tree.to_owned());
+        return;
+    }
+    let entries = std::fs::read_dir(tree).into_iter().flatten().flatten();
+    for entry in entries {
+        open_around(&entry.path(), closed, read);
+    }
+}
+
+/// Returns the paths of an agent's program and of a script that its command names, wherever they are
+/// installed, with their own directories.
+fn program_paths(row: &AgentRow, home: &Path) -> Vec<PathBuf> {
+    let program = row.command.first().and_then(|name| find_program(name));
+    let program = program.and_then(|path| path.canonicalize().ok());
+    let helper = program.as_ref().map(|path| path.with_file_name("g3-desktop"));
+    let named = row.command.iter().skip(1).map(Path::new).filter(|path| path.is_absolute());
+    let named = named.filter_map(|path| path.canonicalize().ok()).filter(|path| path.is_file());
+    let mut paths: Vec<PathBuf> = program.into_iter().chain(named).collect();
+    let directories: Vec<PathBuf> =
+        paths.iter().filter_map(|path| installation(path, home)).collect();
+    paths.extend(directories.into_iter().chain(helper));
+    paths
+}
+
+/// Returns the directory of a program that is installed somewhere in the home directory; `None` if
+/// that directory may contain more than the program, as `~/Downloads` does.
+fn installation(program: &Path, home: &Path) -> Option<PathBuf> {
+    let directory = program.parent()?;
+    let depth = directory.strip_prefix(home.canonicalize().ok()?).ok()?.components().count();
+    (depth > 1).then(|| directory.to_owned())
 }
 
 /// Creates a directory in the home directory that an agent's entry makes writable: the kernel opens

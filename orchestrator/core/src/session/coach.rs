@@ -229,6 +229,7 @@ mod tests {
             ms: 1,
             tail: String::new(),
             hint: None,
+            limit: None,
             fails_on: None,
         };
         coach.record_checks(&[passed]);

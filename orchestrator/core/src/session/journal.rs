@@ -9,6 +9,18 @@ use serde_json::Value;
 
 use crate::session::record::RunLimits;
 
+/// The reason of a turn that was cancelled, by the user or by a limit.
+pub const TURN_CANCELLED: &str = "the turn was cancelled";
+
+/// Describes the end of a turn.
+pub fn turn_end_text(turn: u32, why: Option<&str>) -> String {
+    match why {
+        None => format!("turn {turn} ended"),
+        Some(TURN_CANCELLED) => format!("turn {turn} cancelled"),
+        Some(why) => format!("turn {turn} failed: {why}"),
+    }
+}
+
 /// One line of a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JournalLine {
@@ -201,6 +213,9 @@ pub struct CheckResult {
     /// A likely cause of the failure that the output does not name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// The limit that it reached, and what the user can do, in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
     /// The branch on whose tip the check fails as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fails_on: Option<String>,
@@ -210,7 +225,7 @@ impl CheckResult {
     /// Describes the failure of a check in one line.
     pub fn failure(&self) -> String {
         let failed = format!("check `{}` failed with exit code {}", self.command, self.exit);
-        match &self.hint {
+        match self.limit.as_ref().or(self.hint.as_ref()) {
             Some(hint) => format!("{failed}: {hint}"),
             None => failed,
         }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use base::config::network::NetworkPolicy;
 use base::failure::Result;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
@@ -141,10 +142,11 @@ impl SessionRecord {
         !self.after.is_empty() || !self.plan_ref.paths.is_empty()
     }
 
-    /// Replaces the checks by those that the user has set since the creation.
+    /// Replaces the checks and limits by those that the user has set since the creation.
     #[must_use]
-    pub(crate) fn with_checks(mut self, summary: &JournalSummary) -> SessionRecord {
+    pub(crate) fn with_settings(mut self, summary: &JournalSummary) -> SessionRecord {
         self.checks = summary.commands.clone().unwrap_or(self.checks);
+        self.limits = summary.limits.or(self.limits);
         self
     }
 
@@ -178,6 +180,15 @@ pub struct RunLimits {
     pub output_bytes: Option<u64>,
     /// Bytes of free space that must remain on the disk of the worktree.
     pub disk_floor_bytes: Option<u64>,
+    /// Bytes of memory of all processes together; the configured limit when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Number of processes and threads together; the configured limit when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
+    /// Bytes on disk of the session's files; the configured limit when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_bytes: Option<u64>,
 }
 
 impl RunLimits {
@@ -191,6 +202,9 @@ impl RunLimits {
             usd: self.usd.or(previous.usd),
             output_bytes: self.output_bytes.or(previous.output_bytes),
             disk_floor_bytes: self.disk_floor_bytes.or(previous.disk_floor_bytes),
+            memory_bytes: self.memory_bytes.or(previous.memory_bytes),
+            processes: self.processes.or(previous.processes),
+            disk_bytes: self.disk_bytes.or(previous.disk_bytes),
         }
     }
 }
@@ -208,6 +222,9 @@ pub struct RunMode {
     /// Whether its processes run in the sandbox.
     #[serde(rename = "boxed")]
     pub sandboxed: bool,
+    /// Which hosts its agent can reach, if that was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkPolicy>,
     /// The file given with `--config`; absolute.
     pub config: Option<PathBuf>,
     /// The directory whose `g3.toml` applies: where the session was created.

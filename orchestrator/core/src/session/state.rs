@@ -226,6 +226,7 @@ mod tests {
             ms: 1,
             tail: String::new(),
             hint: None,
+            limit: None,
             fails_on: None,
         };
         let work = |files_changed| WorkSummary { files_changed, ..WorkSummary::default() };

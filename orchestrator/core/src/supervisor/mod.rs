@@ -1,6 +1,7 @@
 //! The supervisor: the process that runs one session's agent.
 
 pub mod control;
+mod network;
 pub mod run;
 pub mod spawn;
 pub mod step;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::clock::Clock;
 use base::config::studio::{AgentProtocol, AgentRow, SessionLimits};
-use base::failure::{OrFail, Result};
+use base::failure::{Failure, OrFail, Result};
 use base::files::step as durable_step;
 use base::text::count;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::exec::network::NetworkRequest;
 use crate::exec::runner::SandboxedRunner;
 use crate::launch::acp::AcpLauncher;
 use crate::launch::command::CommandLauncher;
@@ -28,6 +29,7 @@ use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
 use crate::session::summary::Phase;
 use crate::supervisor::control::{self, ControlCall};
+use crate::supervisor::network::{self, NetworkQuestions};
 use crate::supervisor::step::{
     self, ConversationMemory, Input, RunState, SupervisorAction, step as decide,
 };
@@ -38,6 +40,8 @@ use studio_git::repo::Repository;
 const CANCEL_GRACE: Duration = Duration::from_secs(5);
 /// How long agent and checks may take to exit at the end; after that they are killed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
+/// The interval of checks that the session was not deleted.
+const DELETION_INTERVAL: Duration = Duration::from_secs(3);
 /// The interval of scheduler calls and of disk space checks.
 const TICK_INTERVAL: Duration = Duration::from_secs(30);
 /// Default maximum number of bytes of raw output that are kept.
@@ -89,6 +93,10 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
         AgentProtocol::Command => ConversationMemory::Continued,
     };
     let state = RunState::new(config.record.clone(), store.summary(id)?, memory);
+    let (network, mut network_rx) = NetworkQuestions::new(
+        [&config.runner, &config.check_runner, &config.setup_runner],
+        state.summary.last_request,
+    );
     let (requests_tx, requests_rx) = mpsc::unbounded_channel();
     let _endpoint = control::serve(&config.repository.common_dir, id, requests_tx)
         .or_fail(|| "cannot open the control socket")?;
@@ -104,6 +112,8 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
         state,
         tx,
         agent: None,
+        network,
+        network_noted: false,
         started: Instant::now(),
         checks: None,
         launch_task: None,
@@ -111,7 +121,7 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     };
     supervisor.handle_input(Input::Begin { pid: std::process::id() })?;
     let deadline = timeout.map(|time| Instant::now() + time);
-    let outcome = supervisor.event_loop(rx, requests_rx, deadline).await?;
+    let outcome = supervisor.event_loop(rx, requests_rx, &mut network_rx, deadline).await?;
     // No process may be left when another command takes the session's lock.
     let SupervisorConfig { runner, check_runner, setup_runner, .. } = &supervisor.config;
     let all_ended =
@@ -128,6 +138,8 @@ struct Supervisor {
     log: PathBuf,
     tx: UnboundedSender<InternalEvent>,
     agent: Option<RunningAgent>,
+    network: NetworkQuestions,
+    network_noted: bool,
     started: Instant,
     checks: Option<JoinHandle<()>>,
     launch_task: Option<JoinHandle<()>>,
@@ -140,10 +152,12 @@ impl Supervisor {
         &mut self,
         mut rx: UnboundedReceiver<InternalEvent>,
         mut requests_rx: UnboundedReceiver<ControlCall>,
+        network_rx: &mut UnboundedReceiver<NetworkRequest>,
         deadline: Option<Instant>,
     ) -> Result<SessionOutcome> {
         let mut tick = tokio::time::interval(TICK_INTERVAL);
         tick.tick().await;
+        let mut deletion_check = tokio::time::interval(DELETION_INTERVAL);
         let mut deadline = deadline;
         loop {
             if let Phase::Ended { outcome } = &self.state.summary.phase {
@@ -156,6 +170,7 @@ impl Supervisor {
                     let _ = reply_tx.send(reply);
                 }
                 event = next_agent_event(&mut self.agent) => self.on_agent_event(event)?,
+                Some(request) = network_rx.recv() => self.on_network_request(request)?,
                 () = sleep_until(deadline) => {
                     deadline = None;
                     let seconds = self.state.limits().seconds.unwrap_or_default();
@@ -167,6 +182,12 @@ impl Supervisor {
                     self.agent = None;
                     self.launch_task.take().inspect(JoinHandle::abort);
                     self.handle_input(Input::AgentExited { reason: "it did not exit when it was asked to".into() })?;
+                }
+                _ = deletion_check.tick() => {
+                    let directory = self.log.parent();
+                    if directory.is_some_and(|directory| !directory.is_dir()) {
+                        return Err(Failure::failed("the session's directory was deleted"));
+                    }
                 }
                 _ = tick.tick() => {
                     (self.config.on_tick)();
@@ -192,12 +213,25 @@ impl Supervisor {
                 let (conversation_id, loaded) = (agent.conversation_id.clone(), agent.loaded);
                 self.kill_at = None;
                 self.agent = Some(agent);
+                self.note_missing_network()?;
                 self.handle_input(Input::Launched { conversation_id, loaded })
             }
         }
     }
 
+    /// Notes once what the kernel cannot enforce of the network, which is known after the first
+    /// process started.
+    fn note_missing_network(&mut self) -> Result<()> {
+        match self.config.runner.missing_network() {
+            Some(text) if !std::mem::replace(&mut self.network_noted, true) => {
+                self.handle_input(Input::Note { text })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn on_agent_event(&mut self, event: Option<AgentEvent>) -> Result<()> {
+        self.note_missing_network()?;
         match event {
             Some(AgentEvent::Event(event)) => self.handle_input(Input::Event { event }),
             Some(AgentEvent::ConversationStarted(id)) => {
@@ -226,9 +260,16 @@ impl Supervisor {
                     futile_reason,
                 }))
             }
-            Some(AgentEvent::TurnEnded(reason)) => self.handle_input(Input::TurnEnded { reason }),
+            Some(AgentEvent::LimitReached(limit)) => {
+                self.handle_input(Input::SandboxLimit { limit })
+            }
+            Some(AgentEvent::TurnEnded(reason)) => {
+                let reason = reason.map(|reason| self.with_network_hint(reason));
+                self.handle_input(Input::TurnEnded { reason })
+            }
             Some(AgentEvent::Exited(reason)) => {
                 self.agent = None;
+                let reason = self.with_network_hint(reason);
                 self.handle_input(Input::AgentExited { reason })
             }
             None => {
@@ -302,6 +343,7 @@ impl Supervisor {
                     text,
                 )));
             }
+            SupervisorAction::Answer { n, decision } if self.network.answer(n, &decision) => {}
             SupervisorAction::Answer { n, decision } => {
                 self.send_command(AgentCommand::Answer { n, decision })
             }
@@ -338,6 +380,26 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Asks about a host that the allow list does not contain, as about a permission of the agent.
+    fn on_network_request(&mut self, request: NetworkRequest) -> Result<()> {
+        let input = match request {
+            NetworkRequest::Unlisted { target, reply } => {
+                let is_attended = self.state.is_attended();
+                Input::PermissionRequested(self.network.ask(&target, reply, is_attended))
+            }
+            NetworkRequest::Denied(denial) => Input::Note { text: network::denial_text(&denial) },
+        };
+        self.handle_input(input)
+    }
+
+    /// Adds what the network of the sandbox may have to do with the end of an agent.
+    fn with_network_hint(&self, reason: String) -> String {
+        match self.config.runner.network_hint(&reason) {
+            Some(hint) => format!("{reason}; {hint}"),
+            None => reason,
+        }
+    }
+
     fn send_command(&self, command: AgentCommand) {
         if let Some(agent) = &self.agent {
             let _ = agent.commands.send(command);
@@ -354,7 +416,7 @@ impl Supervisor {
             log: self.log.clone(),
             log_bytes: self.config.limits.output_bytes.unwrap_or(DEFAULT_LOG_BYTES),
             runner: self.config.runner.clone(),
-            last_request: self.state.summary.last_request,
+            request_numbers: self.network.numbers(),
         };
         let launcher: Box<dyn Launcher + Send + Sync> = match self.config.row.protocol {
             AgentProtocol::Acp => Box::new(AcpLauncher),

@@ -6,7 +6,10 @@ use base::text::{CONTINUE_PROMPT, count};
 use serde_json::Value;
 
 use crate::launch::Decision;
-use crate::session::journal::{CheckResult, JournalEntry, SessionOutcome, WorkSummary};
+use crate::sandbox::limits::ExceededLimit;
+use crate::session::journal::{
+    CheckResult, JournalEntry, SessionOutcome, TURN_CANCELLED, WorkSummary,
+};
 use crate::session::record::{RunLimits, SessionRecord};
 use crate::session::summary::{JournalSummary, Phase};
 
@@ -89,6 +92,10 @@ pub(crate) enum Input {
     Stop,
     /// A limit was reached.
     Limit { limit: String },
+    /// A note for the user.
+    Note { text: String },
+    /// The agent's processes reached a limit of their sandbox, which ended them.
+    SandboxLimit { limit: ExceededLimit },
 }
 
 /// A permission request at the supervisor.
@@ -160,6 +167,8 @@ pub(crate) fn step(state: &mut RunState, input: Input) -> Vec<SupervisorAction> 
         }
         Input::Stop => actions.on_stop(),
         Input::Limit { limit } => actions.on_limit(limit),
+        Input::Note { text } => actions.write(JournalEntry::Note { text }),
+        Input::SandboxLimit { limit } => actions.on_sandbox_limit(limit),
     }
     actions.actions
 }
@@ -195,7 +204,7 @@ impl RunState {
     }
 
     /// Returns whether permission requests wait for the user.
-    fn is_attended(&self) -> bool {
+    pub(crate) fn is_attended(&self) -> bool {
         self.summary.attended.unwrap_or(self.record.run_mode.attended)
     }
 
@@ -373,7 +382,7 @@ impl StepActions<'_> {
             return;
         }
         if self.state.ending.is_some() {
-            return self.on_turn_ended(Some("the turn was cancelled".to_owned()));
+            return self.on_turn_ended(Some(TURN_CANCELLED.to_owned()));
         }
         let text = "the agent could not continue its conversation; it starts a new one with the \
                     task, its last message and the diff so far";
@@ -532,6 +541,16 @@ impl StepActions<'_> {
         }
         self.state.ending = Some(Ending::Failed(format!("it reached its limit of {limit}")));
         self.write(JournalEntry::Limit { what: limit });
+        self.end_early();
+    }
+
+    fn on_sandbox_limit(&mut self, limit: ExceededLimit) {
+        if self.state.ending.is_some() {
+            return;
+        }
+        let sentence = limit.sentence(self.state.record.id.as_str());
+        self.state.ending = Some(Ending::Failed(sentence));
+        self.write(JournalEntry::Limit { what: limit.to_string() });
         self.end_early();
     }
 

@@ -105,6 +105,7 @@ fn check(ok: bool) -> Input {
         ms: 1,
         tail: String::new(),
         hint: None,
+        limit: None,
         fails_on: None,
     };
     Input::Checked { results: vec![result] }

@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 use crate::check;
 use crate::exec::build_caches::BuildCaches;
 use crate::exec::runner::{SandboxedRunner, home};
-use crate::path_dependencies;
 use crate::session::collect;
 use crate::session::journal::WorkSummary;
 use crate::session::record::SessionRecord;
@@ -89,7 +88,10 @@ async fn run_setup(
                 let tail = base::text::tail(output.tail.trim_end(), 500);
                 let mut reason =
                     format!("setup `{line}` failed with exit code {}: {tail}", output.exit);
-                if let Some(hint) = path_dependencies::missing_hint(runner.worktree()) {
+                if let Some(limit) = output.limit {
+                    reason = format!("{reason}\n{limit}");
+                }
+                if let Some(hint) = runner.failure_hint(tail) {
                     reason = format!("{reason}\n{hint}");
                 }
                 return Input::CannotStart { reason };

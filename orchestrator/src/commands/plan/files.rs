@@ -62,7 +62,7 @@ impl PlanFiles {
     /// Reads the record; `None` before the first plan.
     pub(crate) fn load_record(&self) -> Result<Option<PlanRecord>> {
         let fail = || format!("cannot read {}", self.record_path.display());
-        match std::fs::read(&self.record_path) {
+        match base::files::read(&self.record_path) {
             Ok(bytes) => serde_json::from_slice(&bytes).map(Some).or_fail(fail),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error).or_fail(fail),
@@ -79,7 +79,7 @@ impl PlanFiles {
     /// Returns the text of a file; `None` if it does not exist.
     pub(crate) fn read(&self, name: &str) -> Result<Option<String>> {
         let path = self.checkout.join(name);
-        match std::fs::read_to_string(&path) {
+        match base::files::read_text(&path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Failure::usage(format!("cannot read {name}")).because(error)),

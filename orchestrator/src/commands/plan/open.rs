@@ -10,7 +10,7 @@ use planner::requirement;
 use super::Args;
 use super::files::{PlanFiles, PlanRecord, REQUIREMENTS};
 use crate::commands::context::CommandContext;
-use crate::commands::{input, preflight, requirements};
+use crate::commands::{preflight, requirements};
 use crate::report;
 use studio_core::session::random;
 use studio_core::session::spec::SessionSpec;
@@ -23,7 +23,8 @@ pub(crate) fn read_request(context: &CommandContext, file: &Path) -> Result<Stri
     let path = context.directory.as_deref().unwrap_or(Path::new(".")).join(file);
     let unreadable =
         |reason: String| Failure::usage(format!("cannot read {}", file.display())).because(reason);
-    let bytes = input::read(&path, MAX_BYTES).map_err(|e| unreadable(e.to_string()))?;
+    let bytes =
+        base::files::read_bounded(&path, MAX_BYTES).map_err(|e| unreadable(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
     match text.trim().is_empty() {
         true => Err(Failure::usage(format!("{} is empty", file.display()))

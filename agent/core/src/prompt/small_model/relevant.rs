@@ -141,7 +141,7 @@ pub(crate) fn read_text(path: &Path) -> Option<String> {
     if !metadata.is_file() || metadata.len() > MAX_FILE {
         return None;
     }
-    let text = String::from_utf8(fs::read(path).ok()?).ok()?;
+    let text = String::from_utf8(base::files::read(path).ok()?).ok()?;
     (!text.contains('\0')).then_some(text)
 }
 

@@ -29,12 +29,12 @@ pub(crate) fn syntax_error(path: &Path) -> Option<String> {
     }
     match path.extension()?.to_str()? {
         "json" => {
-            let bytes = std::fs::read(path).ok()?;
+            let bytes = base::files::read(path).ok()?;
             let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_slice(&bytes);
             parsed.err().map(|reason| format!("it is not valid JSON: {reason}"))
         }
         "toml" => {
-            let text = std::fs::read_to_string(path).ok()?;
+            let text = base::files::read_text(path).ok()?;
             let error = toml::from_str::<toml::Table>(&text).err()?;
             Some(format!("it is not valid TOML: {}", error.message()))
         }

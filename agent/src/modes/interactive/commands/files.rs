@@ -87,7 +87,7 @@ fn named(paths: &[PathBuf]) -> String {
 pub(crate) async fn run(chat: &mut InteractiveSession, file: Option<String>) -> Result<()> {
     let Some(file) = file else { return Err(Failure::usage("which file?").hint("/run FILE")) };
     let path = resolve(&chat.settings.cwd, &file);
-    let text = std::fs::read_to_string(&path).map_err(|error| {
+    let text = base::files::read_text(&path).map_err(|error| {
         Failure::usage(format!("cannot read {}", path.display())).because(error)
     })?;
     if text.trim().is_empty() {
@@ -106,7 +106,7 @@ pub(crate) fn project(chat: &mut InteractiveSession, dir: Option<String>) -> Res
     let all = files.into_iter().chain([cwd.join("projects.md")]);
     let matches: Vec<String> = all
         .filter_map(|file| {
-            let text = std::fs::read_to_string(&file).ok()?;
+            let text = base::files::read_text(&file).ok()?;
             Some(format!("From {}:\n{}", file.display(), text.trim()))
         })
         .collect();

@@ -19,7 +19,7 @@ pub(crate) async fn plan(chat: &mut InteractiveSession, words: Option<String>) -
 
 fn show(chat: &mut InteractiveSession) -> Result<()> {
     let dir = chat.at_work()?.session.dir.clone();
-    let Ok(text) = std::fs::read_to_string(plans::file(&dir)) else {
+    let Ok(text) = base::files::read_text(&plans::file(&dir)) else {
         return Err(Failure::failed("no plan").hint("/plan TEXT    creates one"));
     };
     let state = if plans::is_approved(&dir) { "approved" } else { "waits for /approve" };

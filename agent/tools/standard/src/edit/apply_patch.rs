@@ -89,8 +89,8 @@ pub(crate) fn read(text: &str) -> Result<Patch, PatchError> {
     if end.is_none() {
         notes.push(format!("`{END}` is missing"));
     }
-    let mut reader =
-        Reader { lines: &all_lines[..end.unwrap_or(all_lines.len())], line_index: start };
+    let lines = &all_lines[..end.unwrap_or(all_lines.len())];
+    let mut reader = Reader { lines, line_index: start, last_line: all_lines.len() };
     let mut steps = Vec::new();
     while let Some(step) = reader.step()? {
         steps.push(step);
@@ -141,6 +141,8 @@ fn path<'l>(line: &'l str, header: &str) -> Option<&'l str> {
 struct Reader<'l> {
     lines: &'l [&'l str],
     line_index: usize,
+    /// The number of the last line of the text, from 1.
+    last_line: usize,
 }
 
 impl<'l> Reader<'l> {
@@ -149,7 +151,8 @@ impl<'l> Reader<'l> {
     }
 
     fn error_here<T>(&self, reason: impl Into<String>) -> Result<T, PatchError> {
-        Err(PatchError { line: Some(self.line_index + 1), reason: reason.into() })
+        let line = (self.line_index + 1).min(self.last_line);
+        Err(PatchError { line: Some(line), reason: reason.into() })
     }
 
     fn step(&mut self) -> Result<Option<FileStep>, PatchError> {

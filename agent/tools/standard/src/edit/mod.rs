@@ -4,6 +4,8 @@ pub mod apply_patch;
 pub mod atomic;
 pub mod chunk;
 pub mod diff;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz_tests;
 pub mod fuzzy;
 pub mod hunks;
 pub mod locate;

@@ -186,7 +186,7 @@ fn log_file(directory: &Path, slug: &str) -> std::io::Result<(File, PathBuf)> {
 
 /// Reads the record of a process.
 pub(crate) fn load(file: &Path) -> Option<BackgroundProcess> {
-    serde_json::from_slice(&fs::read(file).ok()?).ok()
+    serde_json::from_slice(&base::files::read(file).ok()?).ok()
 }
 
 /// Whether the process or another one of its group is running; zombies do not count.

@@ -79,7 +79,7 @@ fn read(protected: &[PathBuf]) -> BTreeMap<PathBuf, File> {
             files.insert(path, File { bytes: bytes.into_encoded_bytes(), mode: SYMLINK_MODE });
         } else if meta.is_file() && meta.len() <= MAX_FILE {
             let mode = meta.permissions().mode() & 0o7777;
-            let bytes = fs::read(&path).unwrap_or_default();
+            let bytes = base::files::read(&path).unwrap_or_default();
             files.insert(path, File { bytes, mode });
         }
     }

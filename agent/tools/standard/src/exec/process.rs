@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::process::{AsyncRunning, Command, GRACE, Stream, exit_code};
-use base::sandbox::git_dirs;
+use base::sandbox::{git_dirs, guarded_paths};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
 use tokio::time::{Instant, sleep_until};
@@ -98,6 +98,8 @@ pub(crate) async fn run(
     let started = Instant::now();
     let directory_file = if spec.reports_directory { Some(tempfile::tempfile()?) } else { None };
     let guard = spec.containment.as_ref().and_then(|hold| git_guard(hold, context));
+    let guarded = spec.containment.as_ref().map(|hold| &hold.confinement.rules.guarded[..]);
+    let guarded = guarded_paths::unchanged(guarded.unwrap_or_default());
     let mut running = start(spec, directory_file.as_ref())?;
     let mut pump = Pump::new(spec, &mut running, context);
     let (process_end, status) =
@@ -115,6 +117,8 @@ pub(crate) async fn run(
         let outputs = [&stderr, &stdout].map(|stream| format!("{}\n{}", stream.head, stream.tail));
         sandbox_denial::find(&hold.confinement, spec.cwd, [&outputs[0], &outputs[1]])
     });
+    let mut restored = guard.map_or_else(|| Ok(Vec::new()), |guard| guard.restore())?;
+    restored.extend(guarded_paths::put_back(&guarded)?);
     Ok(ProcessResult {
         code: exit_code(status),
         end: process_end,
@@ -124,7 +128,7 @@ pub(crate) async fn run(
         holds_output: holds_output && process_end == ProcessEnd::Exited,
         directory: directory_file.and_then(|file| read_directory(file).ok()),
         denial: denied,
-        restored: guard.map_or_else(|| Ok(Vec::new()), |guard| guard.restore())?,
+        restored,
     })
 }
 

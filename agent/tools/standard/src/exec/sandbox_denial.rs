@@ -19,6 +19,10 @@ const ERROR_TEXTS: [&str; 7] = [
     "os error 13",
 ];
 
+/// Messages of the system for a missing path, in lower case: a private home directory does not show
+/// what is closed.
+const MISSING_TEXTS: [&str; 3] = ["no such file or directory", "enoent", "os error 2)"];
+
 /// Number of lines at the end of an output that are searched.
 const MAX_LINES: usize = 200;
 
@@ -47,11 +51,28 @@ pub(crate) enum DeniedPath {
 /// Finds an access that the sandbox denied, as far as these outputs of a command in `cwd` show it.
 pub(crate) fn find(confinement: &Confinement, cwd: &Path, outputs: [&str; 2]) -> Option<Denial> {
     let lines = outputs.into_iter().flat_map(|text| text.lines().rev().take(MAX_LINES));
-    let mut denial_lines = lines.filter(|line| {
+    lines.into_iter().find_map(|line| {
         let lower = line.to_lowercase();
-        ERROR_TEXTS.iter().any(|error_text| lower.contains(error_text))
-    });
-    denial_lines.find_map(|line| in_line(confinement, cwd, line))
+        if ERROR_TEXTS.iter().any(|error_text| lower.contains(error_text)) {
+            return in_line(confinement, cwd, line);
+        }
+        let is_missing = MISSING_TEXTS.iter().any(|error_text| lower.contains(error_text));
+        let denial = is_missing.then(|| in_line(confinement, cwd, line)).flatten();
+        denial.filter(|denial| is_hidden(confinement, denial))
+    })
+}
+
+/// Returns whether the path, or the directory it is in, exists and the sandbox does not show it. A
+/// path that g3 itself does not find either is missing indeed.
+fn is_hidden(confinement: &Confinement, denial: &Denial) -> bool {
+    let parent = denial.path.parent();
+    match denial.what {
+        DeniedPath::Read => true,
+        DeniedPath::Write => {
+            parent.is_some_and(|parent| parent.exists() && confinement.denies_reading(parent))
+        }
+        DeniedPath::GitConfiguration | DeniedPath::Elsewhere => false,
+    }
 }
 
 fn in_line(confinement: &Confinement, cwd: &Path, line: &str) -> Option<Denial> {

@@ -30,12 +30,12 @@ const ITEMS_FILE: &str = "todo.json";
 
 /// Loads the list; empty if there is none.
 pub(crate) fn load(session_dir: &Path) -> io::Result<TodoList> {
-    let text = match std::fs::read_to_string(session_dir.join(TEXT_FILE)) {
+    let text = match base::files::read_text(&session_dir.join(TEXT_FILE)) {
         Ok(text) => text,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(TodoList::default()),
         Err(e) => return Err(e),
     };
-    let record = std::fs::read(session_dir.join(ITEMS_FILE)).ok();
+    let record = base::files::read(&session_dir.join(ITEMS_FILE)).ok();
     let record = record.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
     let phases = match record {
         Some(record) if record.text == text => record.phases,

@@ -91,7 +91,7 @@ impl TurnGuide {
         if !state.replaced.contains(&(name.to_owned(), old.to_owned(), new.to_owned())) {
             return None;
         }
-        let current = without_indentation(&std::fs::read_to_string(self.cwd.join(name)).ok()?);
+        let current = without_indentation(&base::files::read_text(&self.cwd.join(name)).ok()?);
         let (old, new) = (without_indentation(old), without_indentation(new));
         let is_there = current.contains(&new) && (!current.contains(&old) || new.contains(&old));
         is_there.then(|| {
@@ -134,7 +134,7 @@ impl TurnGuide {
             return Some(blocked(Remedy::Finish, reason));
         }
         let path = self.cwd.join(name);
-        let current = std::fs::read_to_string(&path).ok()?;
+        let current = base::files::read_text(&path).ok()?;
         if !state.wrote.contains(name) && is_data(name) && syntax::syntax_error(&path).is_some() {
             state.excused.insert(name.to_owned());
         }
@@ -160,7 +160,7 @@ impl TurnGuide {
         }
         let tests = self.task.files.iter().filter(|name| is_test(name));
         let tests: Vec<String> =
-            tests.filter_map(|name| std::fs::read_to_string(self.cwd.join(name)).ok()).collect();
+            tests.filter_map(|name| base::files::read_text(&self.cwd.join(name)).ok()).collect();
         let copied_lines = content?.lines().filter(|line| {
             let line = line.trim();
             let checks = line.contains("assert") && !current.contains(line);
@@ -179,7 +179,7 @@ impl TurnGuide {
         let name =
             file(call).filter(|_| kind == ToolKind::WRITE && self.task.asks_for_addition())?;
         let new = call.args["content"].as_str()?;
-        let current = std::fs::read_to_string(self.cwd.join(&name)).ok()?;
+        let current = base::files::read_text(&self.cwd.join(&name)).ok()?;
         let parts = |text: &str| text.lines().filter_map(part_name).map(str::to_owned).collect();
         let (old, added): (Vec<String>, Vec<String>) = (parts(&current), parts(new));
         let is_new = |name: &String| !old.contains(name);

@@ -1,21 +1,21 @@
 //! API keys of providers: from the configuration, a command or the environment.
 
-use base::config::providers::CommandLine;
-use base::failure::{Failure, Result};
-use base::process::{Command, OutputLimits};
-use base::secret::Secret;
+use crate::config::providers::CommandLine;
+use crate::failure::{Failure, Result};
+use crate::process::{Command, OutputLimits};
+use crate::secret::Secret;
 
 /// Sources of a provider's key, in order of precedence.
-#[derive(Clone, Copy, Debug)]
-pub struct KeySources<'a> {
+#[derive(Clone, Debug)]
+pub struct KeySources {
     /// `type.name`, for messages.
-    pub provider: &'a str,
+    pub provider: String,
     /// `api_key`.
-    pub configured: Option<&'a Secret>,
+    pub configured: Option<Secret>,
     /// `api_key_command`.
-    pub command: Option<&'a CommandLine>,
+    pub command: Option<CommandLine>,
     /// Name of an environment variable.
-    pub variable: Option<&'a str>,
+    pub variable: Option<&'static str>,
 }
 
 /// A key and its source.
@@ -27,13 +27,13 @@ pub struct ApiKey {
     pub origin: String,
 }
 
-impl KeySources<'_> {
+impl KeySources {
     /// Returns the first key found, or `None` if no source has one.
     pub fn optional(&self) -> Result<Option<ApiKey>> {
-        if let Some(key) = self.configured.filter(|key| !key.reveal().trim().is_empty()) {
+        if let Some(key) = self.written() {
             return Ok(Some(ApiKey { secret: key.clone(), origin: "`api_key`".to_owned() }));
         }
-        if let Some(command) = self.command {
+        if let Some(command) = &self.command {
             let origin = "`api_key_command`".to_owned();
             return Ok(Some(ApiKey { secret: self.run(command)?, origin }));
         }
@@ -41,8 +41,9 @@ impl KeySources<'_> {
         Ok(from_environment(variable).map(|secret| ApiKey { secret, origin: variable.to_owned() }))
     }
 
-    /// Like [`KeySources::find`], but fails if there is no key. The failure says where to set one.
-    pub(crate) fn required(&self) -> Result<ApiKey> {
+    /// Like [`KeySources::optional`], but fails if there is no key. The failure says where to set
+    /// one.
+    pub fn required(&self) -> Result<ApiKey> {
         self.optional()?.ok_or_else(|| {
             let failure = Failure::usage(format!("no API key for `{}`", self.provider));
             let failure = match self.variable {
@@ -56,6 +57,16 @@ impl KeySources<'_> {
                 ))
                 .hint("or use a model on this machine: g3 --provider embedded")
         })
+    }
+
+    /// Returns whether the key is what a command prints.
+    pub fn is_command(&self) -> bool {
+        self.written().is_none() && self.command.is_some()
+    }
+
+    /// Returns the key that is written in the configuration.
+    fn written(&self) -> Option<&Secret> {
+        self.configured.as_ref().filter(|key| !key.reveal().trim().is_empty())
     }
 
     /// Runs the command and returns its stdout without the trailing newline. If it fails, its

@@ -32,7 +32,7 @@ const NON_PUBLIC_V6: &[([u16; 3], u32, &str)] = &[
 ];
 
 /// Returns why an address is not public, as the end of a sentence, or `None` if it is public.
-pub(crate) fn non_public_reason(address: IpAddr) -> Option<&'static str> {
+pub fn non_public_reason(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => non_public_v4_reason(address),
         IpAddr::V6(address) => non_public_v6_reason(address),

@@ -1,0 +1,3 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| standard_tools::edit::fuzz_tests::patch_envelope(data));

@@ -1,0 +1,262 @@
+//! The self-test: random operations on a scratch repository with a scripted agent, killed at random
+//! moments, and the invariants after each of them.
+
+pub mod agent;
+mod scratch;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use base::failure::Result;
+use serde_json::Value;
+
+use crate::invariants::Baseline;
+use crate::selftest::scratch::{CommandEnd, ScratchRepository};
+
+/// Operations per round; each round has a repository of its own.
+const OPERATIONS: u64 = 12;
+
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct SelftestOptions {
+    /// Whether processes are killed.
+    pub chaos: bool,
+    /// The number of rounds; the time decides when absent.
+    pub rounds: Option<u64>,
+    /// The time after which no new round starts.
+    pub time: Duration,
+    /// The seed of all choices.
+    pub seed: u64,
+}
+
+/// The result.
+#[derive(Clone, Debug, Default)]
+pub struct SelftestReport {
+    /// Completed rounds.
+    pub rounds: u64,
+    /// Operations of all rounds.
+    pub operations: u64,
+    /// Operations that were killed.
+    pub killed: u64,
+    /// Violated invariants, one sentence each.
+    pub findings: Vec<String>,
+    /// The scratch repositories of rounds with findings.
+    pub kept: Vec<PathBuf>,
+}
+
+/// Random numbers (SplitMix64): the same for the same seed on every machine.
+struct RandomNumbers(u64);
+
+impl RandomNumbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit.max(1)
+    }
+}
+
+/// An operation of a round.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Operation {
+    Run(u64),
+    Accept(String),
+    Discard(String),
+    Check(String),
+    Try(String),
+    Undo,
+    Resume,
+    Doctor,
+}
+
+impl Operation {
+    fn name(&self) -> &'static str {
+        match self {
+            Operation::Run(_) => "run",
+            Operation::Accept(_) => "accept",
+            Operation::Discard(_) => "discard",
+            Operation::Check(_) => "check",
+            Operation::Try(_) => "try",
+            Operation::Undo => "undo",
+            Operation::Resume => "resume",
+            Operation::Doctor => "doctor",
+        }
+    }
+
+    fn args(&self) -> Vec<String> {
+        let args: Vec<&str> = match self {
+            Operation::Run(number) => return vec!["run".into(), format!("selftest n{number}")],
+            Operation::Accept(id) => vec!["accept", id, "-m", "Land a self-test"],
+            Operation::Discard(id) => vec!["discard", "--yes", id],
+            Operation::Check(id) => vec!["check", id, "--check", "true"],
+            Operation::Try(id) => vec!["try", "--once", id],
+            Operation::Undo => vec!["undo"],
+            Operation::Resume => vec!["resume", "--all"],
+            Operation::Doctor => vec!["doctor"],
+        };
+        args.into_iter().map(str::to_owned).collect()
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "studio {}", self.args().join(" "))
+    }
+}
+
+/// Runs rounds; `on_round` gets the report after each.
+pub fn run(
+    options: &SelftestOptions,
+    on_round: &mut dyn FnMut(&SelftestReport),
+) -> Result<SelftestReport> {
+    let mut report = SelftestReport::default();
+    let begin = Instant::now();
+    // Typical times, by which a moment for a kill is chosen.
+    let mut times = BTreeMap::new();
+    let is_due = |report: &SelftestReport| match options.rounds {
+        Some(rounds) => report.rounds < rounds,
+        None => begin.elapsed() < options.time,
+    };
+    while is_due(&report) {
+        let random = RandomNumbers(options.seed.wrapping_add(report.rounds));
+        let scratch = ScratchRepository::create()?;
+        let mut round = Round { scratch, random, times, sessions: 0, chaos: options.chaos };
+        let before = report.findings.len();
+        round.run(&mut report)?;
+        times = round.times;
+        report.rounds += 1;
+        if report.findings.len() > before {
+            report.kept.push(round.scratch.keep());
+        }
+        on_round(&report);
+    }
+    Ok(report)
+}
+
+/// One round.
+struct Round {
+    scratch: ScratchRepository,
+    random: RandomNumbers,
+    times: BTreeMap<&'static str, Duration>,
+    sessions: u64,
+    chaos: bool,
+}
+
+impl Round {
+    fn run(&mut self, report: &mut SelftestReport) -> Result<()> {
+        let mut earlier: Option<Baseline> = None;
+        for number in 1..=OPERATIONS {
+            let mut baseline = self.scratch.baseline()?;
+            if let Some(earlier) = &earlier {
+                baseline.add_work_of(earlier);
+            }
+            let operation = self.choose()?;
+            let found = self.step(&operation, &baseline, report)?;
+            report.operations += 1;
+            let place = format!("round {}, operation {number}, {operation}", report.rounds + 1);
+            let is_broken = !found.is_empty();
+            report.findings.extend(found.into_iter().map(|it| format!("{place}: {it}")));
+            if is_broken {
+                // What follows would only repeat it.
+                return Ok(());
+            }
+            earlier = Some(baseline);
+        }
+        Ok(())
+    }
+
+    /// Chooses an operation that the sessions allow.
+    fn choose(&mut self) -> Result<Operation> {
+        let list = self.scratch.sessions()?;
+        let empty = Vec::new();
+        let sessions = list["sessions"].as_array().unwrap_or(&empty);
+        let ready: Vec<&str> = sessions
+            .iter()
+            .filter(|session| session["state"] == "ready")
+            .filter_map(|session| session["id"].as_str())
+            .collect();
+        let is_crashed = |session: &Value| session["state"] == "crashed";
+        let choice = self.random.below(10);
+        if sessions.iter().any(is_crashed) && choice < 4 {
+            return Ok(Operation::Resume);
+        }
+        let index = self.random.below(ready.len() as u64);
+        let id = usize::try_from(index).ok().and_then(|index| ready.get(index));
+        Ok(match (choice, id) {
+            (0, _) => Operation::Doctor,
+            (1 | 2, _) if sessions.len() > 1 => Operation::Undo,
+            (3 | 4, Some(id)) => Operation::Accept((*id).to_owned()),
+            (5, Some(id)) => Operation::Discard((*id).to_owned()),
+            (6, Some(id)) => Operation::Check((*id).to_owned()),
+            (7, Some(id)) => Operation::Try((*id).to_owned()),
+            _ => {
+                self.sessions += 1;
+                Operation::Run(self.sessions)
+            }
+        })
+    }
+
+    /// Runs one operation, possibly killed, then what repairs it; returns what is violated.
+    fn step(
+        &mut self,
+        operation: &Operation,
+        baseline: &Baseline,
+        report: &mut SelftestReport,
+    ) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        let args = operation.args();
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let usual = self.times.get(operation.name()).copied().unwrap_or(Duration::from_millis(300));
+        let micros = u64::try_from(usual.as_micros()).unwrap_or(u64::MAX).saturating_mul(6) / 5;
+        let moment = Duration::from_micros(self.random.below(micros));
+        let is_killed = self.chaos && self.random.below(2) == 0;
+        let ended = self.scratch.studio(&args, is_killed.then_some(moment))?;
+        if is_killed && self.random.below(3) == 0 {
+            // A supervisor, a sandbox or an agent as well.
+            self.scratch.kill_one(self.random.next());
+        }
+        report.killed += u64::from(ended.code.is_none());
+        if ended.code == Some(0) {
+            self.times.insert(operation.name(), ended.time);
+        }
+        judge(&operation.to_string(), &ended, &mut found);
+        found.extend(left(&self.scratch.settle()));
+        for args in [["doctor"].as_slice(), &["try", "--end"]] {
+            judge(
+                &format!("studio {}", args.join(" ")),
+                &self.scratch.studio(args, None)?,
+                &mut found,
+            );
+        }
+        found.extend(left(&self.scratch.settle()));
+        found.extend(baseline.violations()?.into_iter().filter(|it| !is_recent_leftover(it)));
+        found.extend(baseline.inconsistent_sessions(&self.scratch.sessions()?)?);
+        Ok(found)
+    }
+}
+
+/// Adds a finding if a command crashed, hung or failed without a reason.
+fn judge(what: &str, ended: &CommandEnd, found: &mut Vec<String>) {
+    let is_expected = ended.code.is_none_or(|code| (0..=5).contains(&code));
+    let has_reason = !matches!(ended.code, Some(2..=5)) || !ended.err.trim().is_empty();
+    if !is_expected || !has_reason || ended.err.contains("panicked") {
+        let code = ended.code.map_or_else(|| "killed".to_owned(), |code| code.to_string());
+        found.push(format!("{what} ended with exit code {code}: {}{}", ended.out, ended.err));
+    }
+}
+
+fn left(processes: &[(u32, String)]) -> impl Iterator<Item = String> + '_ {
+    processes.iter().map(|(pid, words)| format!("process {pid} is left: {words}"))
+}
+
+/// Returns whether a sentence is about a temporary file: `doctor` removes it when it is older.
+fn is_recent_leftover(sentence: &str) -> bool {
+    sentence.ends_with("is left over")
+}

@@ -1,0 +1,185 @@
+//! The scratch repository of the self-test, and the program that works on it: nothing there is
+//! connected with the user's repositories, configuration or agents.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use base::failure::{Failure, OrFail, Result};
+use base::process::{Command, OutputLimits, Running, Stream};
+use serde_json::Value;
+
+use crate::invariants::{self, Baseline};
+use crate::selftest::agent;
+
+/// How long a command may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A scratch repository in a temporary directory.
+#[derive(Debug)]
+pub(crate) struct ScratchRepository {
+    directory: tempfile::TempDir,
+    program: PathBuf,
+}
+
+/// The end of a command.
+#[derive(Clone, Debug)]
+pub(crate) struct CommandEnd {
+    /// The exit code; `None` if it was killed on purpose.
+    pub code: Option<i32>,
+    /// Its stdout.
+    pub out: String,
+    /// Its stderr.
+    pub err: String,
+    /// How long it ran.
+    pub time: Duration,
+}
+
+impl ScratchRepository {
+    /// Creates a repository with a commit, changes of the user, and the scripted agent.
+    pub(crate) fn create() -> Result<ScratchRepository> {
+        let fail = || "cannot create the scratch repository";
+        let directory =
+            tempfile::Builder::new().prefix("studio-selftest-").tempdir().or_fail(fail)?;
+        let program = std::env::current_exe().or_fail(fail)?;
+        let scratch = ScratchRepository { directory, program };
+        for name in ["run", "tmp", ".config/g3", "repo"] {
+            let mut builder = fs::DirBuilder::new();
+            let path = scratch.home().join(name);
+            builder.recursive(true).mode(0o700).create(path).or_fail(fail)?;
+        }
+        fs::set_permissions(scratch.home(), fs::Permissions::from_mode(0o700)).or_fail(fail)?;
+        let program = toml::Value::from(scratch.program.to_string_lossy().into_owned());
+        let config = format!(
+            "[studio]\nagent = \"scripted\"\n[studio.agents.scripted]\nprotocol = \"command\"\n\
+             command = [{program}, \"{}\", \"{{prompt}}\"]\n",
+            agent::COMMAND
+        );
+        fs::write(scratch.home().join(".config/g3/config.toml"), config).or_fail(fail)?;
+        scratch.git(&["init", "-q", "-b", "main"])?;
+        let file =
+            |name: &str, text: &str| fs::write(scratch.repo().join(name), text).or_fail(fail);
+        file("README.md", "# A scratch repository\n")?;
+        file("edited", "old\n")?;
+        scratch.git(&["add", "-A"])?;
+        scratch.git(&["commit", "-q", "-m", "Start"])?;
+        scratch.git(&["tag", "of-the-user"])?;
+        file("edited", "edited by the user\n")?;
+        file("staged", "staged by the user\n")?;
+        scratch.git(&["add", "staged"])?;
+        file("untracked", "written by the user\n")?;
+        Ok(scratch)
+    }
+
+    /// Keeps the directory, so that the user can examine it; returns it.
+    pub(crate) fn keep(self) -> PathBuf {
+        self.directory.keep()
+    }
+
+    fn home(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Returns the main checkout.
+    pub(crate) fn repo(&self) -> PathBuf {
+        self.home().join("repo")
+    }
+
+    /// Reads the state that later states are compared with.
+    pub(crate) fn baseline(&self) -> Result<Baseline> {
+        Baseline::read(&self.repo(), &[self.home().join("repo.worktrees")])
+    }
+
+    fn git(&self, args: &[&str]) -> Result<()> {
+        let fail = || "cannot prepare the scratch repository";
+        let output = self.command("git").args(args).output(OutputLimits::seconds(60));
+        let output = output.or_fail(fail)?;
+        if output.ok() {
+            return Ok(());
+        }
+        Err(Failure::failed(fail()).because(output.error_text()))
+    }
+
+    /// Prepares a program with an environment of its own.
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let own = |name: &str| self.home().join(name);
+        let mut command = Command::new(program, self.repo()).env_clear();
+        // Also what tests set.
+        for (key, value) in std::env::vars_os() {
+            if key == "PATH" || base::test_hooks::is_hook(&key.to_string_lossy()) {
+                command = command.env(key, value);
+            }
+        }
+        command
+            .env("HOME", self.home())
+            .env("TMPDIR", own("tmp"))
+            .env("XDG_RUNTIME_DIR", own("run"))
+            .env("XDG_CONFIG_HOME", own(".config"))
+            .env("LANG", "C.UTF-8")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_AUTHOR_NAME", "Studio")
+            .env("GIT_AUTHOR_EMAIL", "studio@localhost")
+            .env("GIT_COMMITTER_NAME", "Studio")
+            .env("GIT_COMMITTER_EMAIL", "studio@localhost")
+    }
+
+    /// Runs studio to its end, or kills it with SIGKILL after a time.
+    pub(crate) fn studio(&self, args: &[&str], kill_after: Option<Duration>) -> Result<CommandEnd> {
+        let fail = || "cannot start studio";
+        let (out, err) = (self.home().join("out"), self.home().join("err"));
+        let file = |path: &Path| fs::File::create(path).or_fail(fail);
+        let command = self.command(&self.program).args(args);
+        let command = command.stdout(Stream::File(file(&out)?)).stderr(Stream::File(file(&err)?));
+        let begin = Instant::now();
+        let mut running: Running = command.spawn().or_fail(fail)?;
+        let limit = kill_after.unwrap_or(TIMEOUT);
+        let status = running.wait_until(Some(begin + limit)).or_fail(fail)?;
+        let time = begin.elapsed();
+        if status.is_none() {
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+        let code = match (status, kill_after) {
+            (Some(status), _) => Some(base::process::exit_code(status)),
+            (None, Some(_)) => None,
+            (None, None) => Some(124),
+        };
+        let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+        Ok(CommandEnd { code, out: read(&out), err: read(&err), time })
+    }
+
+    /// Returns the sessions: id and state.
+    pub(crate) fn sessions(&self) -> Result<Value> {
+        let list = self.studio(&["list", "--all", "--json"], None)?;
+        serde_json::from_str(&list.out).map_err(|error| {
+            Failure::failed("`studio list --all --json` prints no JSON")
+                .because(format!("{error}: {}{}", list.out, list.err))
+        })
+    }
+
+    /// Waits until no process of the scratch repository runs; returns those that do not end.
+    pub(crate) fn settle(&self) -> Vec<(u32, String)> {
+        let end = Instant::now() + TIMEOUT;
+        loop {
+            let running = invariants::processes_in(self.home());
+            if running.is_empty() || Instant::now() >= end {
+                return running;
+            }
+            let moment = rustix::event::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+            let _ = rustix::event::poll(&mut [], Some(&moment));
+        }
+    }
+
+    /// Kills one process of the scratch repository, chosen by a number.
+    pub(crate) fn kill_one(&self, number: u64) {
+        use rustix::process::{Pid, Signal, kill_process};
+        let running = invariants::processes_in(self.home());
+        let index = usize::try_from(number % running.len().max(1) as u64).unwrap_or(0);
+        let pid = running.get(index).and_then(|(pid, _)| Pid::from_raw(pid.cast_signed()));
+        if let Some(pid) = pid {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
