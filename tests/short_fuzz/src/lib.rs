@@ -1,6 +1,6 @@
 //! The short run of a fuzz target: every seed of `fuzz/corpus`, and a fixed number of mutations of
 //! them. The same inputs on every run and machine; the long runs are described in
-//! `docs/security.d/inputs.md`.
+//! `docs/security.md`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
