@@ -92,7 +92,7 @@ impl TestEnv {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("LANG", "C.UTF-8")
             .env("COLUMNS", "100")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_GLOBAL", self.home().join(".gitconfig"))
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("G3_TEST_NOW", NOW)
             .env("G3_TEST_SEED", "1");

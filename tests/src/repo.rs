@@ -67,7 +67,7 @@ impl Repo {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", "/nonexistent")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_GLOBAL", "/nonexistent/.gitconfig")
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_AUTHOR_NAME", "Ada")
             .env("GIT_AUTHOR_EMAIL", "ada@example.org")

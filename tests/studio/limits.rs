@@ -65,7 +65,7 @@ impl LimitedDir {
 
     fn run(&self, job: SandboxJob) -> (i32, Option<ExceededLimit>) {
         let SandboxJob { command, lifeline, report } = job;
-        let output = command.output(OutputLimits::seconds(120)).unwrap();
+        let output = command.output(OutputLimits::seconds(600)).unwrap();
         drop(lifeline);
         assert!(!output.timed_out, "{}", output.text());
         let limit = match report.read() {

@@ -117,7 +117,7 @@ impl ScratchRepository {
             .env("XDG_RUNTIME_DIR", own("run"))
             .env("XDG_CONFIG_HOME", own(".config"))
             .env("LANG", "C.UTF-8")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_CONFIG_GLOBAL", self.home().join(".gitconfig"))
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_AUTHOR_NAME", "Studio")
             .env("GIT_AUTHOR_EMAIL", "studio@localhost")
