@@ -65,7 +65,7 @@ pub(crate) fn recover_with(repository: &Repository, log: &mut OperationLog) -> R
     let mut messages = Vec::new();
     for mut intent in log.open_intents() {
         if let Some(target) = &intent.trial {
-            let done = trial::recover(repository, &intent, target, &mut messages)?;
+            let done = trial::recover(repository, log, &intent, target, &mut messages)?;
             write_outcome(log, &intent, done)?;
             trial::forget(repository, &intent);
             let result = if done { "finished" } else { "rolled back" };

@@ -136,9 +136,9 @@ pub fn start(
     let version =
         prepare(&files, &checkout, &merged, &merged.changes).inspect_err(|_| files.remove())?;
     write_intent(&mut log, &intent)?;
-    if let Err(failure) = files.apply(&checkout.worktree, version) {
+    if let Err(failure) = files.apply(&log, &checkout.worktree, version) {
         log.confirm()?;
-        files.put_back(&checkout.worktree, &ChangedPaths::new())?;
+        files.put_back(&log, &checkout.worktree, &ChangedPaths::new())?;
         write_outcome(&mut log, &intent, false)?;
         files.remove();
         return Err(failure);
@@ -173,7 +173,7 @@ pub fn update(
     let is_new = |change: &&FileChange| !known.contains(&change.path);
     let new: Vec<FileChange> = merged.changes.iter().filter(is_new).cloned().collect();
     let version = prepare(&files, checkout, &merged, &new)?;
-    files.apply(&checkout.worktree, version)?;
+    files.apply(&log, &checkout.worktree, version)?;
     Ok(Some(TriedFiles { files: merged.changes.len(), skipped: merged.skipped.clone() }))
 }
 
@@ -222,7 +222,7 @@ pub(crate) fn end_with(
         ..Intent::new(operation.clone(), time, OperationKind::Undo, started.sessions.clone())
     };
     write_intent(log, &intent)?;
-    kept.extend(files.put_back(&trial.checkout.worktree, &kept)?);
+    kept.extend(files.put_back(log, &trial.checkout.worktree, &kept)?);
     mark_step(log, &intent, "files")?;
     write_outcome(log, &intent, true)?;
     files.remove();
@@ -233,6 +233,7 @@ pub(crate) fn end_with(
 /// counts as done.
 pub(crate) fn recover(
     repository: &Repository,
+    log: &OperationLog,
     intent: &Intent,
     target: &TrialTarget,
     messages: &mut Vec<String>,
@@ -242,7 +243,7 @@ pub(crate) fn recover(
     if checkout.worktree.is_dir() {
         let _lock = checkout::relock_index(checkout, &intent.id)?;
         let mut kept = files.find_changed(checkout, &target.head)?;
-        kept.extend(files.put_back(&checkout.worktree, &kept)?);
+        kept.extend(files.put_back(log, &checkout.worktree, &kept)?);
         messages.extend(kept.iter().map(|(path, reason)| {
             format!("{} is {reason} and was left unchanged", checkout.worktree.join(path).display())
         }));

@@ -14,6 +14,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::files::step;
 
 use crate::checkout::{self, Checkout, FileChange, FileEntry, find_obstacle};
+use crate::oplog::OperationLog;
 use crate::repo::Repository;
 
 /// The bits of a mode that make a file executable.
@@ -248,7 +249,7 @@ impl TrialFiles {
 
     /// Writes a version over the user's files and the versions before it, and drops those. Paths
     /// that it no longer changes are put back. Fails at the first file that the user changed.
-    pub(crate) fn apply(&self, worktree: &Path, number: u32) -> Result<()> {
+    pub(crate) fn apply(&self, log: &OperationLog, worktree: &Path, number: u32) -> Result<()> {
         let versions = self.versions()?;
         let paths_of = |version: &FileVersion| version.paths.clone();
         let all: BTreeSet<PathBuf> = versions.iter().flat_map(paths_of).collect();
@@ -264,7 +265,7 @@ impl TrialFiles {
             };
             targets.push((path, target));
         }
-        let skipped = self.write_all(worktree, &versions, targets)?;
+        let skipped = self.write_all(log, worktree, &versions, targets)?;
         if let Some((path, reason)) = skipped.first_key_value() {
             return Err(Failure::refused(format!("{} is {reason}", path.display()))
                 .because("studio does not write over it"));
@@ -279,7 +280,12 @@ impl TrialFiles {
 
     /// Puts the user's files back, except the given ones. Files that are neither the user's nor a
     /// version are left unchanged and returned.
-    pub(crate) fn put_back(&self, worktree: &Path, kept: &ChangedPaths) -> Result<ChangedPaths> {
+    pub(crate) fn put_back(
+        &self,
+        log: &OperationLog,
+        worktree: &Path,
+        kept: &ChangedPaths,
+    ) -> Result<ChangedPaths> {
         let versions = self.versions()?;
         let mut targets = Vec::new();
         for path in self.paths()?.into_iter().filter(|path| !kept.contains_key(path)) {
@@ -289,12 +295,14 @@ impl TrialFiles {
         if !worktree.is_dir() {
             return Ok(ChangedPaths::new());
         }
-        self.write_all(worktree, &versions, targets)
+        self.write_all(log, worktree, &versions, targets)
     }
 
-    /// Writes files: first the removals, which may make room for the others.
+    /// Writes files: first the removals, which may make room for the others. Stops if another process
+    /// may have taken the operation over.
     fn write_all(
         &self,
+        log: &OperationLog,
         worktree: &Path,
         versions: &[FileVersion],
         targets: Vec<(PathBuf, FileState)>,
@@ -323,6 +331,7 @@ impl TrialFiles {
                 remove_created(worktree, &path, &created);
             }
             step("try.file");
+            log.confirm()?;
         }
         Ok(skipped)
     }
