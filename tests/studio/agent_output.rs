@@ -178,6 +178,19 @@ fn a_configured_agent_names_its_format_and_its_variables() {
 }
 
 #[test]
+fn the_permissions_that_agents_remember_are_not_part_of_the_work() {
+    let scene = Scene::new();
+    let script = "write .claude/settings.local.json {}; write a 1; commit Add a; \
+                  write .qwen/settings.json {}; write .qwen/settings.json.orig {}";
+    let id = scene.ready(script);
+    scene.await_free(&id);
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+    let files = scene.repo.git(["ls-files"]);
+    assert!(!files.contains("claude") && !files.contains("qwen"), "{files}");
+    assert_eq!(scene.repo.read("a"), "1\n");
+}
+
+#[test]
 fn the_cache_of_aider_is_not_part_of_the_work() {
     let scene = Scene::new();
     scene.configure(

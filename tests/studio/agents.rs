@@ -69,7 +69,7 @@ fn installed_agents_are_listed_with_version_protocol_and_login() {
         .output_contains(
             "No login found:\n  codex: run `codex` once to log in, or set OPENAI_API_KEY",
         )
-        .output_contains("\n  gemini        npm install -g @google/gemini-cli\n");
+        .output_contains("\n  gemini          npm install -g @google/gemini-cli\n");
 }
 
 #[test]

@@ -153,3 +153,19 @@ fn a_conflict_with_the_branch_is_marked_and_cached() {
     shown.output_contains("ready (!)").output_contains("conflicts with main in README.md").ok();
     assert!(scene.repo.path().join(".git/studio/cache/standing.json").exists());
 }
+
+#[test]
+fn a_request_whose_answer_does_not_fit_is_answered_in_the_inbox() {
+    let scene = Scene::new();
+    let script = "ask whether the database is dropped";
+    let ids = [0, 1].map(|_| scene.exec(["--agent", "talk", "--ask", script]));
+    for id in &ids {
+        scene.await_state(id, "waiting");
+    }
+    let list = scene.studio(["list"]);
+    assert_eq!(list.out.matches("studio inbox").count(), 2, "{}", list.out);
+    for id in &ids {
+        scene.studio(["answer", id, "deny"]).exits(0);
+        scene.await_state(id, "ready");
+    }
+}

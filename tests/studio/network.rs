@@ -187,7 +187,8 @@ fn an_answer_for_always_applies_to_later_sessions() {
     let why = waiting["why"].as_str().unwrap();
     assert!(why.contains(&format!("connect to {target}")), "{why}");
     scene.studio(["inbox"]).exits(0).output_contains(&target);
-    scene.studio(["answer", &id, "allow", "--always"]).exits(0);
+    let answered = scene.studio(["answer", &id, "allow", "--always"]);
+    answered.exits(0).output_contains("allowed in all sessions");
     scene.await_state(&id, "ready");
     assert!(scene.worktree(&id).read("answer").contains("200"));
 
@@ -196,6 +197,40 @@ fn an_answer_for_always_applies_to_later_sessions() {
     assert!(scene.worktree(&later).read("answer").contains("200"));
     let entries = scene.journal(&later);
     assert!(entries.iter().all(|entry| entry["entry"] != "asked"), "it is not asked again");
+}
+
+#[test]
+fn a_host_that_is_denied_for_always_is_not_asked_about_again() {
+    let scene = scene();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("127.0.0.1:{}", listener.local_addr().unwrap().port());
+    let script = tunnel(&target, "answer");
+    let ask = || {
+        let id = scene.exec(["--network", "allow-list", "--ask", &script]);
+        scene.await_state(&id, "waiting");
+        id
+    };
+    let id = ask();
+    let hint = format!("studio answer {id} 1 deny --always");
+    scene.studio(["inbox"]).exits(0).output_contains(&hint);
+    let answered = scene.studio(["answer", &id, "deny", "--always"]);
+    answered.exits(0).output_contains("denied in all sessions");
+    scene.await_state(&id, "ready");
+
+    let later = scene.exec(["--network", "allow-list", "--ask", &script]);
+    scene.await_state(&later, "ready");
+    assert!(scene.worktree(&later).read("answer").contains("403"));
+    let entries = scene.journal(&later);
+    assert!(entries.iter().all(|entry| entry["entry"] != "asked"), "it is not asked again");
+
+    // A later answer replaces it.
+    let denied = scene.env.home().join(".local/state/g3/denied-hosts");
+    assert!(std::fs::read_to_string(&denied).unwrap().contains(&target));
+    std::fs::remove_file(&denied).unwrap();
+    let id = ask();
+    scene.studio(["answer", &id, "allow", "--always"]).exits(0);
+    scene.await_state(&id, "ready");
+    assert!(scene.worktree(&id).read("answer").contains("200"));
 }
 
 #[test]

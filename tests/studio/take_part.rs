@@ -53,6 +53,28 @@ fn a_message_is_typed_in_the_live_conversation_and_the_session_outlives_it() {
 }
 
 #[test]
+fn the_text_of_a_reply_appears_while_the_agent_writes_it() {
+    let scene = Scene::new();
+    let words = "alpha beta gamma delta ".repeat(8);
+    let script = format!("say {words}; gate go; say omega; gate end; ask x; say Second reply");
+    let id = scene.exec(["--agent", "stranger", &script]);
+    scene.await_state(&id, "working");
+    let terminal = attach(&scene, &id);
+    let written = terminal.shows("alpha beta gamma delta");
+    assert!(!written.contains("omega"), "{written}");
+    let has_text = |line: &serde_json::Value| line["event"]["type"] == "text";
+    assert!(!scene.journal(&id).iter().any(has_text), "the message is not complete");
+    fs::write(scene.worktree(&id).path().join("go"), "").unwrap();
+    fs::write(scene.worktree(&id).path().join("end"), "").unwrap();
+    let text = terminal.shows_all(&["omega", "Second reply", "[ready] >"]);
+    for part in ["  alpha beta", "omega", "Second reply"] {
+        assert_eq!(text.matches(part).count(), 1, "{part} is shown once: {text}");
+    }
+    terminal.presses("C-d");
+    terminal.ends();
+}
+
+#[test]
 fn permission_requests_are_answered_in_the_conversation() {
     let scene = Scene::new();
     let id = scene.exec(["--agent", "talk", "--ask", "gate go; ask one; ask two; ask three"]);

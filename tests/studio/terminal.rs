@@ -72,12 +72,12 @@ fn one_key_answers_a_request_and_the_run_continues() {
     let script = "ask one; ask two; ask three; ask three";
     let mut terminal = Terminal::start(&scene, &["run", "--agent", "talk", script]);
     let shown = terminal.until("[a] always");
-    assert!(shown.contains("asks for permission 1 (in /") && shown.contains("one"), "{shown}");
+    assert!(shown.contains("asks for permission 1 (") && shown.contains("one"), "{shown}");
     terminal.types("xy");
-    terminal.until("permission 2 (in");
+    terminal.until("permission 2 (");
     terminal.until("[a] always");
     terminal.types("n");
-    terminal.until("permission 3 (in");
+    terminal.until("permission 3 (");
     terminal.until("[a] always");
     terminal.types("a");
     terminal.until("allowed for this session");
@@ -93,11 +93,11 @@ fn one_key_answers_a_request_and_the_run_continues() {
 fn a_request_that_is_answered_elsewhere_is_removed() {
     let scene = Scene::new();
     let mut terminal = Terminal::start(&scene, &["run", "--agent", "talk", "ask one; ask two"]);
-    terminal.until("permission 1 (in");
+    terminal.until("permission 1 (");
     let list = scene.studio(["list", "--json"]).json();
     let id = list["sessions"][0]["id"].as_str().unwrap().to_owned();
     scene.studio(["answer", &id, "1", "deny"]).exits(0);
-    terminal.until("permission 2 (in");
+    terminal.until("permission 2 (");
     terminal.until("[a] always");
     terminal.types("y");
     assert_eq!(terminal.ends(), 0);

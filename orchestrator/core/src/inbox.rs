@@ -42,6 +42,12 @@ impl InboxQuestion<'_> {
     pub fn command(&self, answer: &str) -> String {
         format!("studio answer {} {} {answer}", self.view.record.id, self.number)
     }
+
+    /// Returns how to deny a host in all sessions, if the request is a connection.
+    pub fn never_hint(&self) -> Option<String> {
+        self.request.host.as_ref()?;
+        Some(format!("never ask about this host again: {} --always", self.command("deny")))
+    }
 }
 
 impl<'v> UserInbox<'v> {

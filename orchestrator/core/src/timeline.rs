@@ -103,9 +103,9 @@ impl Timeline {
             JournalEntry::Asked { n, what, .. } => push(Kind::Request, format!("{n}: {what}")),
             JournalEntry::Answered { n, allow, always, by, why } => {
                 let word = if *allow { "allowed" } else { "denied" };
-                let scope = if *always { " for this session" } else { "" };
+                let scope = if *always { "always " } else { "" };
                 let reason = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-                push(Kind::Answer { allow: *allow }, format!("{n} {word}{scope} by {by}{reason}"));
+                push(Kind::Answer { allow: *allow }, format!("{n} {scope}{word} by {by}{reason}"));
             }
             JournalEntry::TurnEnd { n, why } => {
                 let cost = self.usage.as_ref().and_then(Usage::cost_text);
@@ -237,7 +237,13 @@ fn call_text(name: &str, args: &Value) -> String {
         (None, Value::Null) => String::new(),
         (None, args) => args.to_string(),
     };
-    format!("{name} {}", one_line(&arguments)).trim_end().to_owned()
+    let arguments = one_line(&arguments);
+    // Some agents send the argument in the name of the call, or a part of its path.
+    let file_name = arguments.rsplit('/').next().filter(|_| arguments.starts_with('/'));
+    if name.contains(&arguments) || file_name.is_some_and(|file| name.contains(file)) {
+        return one_line(name);
+    }
+    format!("{name} {arguments}")
 }
 
 fn one_line(text: &str) -> String {
@@ -256,6 +262,17 @@ fn duration(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_argument_in_the_name_of_a_call_is_not_repeated() {
+        let text = |name: &str, args| call_text(name, &args);
+        let shell = "Shell: git log (Show the log)";
+        assert_eq!(text(shell, serde_json::json!({"command": "git log"})), shell);
+        let read = "ReadFile: README.md";
+        assert_eq!(text(read, serde_json::json!({"file_path": "/w/README.md"})), read);
+        assert_eq!(text("Bash", serde_json::json!({"command": "make"})), "Bash make");
+        assert_eq!(text("list", Value::Null), "list");
+    }
 
     #[test]
     fn calls_are_one_line_and_turns_end_with_the_cost() {

@@ -34,6 +34,20 @@ pub enum OperationKind {
     Try,
 }
 
+impl OperationKind {
+    /// Returns the name that the user reads.
+    pub fn name(self) -> &'static str {
+        match self {
+            OperationKind::Accept => "accept",
+            OperationKind::AcceptHunks => "accept hunks",
+            OperationKind::Discard => "discard",
+            OperationKind::Undo => "undo",
+            OperationKind::Relocate => "move",
+            OperationKind::Try => "try",
+        }
+    }
+}
+
 /// The plan of an operation, with enough data to finish it, or to roll it back, in another process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {

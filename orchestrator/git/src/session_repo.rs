@@ -382,7 +382,8 @@ fn quote(value: &str) -> String {
 }
 
 /// Returns the ignore list of agents' git: the repository's own, the user's, and the working files of
-/// agents that cannot keep them elsewhere (g3, aider's cache of symbols).
+/// agents that cannot keep them elsewhere (g3, aider's cache of symbols, the permissions that claude and
+/// qwen remember).
 fn exclude(repo: &git2::Repository, info: &Path) -> Result<Vec<u8>> {
     let mut patterns = std::fs::read(info.join("exclude")).unwrap_or_default();
     let config = repo.config().or_fail(|| "cannot read the configuration")?;
@@ -396,7 +397,10 @@ fn exclude(repo: &git2::Repository, info: &Path) -> Result<Vec<u8>> {
         patterns.extend_from_slice(&content);
     }
     terminate_line(&mut patterns);
-    patterns.extend_from_slice(b".g3/*\n!.g3/skills/\n.aider.tags.cache.v*/\n");
+    patterns.extend_from_slice(
+        b".g3/*\n!.g3/skills/\n.aider.tags.cache.v*/\n\
+          .claude/settings.local.json\n.qwen/settings.json\n.qwen/settings.json.orig\n",
+    );
     Ok(patterns)
 }
 

@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use studio_core::session::state::SessionState;
+use studio_core::session::summary::OpenRequest;
 use studio_core::supervisor::control::{self, ControlRequest};
 
 /// The command line of `answer`.
@@ -14,7 +15,8 @@ pub(crate) struct Args {
     /// Session, request number (if several are open), and `allow` or `deny`
     #[arg(value_name = "ID [N] allow|deny", num_args = 1..=3, required = true)]
     pub words: Vec<String>,
-    /// Also allow further requests of this kind in this session
+    /// Also answer further requests: allow those of this kind in this session; allow or deny a host in
+    /// all sessions
     #[arg(long)]
     pub always: bool,
 }
@@ -24,13 +26,16 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
     let (id, n, allow) = parse(&args.words)?;
     let always = args.always;
-    if always && !allow {
-        return Err(Failure::usage("--always cannot be used with deny")
-            .hint("studio answer ID allow --always"));
-    }
     let view =
         context.find(id.as_deref(), |state| matches!(state, SessionState::Waiting { .. }))?;
     let id = &view.record.id;
+    let requests = &view.facts.summary.open_requests;
+    let request = n.map_or_else(|| requests.values().next(), |n| requests.get(&n));
+    if always && !allow && request.is_some_and(|request| request.host.is_none()) {
+        return Err(Failure::usage("--always cannot be used with deny")
+            .because("only a host can be denied in all sessions")
+            .hint(format!("studio answer {id} deny")));
+    }
     if !control::send_request(
         &context.repository.common_dir,
         id,
@@ -42,12 +47,16 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     match context.json {
         true => {
-            let answer = json!({"schema": 1, "id": id, "allow": allow, "always": always});
+            let host = request.and_then(|request| request.host.as_ref());
+            let answer =
+                json!({"schema": 1, "id": id, "allow": allow, "always": always, "host": host});
             report::json_line(&answer);
         }
         false => {
             let word = if allow { "allowed" } else { "denied" };
-            report::say(&format!("{id}: {word}{}", if always { " for this session" } else { "" }));
+            let scope = request.filter(|_| always).map(OpenRequest::always_scope);
+            let scope = scope.map(|scope| format!(" {scope}")).unwrap_or_default();
+            report::say(&format!("{id}: {word}{scope}"));
         }
     }
     Ok(0)

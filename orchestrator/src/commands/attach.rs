@@ -5,12 +5,14 @@ use std::io::IsTerminal;
 
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
+use base::text::columns;
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios};
+use studio_core::launch::live_message::LiveMessage;
 use studio_core::project::Project;
 use studio_core::seen;
 use studio_core::session_view::SessionView;
-use studio_core::supervisor::control::{self, ControlRequest};
+use studio_core::supervisor::control::{self, ControlRequest, MessageFollower};
 use tokio::net::unix::pipe::Receiver;
 
 use crate::commands::changes::DirectoryWatcher;
@@ -19,7 +21,10 @@ use crate::commands::journal_follower::JournalFollower;
 use crate::commands::send;
 use crate::commands::watch::TerminationSignals;
 use crate::report::prompt_line::{PromptLine, TypedInput};
-use crate::report::{self, table};
+use crate::report::{self, journal, table};
+
+/// The columns of the time before a message.
+const CLOCK_COLUMNS: usize = 10;
 
 /// The command line of `attach`.
 #[derive(Clone, Debug, clap::Args)]
@@ -53,9 +58,13 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         id,
         line: PromptLine::default(),
         question: None,
+        always_text: "",
         skipped: 0,
         state: String::new(),
         drawn_label: String::new(),
+        message: LiveMessage::default(),
+        shown_number: 0,
+        shown_bytes: 0,
     };
     runtime.block_on(conversation.run(terminal))
 }
@@ -68,12 +77,19 @@ struct Conversation<'d> {
     line: PromptLine,
     /// The permission request that the keys answer.
     question: Option<u32>,
+    /// What its key for always does.
+    always_text: &'static str,
     /// The last permission request that the user put off.
     skipped: u32,
     /// The state of the session.
     state: String,
     /// The text before the prompt that is shown.
     drawn_label: String,
+    /// The message that the agent is writing.
+    message: LiveMessage,
+    /// The number of the message that was shown in part, and how many of its bytes were shown.
+    shown_number: u64,
+    shown_bytes: usize,
 }
 
 /// Whether the conversation continues.
@@ -89,8 +105,13 @@ impl Conversation<'_> {
         let mut changes = DirectoryWatcher::start();
         changes.add(&self.context.store.dir(&self.id));
         changes.add(self.context.store.root());
+        let mut follower = None;
         loop {
             let view = self.context.view(&self.id)?;
+            if follower.is_none() && view.state.is_active() {
+                follower = MessageFollower::open(&self.context.repository.common_dir, &self.id);
+                self.timeline.mark_shown("");
+            }
             self.show(&view, &terminal)?;
             if view.state.is_over() {
                 PromptLine::clear();
@@ -100,6 +121,13 @@ impl Conversation<'_> {
             let attachment = tokio::select! {
                 () = changes.next() => Attachment::Attached,
                 () = signals.recv() => Attachment::Detached,
+                message = next_message(&mut follower) => {
+                    match message {
+                        Some(message) => self.message = message,
+                        None => (follower, self.message) = (None, LiveMessage::default()),
+                    }
+                    Attachment::Attached
+                }
                 bytes = terminal.read() => match bytes {
                     Some(bytes) => self.on_input(&bytes)?,
                     None => Attachment::Detached,
@@ -121,12 +149,17 @@ impl Conversation<'_> {
     fn show(&mut self, view: &SessionView, terminal: &RawTerminal) -> Result<()> {
         let width = usize::from(table::width());
         let mut lines = self.timeline.read_new(view)?;
+        if self.timeline.has_new_message(self.message.text.trim()) {
+            self.message.text.clear();
+        }
+        lines.extend(self.message_lines(width));
         let requests = &view.facts.summary.open_requests;
         let next = requests.iter().find(|(number, _)| **number > self.skipped);
         let number = next.map(|(number, _)| *number);
         if number != self.question {
             self.question = number;
             if let Some((number, request)) = next {
+                self.always_text = request.always_allow_text();
                 let description = base::text::printable(&request.description);
                 let description = description.replace('\n', "\n  ");
                 lines.push(format!("\nasks for permission {number}:\n\n  {description}\n"));
@@ -144,12 +177,52 @@ impl Conversation<'_> {
         Ok(())
     }
 
+    /// Returns the new lines of the message that the agent is writing. Its incomplete last line is
+    /// shown when it fills the terminal.
+    fn message_lines(&mut self, width: usize) -> Vec<String> {
+        let text = self.message.text.trim_start();
+        // The journal may have it already.
+        if text.is_empty() || self.timeline.last_message().starts_with(text.trim_end()) {
+            return Vec::new();
+        }
+        let is_first = !self.timeline.has_partial_message();
+        if is_first {
+            self.shown_bytes = 0;
+        }
+        // The rest of the previous message is shown before the next one.
+        if !is_first && self.shown_number != self.message.number {
+            return Vec::new();
+        }
+        let start = self.shown_bytes.min(text.len());
+        let mut end = text.rfind('\n').map_or(start, |at| start.max(at + 1));
+        let mut shown = text[start..end].to_owned();
+        let width = width.saturating_sub(CLOCK_COLUMNS).max(1);
+        while columns(&text[end..]) > width {
+            let row = &text[end..end + cut_width(&text[end..], width)];
+            let cut = row.rfind(' ').map_or(row.len(), |at| at + 1);
+            if cut == 0 {
+                break;
+            }
+            shown.push_str(&format!("{}\n", &row[..cut]));
+            end += cut;
+        }
+        if shown.trim().is_empty() {
+            return Vec::new();
+        }
+        let shown = shown.trim_end_matches([' ', '\n']);
+        let line = match is_first {
+            true => journal::timed(&self.context.clock.stamp(), shown),
+            false => journal::continued(shown),
+        };
+        self.timeline.mark_shown(text[..end].trim_end_matches([' ', '\n']));
+        (self.shown_bytes, self.shown_number) = (end, self.message.number);
+        vec![line]
+    }
+
     /// Returns the text before the prompt.
     fn label(&self) -> String {
         match self.question {
-            Some(_) => {
-                "[y] allow  [n] deny  [a] always allow this in this session  [s] later".to_owned()
-            }
+            Some(_) => format!("[y] allow  [n] deny  [a] {}  [s] later", self.always_text),
             None => format!("[{}] >", self.state),
         }
     }
@@ -206,6 +279,20 @@ impl Conversation<'_> {
         // A refusal means that it was answered elsewhere; the journal shows every answer.
         let _ = control::send_request(&self.context.repository.common_dir, &self.id, &request);
     }
+}
+
+/// Returns the agent's message when it has changed; `None` if its supervisor has ended.
+async fn next_message(follower: &mut Option<MessageFollower>) -> Option<LiveMessage> {
+    match follower {
+        Some(follower) => follower.changed().await.cloned(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Returns the number of bytes of a text that fit into this many columns.
+fn cut_width(text: &str, width: usize) -> usize {
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    ends.take_while(|end| columns(&text[..*end]) <= width).last().unwrap_or_default()
 }
 
 /// The terminal, without echo and line editing. Its settings are restored on drop.

@@ -1,5 +1,6 @@
 //! `studio completions`: prints a shell completion script, and answers its calls: with commands and
-//! flags, and with the sessions, agents, personas and branches of the repository.
+//! flags, and with the sessions, agents, personas, branches and operations of the
+//! repository.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use clap_complete::{CompleteEnv, Shell};
 use serde_json::Value;
 use studio_core::launch::registry;
 use studio_core::project::Project;
+use studio_git::oplog::{self, OperationKind};
 use studio_git::repo::Repository;
 
 use crate::report;
@@ -66,6 +68,7 @@ fn with_values(command: Command) -> Command {
                 ("agent", _) => ArgValueCandidates::new(agents),
                 ("persona", _) => ArgValueCandidates::new(personas),
                 (_, "ID") => ArgValueCandidates::new(sessions),
+                (_, "OP") => ArgValueCandidates::new(operations),
                 (_, "ID [N] allow|deny") => ArgValueCandidates::new(answers),
                 (_, "BRANCH") | ("base", _) => ArgValueCandidates::new(branches),
                 _ => return arg,
@@ -106,6 +109,20 @@ fn sessions() -> Vec<CompletionCandidate> {
 fn answers() -> Vec<CompletionCandidate> {
     let decisions = ["allow", "deny"].into_iter().map(CompletionCandidate::new);
     sessions().into_iter().chain(decisions).collect()
+}
+
+/// Returns the operations that can be undone, the last first.
+fn operations() -> Vec<CompletionCandidate> {
+    let all = repository().and_then(|repository| oplog::list(&repository).ok()).unwrap_or_default();
+    let open = all.iter().rev().filter(|operation| {
+        operation.undone_by.is_none()
+            && !matches!(operation.kind, OperationKind::Undo | OperationKind::Relocate)
+    });
+    open.map(|operation| {
+        let sessions: Vec<String> = operation.sessions.iter().map(ToString::to_string).collect();
+        candidate(&operation.id, &format!("{} {}", operation.kind.name(), sessions.join(" ")))
+    })
+    .collect()
 }
 
 fn agents() -> Vec<CompletionCandidate> {

@@ -20,6 +20,11 @@ pub(crate) struct JournalFollower {
     reader: journal::JournalReader,
     /// Whether the output of a running turn is shown as it arrives.
     streams: bool,
+    /// The beginning of the message that the agent is writing, if it was shown.
+    shown_text: String,
+    /// The last complete message, and those that were new at the last reading.
+    last_message: String,
+    new_messages: Vec<String>,
 }
 
 impl JournalFollower {
@@ -36,13 +41,37 @@ impl JournalFollower {
             output: TurnOutput::of(RawTail::from_start(context.store.file(id, "agent.log"))),
             reader: journal::JournalReader::default(),
             streams: follow && is_command,
+            shown_text: String::new(),
+            last_message: String::new(),
+            new_messages: Vec::new(),
         })
+    }
+
+    /// Notes that this beginning of the next message was shown.
+    pub(crate) fn mark_shown(&mut self, text: &str) {
+        text.clone_into(&mut self.shown_text);
+    }
+
+    /// Returns the last complete message.
+    pub(crate) fn last_message(&self) -> &str {
+        &self.last_message
+    }
+
+    /// Whether a message with this beginning was new at the last reading.
+    pub(crate) fn has_new_message(&self, beginning: &str) -> bool {
+        self.new_messages.iter().any(|message| message.starts_with(beginning))
+    }
+
+    /// Whether a message has been shown in part, and its end has not arrived.
+    pub(crate) fn has_partial_message(&self) -> bool {
+        !self.shown_text.is_empty()
     }
 
     /// Returns the new lines. `view` was read before, so that the last lines of a run are not
     /// missed.
     pub(crate) fn read_new(&mut self, view: &SessionView) -> Result<Vec<String>> {
         let mut lines = Vec::new();
+        self.new_messages.clear();
         let fail = || format!("cannot read the journal of `{}`", self.id);
         for line in self.tail.read_new().or_fail(fail)? {
             match &line.entry {
@@ -54,8 +83,22 @@ impl JournalFollower {
                 _ => {}
             }
             // The last message of a turn repeats output that was already shown.
-            if !(self.output.is_written && journal::is_text(&line)) {
-                lines.extend(self.reader.text(&line));
+            let message = journal::message_text(&line);
+            if let Some(text) = message {
+                text.clone_into(&mut self.last_message);
+                self.new_messages.push(text.to_owned());
+            }
+            let shown_text = match message {
+                Some(_) => std::mem::take(&mut self.shown_text),
+                None => String::new(),
+            };
+            match message.and_then(|text| text.strip_prefix(shown_text.as_str())) {
+                Some(_) if self.output.is_written => {}
+                Some(rest) if !shown_text.is_empty() => {
+                    let rest = rest.trim_start_matches([' ', '\n']);
+                    lines.extend((!rest.is_empty()).then(|| journal::continued(rest)));
+                }
+                Some(_) | None => lines.extend(self.reader.text(&line)),
             }
         }
         if self.streams && view.facts.summary.in_turn {

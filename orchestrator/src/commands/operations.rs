@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::table;
-use studio_git::oplog::{self, LogEntries, OperationKind};
+use studio_git::oplog::{self, LogEntries};
 
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
@@ -31,20 +31,12 @@ pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
     let rows: Vec<[String; 5]> = all
         .iter()
         .map(|operation| {
-            let kind = match operation.kind {
-                OperationKind::Accept => "accept",
-                OperationKind::AcceptHunks => "accept hunks",
-                OperationKind::Discard => "discard",
-                OperationKind::Undo => "undo",
-                OperationKind::Relocate => "move",
-                OperationKind::Try => "try",
-            };
             let sessions: Vec<String> =
                 operation.sessions.iter().map(ToString::to_string).collect();
             let undone = operation.undone_by.as_ref().map(|by| format!("undone by {by}"));
             [
                 operation.id.clone(),
-                kind.to_owned(),
+                operation.kind.name().to_owned(),
                 sessions.join(" "),
                 table::age(&operation.time, context.clock.now()),
                 undone.unwrap_or_default(),

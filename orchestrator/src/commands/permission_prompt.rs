@@ -20,6 +20,8 @@ pub(crate) struct PermissionPrompt {
     /// The terminal's settings before a request was shown.
     saved_settings: Option<Termios>,
     open: Option<(Id, u32)>,
+    /// Where an answer for always applies.
+    always_scope: &'static str,
 }
 
 impl PermissionPrompt {
@@ -32,7 +34,8 @@ impl PermissionPrompt {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let terminal = rustix::fs::open("/dev/tty", flags, Mode::empty()).ok()?;
         let terminal = Receiver::from_owned_fd_unchecked(terminal).ok()?;
-        Some(PermissionPrompt { terminal, saved_settings: None, open: None })
+        let open = None;
+        Some(PermissionPrompt { terminal, saved_settings: None, open, always_scope: "" })
     }
 
     /// Shows the first of these requests, and removes it after it was answered elsewhere. `more_keys`
@@ -54,17 +57,23 @@ impl PermissionPrompt {
             first = first.or(Some(question));
         }
         self.open = None;
-        let Some(InboxQuestion { view, number, request }) = first else { return self.restore() };
+        let Some(question) = first else { return self.restore() };
+        let InboxQuestion { view, number, request } = question;
         if !self.enter_raw_mode() {
             return;
         }
         let id = &view.record.id;
         self.open = Some((id.clone(), number));
+        self.always_scope = request.always_scope();
         let description = base::text::printable(&request.description).replace('\n', "\n  ");
+        let never = question.never_hint().map(|hint| format!("  {hint}\n\n"));
+        let never = never.unwrap_or_default();
+        let agent = base::text::printable(&view.record.agent);
         let directory = view.record.session_repo.worktree.display();
+        let always = request.always_allow_text();
         progress.say(&format!(
-            "\n{id} asks for permission {number} (in {directory}):\n\n  {description}\n\n[y] allow  \
-             [n] deny  [a] always allow this in this session{more_keys}",
+            "\n{id} asks for permission {number} ({agent}, in {directory}):\n\n  {description}\n\n\
+             {never}[y] allow  [n] deny  [a] {always}{more_keys}",
         ));
     }
 
@@ -104,7 +113,7 @@ impl PermissionPrompt {
     ) -> Result<()> {
         let (allow, always, decision) = match key {
             'y' | 'Y' => (true, false, "allowed"),
-            'a' | 'A' => (true, true, "allowed for this session"),
+            'a' | 'A' => (true, true, "allowed"),
             'n' | 'N' => (false, false, "denied"),
             _ => return Ok(()),
         };
@@ -113,7 +122,10 @@ impl PermissionPrompt {
         let request = ControlRequest::Answer { n: Some(n), allow, always };
         // A refusal means that it was answered elsewhere.
         match control::send_request(&context.repository.common_dir, &id, &request) {
-            Ok(true) => progress.say(&format!("{id}: permission {n} {decision}")),
+            Ok(true) => {
+                let scope = if always { format!(" {}", self.always_scope) } else { String::new() };
+                progress.say(&format!("{id}: permission {n} {decision}{scope}"));
+            }
             Ok(false) | Err(_) => progress.say(&format!("{id}: permission {n} was withdrawn")),
         }
         Ok(())

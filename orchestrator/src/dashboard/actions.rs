@@ -139,7 +139,11 @@ impl BackgroundCommand {
         match self.verb {
             Verb::Answer => {
                 let word = if output["allow"] == true { "allowed" } else { "denied" };
-                let scope = if output["always"] == true { " for this session" } else { "" };
+                let scope = match (output["always"] == true, output["host"].is_string()) {
+                    (true, true) => " in all sessions",
+                    (true, false) => " for this session",
+                    (false, _) => "",
+                };
                 let number = self.words.get(2).map(String::as_str).unwrap_or_default();
                 format!("{id}: permission {number} {word}{scope}")
             }

@@ -123,7 +123,7 @@ pub(crate) static BINDINGS: &[Binding] = &[
         &[Key::Char('a')],
         Action::AllowAlways,
         "always",
-        "allow the request, and further ones of its kind in this session",
+        "allow the request, and further ones of its kind in this session; a host: in all sessions",
         is_request,
     ),
     binding(&[Key::Char('v')], Action::Review, "review", "review the changes", has_changes),

@@ -62,8 +62,12 @@ pub(crate) struct PreviewContent {
 pub(crate) struct RequestText {
     /// The words before it.
     pub head: String,
-    /// The directory.
+    /// The agent and the directory.
     pub place: String,
+    /// What the key for always does.
+    pub always_text: &'static str,
+    /// How to deny a host in all sessions.
+    pub never_hint: Option<String>,
     /// The requested action, complete.
     pub description: String,
 }
@@ -146,8 +150,10 @@ fn request_text(request: &RequestText, width: usize) -> Vec<PreviewLine> {
     }
     lines.extend(wrapped(&request.place, width, Tone::Plain));
     lines.push(PreviewLine::new("", Tone::Plain));
-    let keys = "y allow   n deny   a always allow this in this session";
-    lines.extend(wrapped(keys, width, Tone::Bold));
+    let keys = format!("y allow   n deny   a {}", request.always_text);
+    lines.extend(wrapped(&keys, width, Tone::Bold));
+    let hint = request.never_hint.iter();
+    lines.extend(hint.flat_map(|hint| wrapped(hint, width, Tone::Plain)));
     lines
 }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use base::id::Id;
+use studio_core::inbox::InboxQuestion;
 use studio_core::overview::RowKey;
 use studio_core::project::Project;
 use studio_core::session::journal::JournalTail;
@@ -59,10 +60,13 @@ impl PreviewReader {
         content.request = self.key.request.and_then(|number| {
             let view = view?;
             let request = view.facts.summary.open_requests.get(&number)?;
-            let worktree = view.record.session_repo.worktree.display();
+            let (agent, worktree) = (&view.record.agent, &view.record.session_repo.worktree);
+            let question = InboxQuestion { view, number, request };
             Some(RequestText {
+                always_text: request.always_allow_text(),
+                never_hint: question.never_hint(),
                 head: format!("{} asks for permission {number}:", view.record.id),
-                place: format!("in {worktree}"),
+                place: format!("{agent}, in {}", worktree.display()),
                 description: request.description.clone(),
             })
         });

@@ -19,6 +19,8 @@ use crate::report::table::age;
 const MIN_WIDTH_BESIDE: u16 = 120;
 /// The height from which the preview is below the list; on smaller screens it is shown alone.
 const MIN_HEIGHT_BELOW: u16 = 14;
+/// The width from which the number of hidden rows has words.
+const MIN_WIDTH_OF_WORDS: u16 = 60;
 /// The columns of a state, and of an age.
 const STATE_COLUMNS: u16 = 10;
 const AGE_COLUMNS: u16 = 4;
@@ -118,6 +120,15 @@ fn split(state: &Dashboard, body: Rect) -> (Option<Rect>, Option<Rect>) {
 enum ListLine<'r> {
     Title(SessionGroup, usize),
     Row(&'r OverviewRow),
+}
+
+impl<'r> ListLine<'r> {
+    fn row(&self) -> Option<&'r OverviewRow> {
+        match self {
+            ListLine::Row(row) => Some(row),
+            ListLine::Title(..) => None,
+        }
+    }
 }
 
 fn list_lines<'r>(rows: &[&'r OverviewRow]) -> Vec<ListLine<'r>> {
@@ -225,6 +236,7 @@ impl Canvas<'_> {
         let first = middle.min(lines.len().saturating_sub(height));
         let shown = &lines[first..lines.len().min(first + height)];
         let columns = ListColumns::of(&rows, at.width);
+        let (above, below) = (&lines[..first], &lines[first + shown.len()..]);
         for (index, line) in (0..).zip(shown) {
             let line_at = Rect { y: at.y + index, height: 1, ..at };
             match line {
@@ -242,6 +254,30 @@ impl Canvas<'_> {
                 }
             }
         }
+        self.hidden_rows('↑', above, Rect { height: 1, ..at });
+        self.hidden_rows('↓', below, Rect { y: at.bottom() - 1, height: 1, ..at });
+    }
+
+    /// Says at the end of a line how many rows are out of sight, and how many of them need the user.
+    fn hidden_rows(&mut self, arrow: char, hidden: &[ListLine<'_>], at: Rect) {
+        let rows = || hidden.iter().filter_map(ListLine::row);
+        let (count, urgent) =
+            (rows().count(), rows().filter(|row| row.group == SessionGroup::NeedsYou).count());
+        let is_narrow = at.width < MIN_WIDTH_OF_WORDS;
+        let (text, tone) = match (count, urgent) {
+            (0, _) => return,
+            (count, 0) if is_narrow => (format!(" {arrow}{count}"), Tone::Dim),
+            (count, 0) => (format!(" {arrow} {count} more "), Tone::Dim),
+            (_, urgent) if is_narrow => (format!(" {arrow}{urgent}"), Tone::Attention),
+            (_, urgent) => {
+                let title = SessionGroup::NeedsYou.title();
+                (format!(" {arrow} {urgent} {title} "), Tone::Attention)
+            }
+        };
+        let width = u16::try_from(columns(&text)).unwrap_or(at.width).min(at.width);
+        let end = Rect { x: at.right() - width, width, ..at };
+        self.buf.set_style(end, Style::reset());
+        self.put(end, &text, self.style(tone));
     }
 
     fn row(
@@ -274,7 +310,8 @@ impl Canvas<'_> {
         };
         let (plain, dim) = (Style::new(), self.style(Tone::Dim));
         let (bold, toned) = (self.style(Tone::Bold), self.style(tone));
-        cell(self, columns.id + 2, &format!("{mark:<2}{}", row.prefix), bold);
+        let id = cut_middle(&row.prefix, usize::from(columns.id));
+        cell(self, columns.id + 2, &format!("{mark:<2}{id}"), bold);
         cell(self, STATE_COLUMNS, &name, toned);
         cell(self, AGE_COLUMNS, &age, dim);
         if columns.changes > 0 {
@@ -562,6 +599,17 @@ impl ListColumns {
         let fits = |column: u16| if width >= 70 { column } else { 0 };
         ListColumns { id, changes: fits(changes), cost: fits(cost) }
     }
+}
+
+/// Shortens an id in its middle: tasks of one kind begin with the same words, and differ at the end of
+/// the shortest unique prefix.
+fn cut_middle(id: &str, max: usize) -> String {
+    if columns(id) <= max {
+        return id.to_owned();
+    }
+    let start = max.saturating_sub(1) / 2;
+    let end = id.len() - max.saturating_sub(1 + start);
+    format!("{}…{}", &id[..start], &id[end..])
 }
 
 fn state_name(row: &OverviewRow) -> (String, Tone) {

@@ -97,6 +97,8 @@ fn scene() -> Dashboard {
     let mut state = Dashboard::new("shop".to_owned(), true);
     state.set_overview(Overview { rows: rows() });
     state.preview.request = Some(RequestText {
+        always_text: "always allow this in this session",
+        never_hint: None,
         head: "drop-the-table-aaaa asks for permission 2:".to_owned(),
         place: "in /home/you/shop.worktrees/drop-the-table-aaaa".to_owned(),
         description: "psql -c 'drop table users' &&\nrm -rf /srv/数据库/backup \u{202e}".to_owned(),
@@ -298,4 +300,27 @@ fn the_mouse_finds_rows_previews_and_keys() {
     let column = u16::try_from(line.find("deny").unwrap()).unwrap();
     assert_eq!(screen.at(column, 23), Some(&Hit::Button(Action::Deny)));
     assert_eq!(screen.at(79, 0), None);
+}
+
+#[test]
+fn rows_out_of_sight_are_counted_and_ids_differ_where_they_are_cut() {
+    let named = |n: u32| OverviewRow {
+        prefix: format!("bump-the-version-{n}"),
+        ..row(
+            &format!("bump-the-version-{n}-aaaa"),
+            SessionGroup::NeedsYou,
+            SessionState::Crashed,
+            "it exited",
+        )
+    };
+    let working = row("port-it-cccc", SessionGroup::Working, SessionState::Working, "I read");
+    let mut state = Dashboard::new("shop".to_owned(), true);
+    state.set_overview(Overview { rows: (0..12).map(named).chain([working]).collect() });
+    let shown = text(&state, 80, 24);
+    assert!(shown.contains("↓ 3 needs you") && !shown.contains('↑'), "{shown}");
+    assert!(shown.contains("bump-t…rsion-1"), "{shown}");
+    assert!(text(&state, 50, 24).contains(" ↓3"));
+    state.selected = state.overview.rows.last().map(|row| row.key.clone());
+    let shown = text(&state, 80, 24);
+    assert!(shown.contains("↑ 4 needs you") && !shown.contains('↓'), "{shown}");
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use base::text::printable;
+use base::text::{columns, printable};
 use serde_json::{Value, json};
 
 use crate::report::table;
@@ -77,13 +77,14 @@ pub(crate) fn page(listings: &[AgentListing], default: &str) -> String {
     if !hints.is_empty() {
         parts.push(format!("No login found:\n{}", hints.join("\n")));
     }
+    let name_width = missing.iter().map(|listing| columns(&listing.name)).max().unwrap_or_default();
     let missing: Vec<String> = missing
         .iter()
         .map(|listing| {
             let reason = listing.install.or(listing.error.as_deref());
             let program = listing.command.first().map(|name| format!("no program `{name}`"));
             let reason = reason.map(str::to_owned).or(program).unwrap_or_default();
-            format!("  {:<12}  {}", printable(&listing.name), printable(&reason))
+            format!("  {:<name_width$}  {}", printable(&listing.name), printable(&reason))
         })
         .collect();
     if !missing.is_empty() {

@@ -12,11 +12,13 @@ pub(crate) fn questions(questions: &[InboxQuestion<'_>], now: Timestamp) -> Stri
         let record = &question.view.record;
         let asked_at = question.request.asked_at.as_deref().unwrap_or_default();
         let description = question.request.description.replace('\n', "\n  ");
+        let never = question.never_hint().map(|hint| format!("\n{hint}")).unwrap_or_default();
         printable(&format!(
-            "{} asked {} ago for permission {} (in {}):\n  {description}\n{}\n{}",
+            "{} asked {} ago for permission {} ({}, in {}):\n  {description}\n{}\n{}{never}",
             record.id,
             table::age(asked_at, now),
             question.number,
+            record.agent,
             record.session_repo.worktree.display(),
             question.command("allow"),
             question.command("deny"),

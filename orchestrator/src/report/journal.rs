@@ -2,6 +2,7 @@
 
 use base::event::{Event, EventKind};
 use base::text::{count, size};
+use serde_json::Value;
 
 use crate::report::table::first_lines;
 use studio_core::coach_rounds;
@@ -35,8 +36,7 @@ impl JournalReader {
             JournalEntry::Event { event } => self.event(event)?,
             other => entry_text(other)?,
         };
-        let clock = line.time.get(11..19).unwrap_or(&line.time);
-        Some(base::text::printable(&format!("{clock}  {}", text.replace('\n', "\n          "))))
+        Some(timed(&line.time, &text))
     }
 
     fn event(&mut self, event: &serde_json::Value) -> Option<String> {
@@ -50,14 +50,30 @@ impl JournalReader {
     }
 }
 
+/// Formats a text with its time.
+pub(crate) fn timed(time: &str, text: &str) -> String {
+    let clock = time.get(11..19).unwrap_or(time);
+    base::text::printable(&format!("{clock}  {}", text.replace('\n', "\n          ")))
+}
+
+/// Formats the further text of a message.
+pub(crate) fn continued(text: &str) -> String {
+    base::text::printable(&format!("          {}", text.replace('\n', "\n          ")))
+}
+
 /// Formats a line of a program's output during its turn.
 pub(crate) fn output(line: &str) -> String {
     format!("          | {}", base::text::printable_output(line))
 }
 
-/// Returns whether a line contains a message of the agent.
-pub(crate) fn is_text(line: &JournalLine) -> bool {
-    matches!(&line.entry, JournalEntry::Event { event } if event["type"] == "text")
+/// Returns the message of the agent that a line contains.
+pub(crate) fn message_text(line: &JournalLine) -> Option<&str> {
+    match &line.entry {
+        JournalEntry::Event { event } if event["type"] == "text" => {
+            event["text"].as_str().map(str::trim)
+        }
+        _ => None,
+    }
 }
 
 fn entry_text(entry: &JournalEntry) -> Option<String> {
@@ -74,9 +90,9 @@ fn entry_text(entry: &JournalEntry) -> Option<String> {
         JournalEntry::Asked { n, what, .. } => format!("asks {n}: {what}"),
         JournalEntry::Answered { n, allow, always, by, why } => {
             let word = if *allow { "allowed" } else { "denied" };
-            let scope = if *always { " for this session" } else { "" };
+            let scope = if *always { "always " } else { "" };
             let suffix = why.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            format!("answer {n}: {word}{scope} by {by}{suffix}")
+            format!("answer {n}: {scope}{word} by {by}{suffix}")
         }
         JournalEntry::Settings { limits, attended } => settings(limits, *attended),
         JournalEntry::TurnEnd { n, why } => turn_end_text(*n, why.as_deref()),
@@ -146,6 +162,7 @@ pub(crate) fn check(result: &CheckResult) -> String {
 fn event_text(kind: EventKind) -> Option<String> {
     match kind {
         EventKind::Text { text } => Some(text.trim().to_owned()),
+        EventKind::ToolStart { name, args: Value::Null, .. } => Some(format!("> {name}")),
         EventKind::ToolStart { name, args, .. } => {
             Some(format!("> {name} {}", base::text::head(&args.to_string(), 200)))
         }

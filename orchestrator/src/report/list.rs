@@ -123,6 +123,8 @@ struct Row {
     age: String,
     reason: Option<String>,
     next: String,
+    /// The command if the next one is too long.
+    short_next: String,
 }
 
 impl Row {
@@ -141,7 +143,7 @@ impl Row {
             row.changes = format!("+{} -{}{dirty}", work.insertions, work.deletions);
         }
         if columns(&row.next) > MAX_COMMAND_WIDTH {
-            row.next = format!("studio status {id}");
+            row.next.clone_from(&row.short_next);
         }
         row
     }
@@ -161,6 +163,7 @@ impl Row {
             age: age(&view.record.created_at, now),
             reason: reason(view).map(|text| one_line(&text)),
             next: view.next_commands(id).into_iter().next().unwrap_or_default(),
+            short_next: short_command(view, id),
         }
     }
 
@@ -182,10 +185,17 @@ impl Row {
         lines.extend(reason);
         if widths.is_none() && !self.next.is_empty() {
             let too_long = columns(&self.next) > width;
-            let command = format!("studio status {}", self.id);
-            lines.push(indented("", if too_long { &command } else { &self.next }));
+            lines.push(indented("", if too_long { &self.short_next } else { &self.next }));
         }
         lines
+    }
+}
+
+/// Returns the command for a session whose next command does not fit.
+fn short_command(view: &SessionView, id: &str) -> String {
+    match view.open_request() {
+        Some(_) => "studio inbox".to_owned(),
+        None => format!("studio status {id}"),
     }
 }
 

@@ -39,7 +39,7 @@ fn summary(totals: &SessionTotals) -> String {
         parts.push(format!("+{} -{} lines landed", totals.insertions, totals.deletions));
     }
     let mut work = vec![format!("{} of work", duration(totals.worked_ms))];
-    work.extend(totals.usage.as_ref().map(|usage| format!("{} tokens", number(tokens(usage)))));
+    work.extend(totals.usage.as_ref().and_then(|usage| Some(format!("{} tokens", tokens(usage)?))));
     work.extend(totals.usage.as_ref().and_then(cost));
     format!("{}\n{}", parts.join(", "), work.join(", "))
 }
@@ -53,7 +53,7 @@ fn groups(title: &str, groups: &[(String, SessionTotals)]) -> String {
             totals.landed.to_string(),
             totals.discarded.to_string(),
             duration(totals.worked_ms),
-            usage.map_or("-".to_owned(), |usage| number(tokens(usage))),
+            usage.and_then(tokens).unwrap_or_else(|| "-".to_owned()),
             usage.and_then(cost).unwrap_or_else(|| "-".to_owned()),
         ]
     };
@@ -148,9 +148,10 @@ fn chart(days: &[(Date, SessionTotals)]) -> String {
     )
 }
 
-/// Returns the tokens of all kinds.
-fn tokens(usage: &Usage) -> u64 {
-    usage.sent().saturating_add(usage.output)
+/// Returns the tokens of all kinds; `None` if the agents report only their cost.
+fn tokens(usage: &Usage) -> Option<String> {
+    let tokens = usage.sent().saturating_add(usage.output);
+    (tokens > 0 || usage.cost_usd.is_none()).then(|| number(tokens))
 }
 
 /// Returns the cost, marked if a part of it is unknown.

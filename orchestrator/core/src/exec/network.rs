@@ -448,6 +448,10 @@ impl ProxyObserver for SupervisorObserver {
             if telemetry.permits(&target).is_some() {
                 return false;
             }
+            if base::allowed_hosts::is_always_denied(&entry) {
+                base::sync::lock(&denied).insert(entry);
+                return false;
+            }
             let answer = match tx {
                 Some(tx) => {
                     let (reply, answer) = oneshot::channel();

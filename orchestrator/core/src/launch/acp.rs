@@ -35,7 +35,7 @@ use crate::launch::{
 use crate::sandbox::SandboxFailure;
 
 /// Timeout of `initialize` and of opening a conversation.
-const START_TIMEOUT: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long an agent that writes other output may take to speak the protocol: some start with a
 /// banner.
 const BANNER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -92,7 +92,7 @@ async fn start(params: LaunchParams) -> std::result::Result<RunningAgent, StartE
             Ok(RunningAgent { conversation_id, loaded, commands, events })
         }
         Ok(Err(_)) => Err(StartError::new("it exited before it answered a request")),
-        Err(_) => Err(StartError::new("timed out after 120 s")),
+        Err(_) => Err(StartError::new("timed out after 300 s")),
     }
 }
 
@@ -169,7 +169,7 @@ struct ConnectionState {
 }
 
 async fn serve(params: LaunchParams, mut process: Process, mut channels: Channels) {
-    let message = MessageBuffer::new(Clock::from_env());
+    let message = MessageBuffer::new(Clock::from_env()).published(params.live.clone());
     let state = ConnectionState {
         message,
         updates: SessionUpdates::default(),
@@ -434,6 +434,7 @@ impl Shared {
                 self.lock().updates.args_of(&tool_call.tool_call_id.to_string());
         }
         self.flush();
+        self.lock().updates.on_request(&request.tool_call);
         let mut requests = self.lock_requests();
         let number = requests.numbers.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let description = permission::describe(number, &request.tool_call, self.is_g3);

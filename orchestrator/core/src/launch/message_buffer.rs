@@ -7,6 +7,8 @@ use base::event::{Event, EventKind};
 use jiff::Timestamp;
 use serde_json::Value;
 
+use crate::launch::live_message::LiveMessages;
+
 /// Maximum number of bytes of one message in the journal; the rest is in `agent.log`.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
@@ -20,6 +22,8 @@ pub(crate) struct MessageBuffer {
     seq: u64,
     text: String,
     truncated: bool,
+    /// Where the text is published while it arrives.
+    live: LiveMessages,
     /// When the calls started that have not ended.
     call_starts: BTreeMap<String, Timestamp>,
 }
@@ -27,16 +31,30 @@ pub(crate) struct MessageBuffer {
 impl MessageBuffer {
     /// Creates an empty buffer.
     pub(crate) fn new(clock: Clock) -> MessageBuffer {
-        let call_starts = BTreeMap::new();
-        MessageBuffer { clock, seq: 0, text: String::new(), truncated: false, call_starts }
+        MessageBuffer {
+            clock,
+            seq: 0,
+            text: String::new(),
+            truncated: false,
+            live: LiveMessages::default(),
+            call_starts: BTreeMap::new(),
+        }
+    }
+
+    /// Publishes the text while it arrives.
+    #[must_use]
+    pub(crate) fn published(self, live: LiveMessages) -> MessageBuffer {
+        MessageBuffer { live, ..self }
     }
 
     /// Appends a chunk of text.
     pub(crate) fn push_text(&mut self, chunk: &str) {
         self.text.push_str(chunk);
+        self.live.push(chunk);
         if self.text.len() > 2 * MAX_MESSAGE_BYTES {
             self.text = base::text::tail(&self.text, MAX_MESSAGE_BYTES).to_owned();
             self.truncated = true;
+            self.live.replace(&self.text);
         }
     }
 
@@ -62,6 +80,7 @@ impl MessageBuffer {
     /// Returns the text so far as one message; `None` if it is empty.
     pub(crate) fn take_message(&mut self) -> Option<Value> {
         let mut text = std::mem::take(&mut self.text);
+        self.live.finish();
         if text.trim().is_empty() {
             return None;
         }

@@ -6,6 +6,7 @@ pub mod command;
 pub mod exit_reason;
 pub mod host;
 pub mod json_lines;
+pub mod live_message;
 pub mod log;
 pub mod message_buffer;
 pub mod permission;
@@ -27,6 +28,7 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 
 use crate::exec::runner::SandboxedRunner;
+use crate::launch::live_message::LiveMessages;
 use crate::sandbox::limits::ExceededLimit;
 
 /// A way to start an agent: over ACP, or any command.
@@ -54,6 +56,8 @@ pub(crate) struct LaunchParams {
     pub log_bytes: u64,
     /// Starts its programs.
     pub runner: SandboxedRunner,
+    /// Where its messages are published while it writes them.
+    pub live: LiveMessages,
     /// The number of the session's last permission request; further ones continue from it.
     pub request_numbers: Arc<AtomicU32>,
 }

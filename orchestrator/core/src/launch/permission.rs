@@ -34,7 +34,11 @@ pub(crate) fn describe(number: u32, call: &ToolCallUpdate, is_g3: bool) -> Permi
         | _ => false,
     };
     if let Some(input) = fields.raw_input.as_ref().filter(|_| !changes_files) {
-        lines.extend(input_lines(input).into_iter().filter(|line| !title.contains(line.as_str())));
+        let is_new = |line: &String| {
+            let text = line.strip_prefix("description: ").unwrap_or(line);
+            !title.contains(text)
+        };
+        lines.extend(input_lines(input).into_iter().filter(is_new));
     }
     for path in locations.iter().map(|path| path.display().to_string()) {
         if !title.contains(&path) {
@@ -107,7 +111,7 @@ mod tests {
         let input = json!({"command": "rm -rf ~", "cwd": "/w", "description": "Tidy up"});
         let fields = ToolCallUpdateFields::new().title("Tidy up").raw_input(input);
         let request = describe_fields(fields.kind(ToolKind::Execute));
-        assert_eq!(request.description, "Tidy up\nrm -rf ~\nin /w\ndescription: Tidy up");
+        assert_eq!(request.description, "Tidy up\nrm -rf ~\nin /w");
         assert_eq!((request.number, &request.rule), (3, &request.description));
     }
 

@@ -1,6 +1,6 @@
 //! Converts the protocol's session updates to g3's events, for agents that do not send them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use agent_client_protocol::v1::schema::{
     ContentBlock, SessionUpdate, ToolCallContent, ToolCallStatus, ToolCallUpdate,
@@ -20,6 +20,8 @@ pub(crate) struct SessionUpdates {
     cost: f64,
     /// Calls that were announced without their arguments.
     pending: BTreeMap<String, PendingCall>,
+    /// The ids of the calls that were announced.
+    announced: BTreeSet<String>,
 }
 
 /// A call that has not been reported yet.
@@ -27,6 +29,8 @@ pub(crate) struct SessionUpdates {
 struct PendingCall {
     name: String,
     args: Value,
+    /// Whether only a permission request announced it: it may be denied.
+    is_requested: bool,
 }
 
 impl SessionUpdates {
@@ -45,9 +49,11 @@ impl SessionUpdates {
             }
             SessionUpdate::ToolCall(call) => {
                 let id = call.tool_call_id.to_string();
+                self.announced.insert(id.clone());
                 let call_start = PendingCall {
                     name: call.name.unwrap_or(call.title),
                     args: call.raw_input.unwrap_or(Value::Null),
+                    is_requested: false,
                 };
                 // Some agents send the arguments only when the call starts.
                 if call.status == ToolCallStatus::Pending {
@@ -90,9 +96,22 @@ impl SessionUpdates {
         self.pending.get(id).map(|call| call.args.clone()).filter(|args| !args.is_null())
     }
 
+    /// Announces the call of a permission request: some agents do it only there.
+    pub(crate) fn on_request(&mut self, call: &ToolCallUpdate) {
+        let (id, fields) = (call.tool_call_id.to_string(), &call.fields);
+        let name = fields.name.clone().or_else(|| fields.title.clone());
+        if let (true, Some(name)) = (self.announced.insert(id.clone()), name) {
+            let args = fields.raw_input.clone().unwrap_or(Value::Null);
+            self.pending.insert(id, PendingCall { name, args, is_requested: true });
+        }
+    }
+
     /// Reports the calls that were announced and never started, at the end of their turn.
     pub(crate) fn drain_pending(&mut self, message: &mut MessageBuffer) -> Vec<Value> {
-        let pending = std::mem::take(&mut self.pending);
+        let (requested, pending) =
+            std::mem::take(&mut self.pending).into_iter().partition(|(_, call)| call.is_requested);
+        self.pending = requested;
+        let pending: BTreeMap<String, PendingCall> = pending;
         pending.into_iter().flat_map(|(id, call)| call.start_events(id, message)).collect()
     }
 
@@ -204,6 +223,29 @@ mod tests {
         let pending = ToolCall::new("c", "bash").status(ToolCallStatus::Pending);
         let events = convert(vec![SessionUpdate::ToolCall(pending)]);
         assert_eq!(events[0]["name"], "bash");
+    }
+
+    #[test]
+    fn a_call_that_only_its_request_announces_is_reported_once() {
+        let (mut reader, mut message) =
+            (SessionUpdates::default(), MessageBuffer::new(Clock::from_env()));
+        let mut types = |update: Option<SessionUpdate>, request: Option<ToolCallUpdate>| {
+            request.into_iter().for_each(|call| reader.on_request(&call));
+            let events = update.map(|update| reader.on_update(update, &mut message));
+            let events = events.unwrap_or_default().into_iter();
+            events.map(|event| (event["type"].clone(), event["name"].clone())).collect::<Vec<_>>()
+        };
+        let fields = ToolCallUpdateFields::new;
+        let asked = |id: &'static str| ToolCallUpdate::new(id, fields().title("Shell: make"));
+        let completed = |id: &'static str| {
+            let fields = fields().status(ToolCallStatus::Completed);
+            Some(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id, fields)))
+        };
+        let start = (json!("tool_start"), json!("Shell: make"));
+        assert_eq!(types(completed("a"), Some(asked("a")))[0], start);
+        let running = ToolCall::new("b", "bash").status(ToolCallStatus::InProgress);
+        assert_eq!(types(Some(SessionUpdate::ToolCall(running)), None).len(), 1);
+        assert_eq!(types(completed("b"), Some(asked("b"))).len(), 1, "it was reported before");
     }
 
     #[test]

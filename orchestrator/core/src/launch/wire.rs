@@ -163,9 +163,19 @@ fn is_frame(line: &str) -> bool {
 pub(crate) fn sentence(error: &agent_client_protocol::Error) -> String {
     match &error.data {
         Some(serde_json::Value::String(details)) => format!("{}: {details}", error.message),
-        Some(details) => format!("{}: {details}", error.message),
+        Some(details) => match detail_text(details) {
+            Some(text) => format!("{}: {text}", error.message),
+            None => format!("{}: {details}", error.message),
+        },
         None => error.message.clone(),
     }
+}
+
+/// Returns the text of an error's details, if they are nothing but a text with a name.
+fn detail_text(details: &serde_json::Value) -> Option<&str> {
+    let fields = details.as_object()?;
+    let names = ["details", "message", "error"];
+    names.iter().find_map(|name| fields.get(*name)?.as_str()).filter(|_| fields.len() == 1)
 }
 
 #[cfg(test)]
@@ -181,6 +191,14 @@ mod tests {
         assert_eq!(next_line(&mut reader).await.unwrap(), None);
         let long_line = vec![b'x'; MAX_LINE + 1];
         assert!(next_line(&mut BufReader::new(&long_line[..])).await.is_err());
+    }
+
+    #[test]
+    fn the_details_of_an_error_are_a_sentence() {
+        let of = |data| sentence(&agent_client_protocol::Error::internal_error().data(data));
+        assert_eq!(of(serde_json::json!({"details": "terminated"})), "Internal error: terminated");
+        assert_eq!(of(serde_json::json!("terminated")), "Internal error: terminated");
+        assert_eq!(of(serde_json::json!({"code": 3})), "Internal error: {\"code\":3}");
     }
 
     /// The output of qwen, codex-acp and opencode when the sandbox denies them their directory.

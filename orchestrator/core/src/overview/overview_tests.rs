@@ -37,7 +37,7 @@ fn view(id: &str, second: u32, entries: &[JournalEntry]) -> SessionView {
 }
 
 fn asked(n: u32, what: &str) -> JournalEntry {
-    JournalEntry::Asked { n, what: what.to_owned(), rule: None }
+    JournalEntry::Asked { n, what: what.to_owned(), rule: None, host: None }
 }
 
 fn turn() -> JournalEntry {

@@ -198,14 +198,21 @@ const BUILD_FILES: &[&str] = &[
 const BUILD_DIRECTORIES: &[&str] =
     &[".buildkite", ".cargo", ".ci", ".circleci", ".devcontainer", ".github", ".gitlab", ".husky"];
 
+/// Directories of the settings of agents, with their hooks and permissions.
+const AGENT_DIRECTORIES: &[&str] =
+    &[".claude", ".codex", ".cursor", ".gemini", ".opencode", ".qwen"];
+
 fn build(context: &HunkContext<'_>) -> Option<String> {
     let name = lower_name(context.path());
-    let in_directory = context
-        .path()
-        .components()
-        .any(|part| BUILD_DIRECTORIES.contains(&part.as_os_str().to_string_lossy().as_ref()));
+    let is_in = |directories: &[&str]| {
+        let mut parts = context.path().components();
+        parts.any(|part| directories.contains(&part.as_os_str().to_string_lossy().as_ref()))
+    };
+    if is_in(AGENT_DIRECTORIES) {
+        return Some("settings of an agent".to_owned());
+    }
     let is_build = BUILD_FILES.contains(&name.as_str())
-        || in_directory
+        || is_in(BUILD_DIRECTORIES)
         || name.starts_with("requirements") && name.ends_with(".txt")
         || name.starts_with("dockerfile.")
         || name.starts_with(".gitlab-ci")
@@ -494,9 +501,13 @@ mod tests {
         let key = format!("url = \"glpat-{}\"", "a1B2c3D4e5F6g7H8i9J0");
         assert_eq!(rules("conf.ini", &[&format!("+{key}")]), ["secret"]);
         assert_eq!(rules("conf.ini", &[&format!("-{key}")]), [""; 0]);
-        for build in
-            ["Cargo.toml", "a/package.json", ".github/workflows/x.yml", "x.mk", "Dockerfile.dev"]
-        {
+        for build in [
+            "Cargo.toml",
+            "a/package.json",
+            ".github/workflows/x.yml",
+            "x.mk",
+            ".qwen/settings.json",
+        ] {
             assert_eq!(rules(build, &["+x"]), ["build"], "{build}");
         }
         assert_eq!(rules("db/migrations/1.rb", &["+x"])[0], "migration");

@@ -40,6 +40,7 @@ fn resolve_only(candidates: &[NamedSession]) -> Result<Id> {
         [] => Err(Failure::not_found("no session matches this command").hint("studio list")),
         many => Err(Failure {
             kind: FailureKind::Usage,
+            hints: vec!["studio list".to_owned()],
             ..ambiguous_failure("several sessions match; name one", many)
         }),
     }

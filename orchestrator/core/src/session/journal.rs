@@ -78,6 +78,9 @@ pub enum JournalEntry {
         /// The kind: requests with the same text are of one kind; `what` when absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
+        /// The host that it wants to reach, if it is a connection of the sandbox.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        host: Option<String>,
     },
     /// A request was answered.
     Answered {

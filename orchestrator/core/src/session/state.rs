@@ -241,7 +241,7 @@ mod tests {
             "queued" => JournalEntry::Queued { prompt: None },
             "spawned" => JournalEntry::Spawned { pid: 7 },
             "turn" => JournalEntry::Turn { n: 1, text: "do".into(), log_bytes: None },
-            "asked" => JournalEntry::Asked { n: 1, what: "rm".into(), rule: None },
+            "asked" => JournalEntry::Asked { n: 1, what: "rm".into(), rule: None, host: None },
             "answered" => JournalEntry::Answered {
                 n: 1,
                 allow: true,

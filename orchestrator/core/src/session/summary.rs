@@ -194,9 +194,31 @@ pub struct OpenRequest {
     pub description: String,
     /// The kind: the same for all requests that `always` covers.
     pub rule: String,
+    /// The host that it wants to reach, if it is a connection: an answer for always applies to all
+    /// sessions then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// When it was asked, RFC 3339 in UTC.
     #[serde(default)]
     pub asked_at: Option<String>,
+}
+
+impl OpenRequest {
+    /// Describes what an answer for always does.
+    pub fn always_allow_text(&self) -> &'static str {
+        match self.host {
+            Some(_) => "always allow this host, in all sessions",
+            None => "always allow this in this session",
+        }
+    }
+
+    /// Returns where an answer for always applies.
+    pub fn always_scope(&self) -> &'static str {
+        match self.host {
+            Some(_) => "in all sessions",
+            None => "for this session",
+        }
+    }
 }
 
 /// Requests that studio denied without asking the user.
@@ -279,10 +301,12 @@ impl JournalSummary {
                 self.phase = Phase::Working;
             }
             JournalEntry::Event { event } => self.add_event(event),
-            JournalEntry::Asked { n, what: description, rule } => {
+            JournalEntry::Asked { n, what: description, rule, host } => {
                 let rule = rule.clone().unwrap_or_else(|| description.clone());
                 let description = description.clone();
-                self.open_requests.insert(*n, OpenRequest { description, rule, asked_at: None });
+                let host = host.clone();
+                let request = OpenRequest { description, rule, host, asked_at: None };
+                self.open_requests.insert(*n, request);
                 self.last_request = self.last_request.max(*n);
                 self.update_phase();
             }

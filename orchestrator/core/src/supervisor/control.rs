@@ -12,12 +12,16 @@ use base::id::Id;
 use base::known_repositories;
 use base::model_host::socket_path::with_short_name;
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Lines};
 use tokio::net::{UnixListener, UnixStream as Stream};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::launch::live_message::{LiveMessage, LiveMessages};
+
 /// Maximum size of a request in bytes: a message may be long.
 const MAX_REQUEST_BYTES: u64 = 4 << 20;
+/// The least time between two lines for a client that follows the agent's message.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
 /// Timeout of a supervisor's response.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -44,6 +48,9 @@ pub enum ControlRequest {
     },
     /// Check that the supervisor is reachable.
     Status,
+    /// Follow the message that the agent is writing: one line for each change, until the connection
+    /// is closed.
+    Follow,
 }
 
 /// A request with its token.
@@ -68,6 +75,15 @@ enum Reply {
 
 /// A request and the channel for its response.
 pub(crate) type ControlCall = (ControlRequest, oneshot::Sender<std::result::Result<(), String>>);
+
+/// What the socket serves.
+#[derive(Clone)]
+pub(crate) struct ControlChannels {
+    /// Receives the requests.
+    pub requests: mpsc::UnboundedSender<ControlCall>,
+    /// The message that the agent is writing.
+    pub live: LiveMessages,
+}
 
 /// An open control socket. On drop, its path and its token are removed.
 #[derive(Debug)]
@@ -100,7 +116,7 @@ fn directory_in_repository(common_dir: &Path, id: &Id) -> PathBuf {
 pub(crate) fn serve(
     common_dir: &Path,
     id: &Id,
-    tx: mpsc::UnboundedSender<ControlCall>,
+    channels: ControlChannels,
 ) -> io::Result<ControlEndpoint> {
     let private_directory = || -> io::Result<PathBuf> {
         known_repositories::remember(common_dir)?;
@@ -109,11 +125,11 @@ pub(crate) fn serve(
         Ok(directory)
     };
     let directory = private_directory().unwrap_or_else(|_| directory_in_repository(common_dir, id));
-    serve_in(&directory, tx)?;
+    serve_in(&directory, channels)?;
     Ok(ControlEndpoint { directory })
 }
 
-fn serve_in(dir: &Path, tx: mpsc::UnboundedSender<ControlCall>) -> io::Result<()> {
+fn serve_in(dir: &Path, channels: ControlChannels) -> io::Result<()> {
     let token = base::random::hex::<16>()?;
     base::files::replace(&dir.join("token"), token.as_bytes())?;
     let socket = dir.join("control.sock");
@@ -124,19 +140,27 @@ fn serve_in(dir: &Path, tx: mpsc::UnboundedSender<ControlCall>) -> io::Result<()
     let listener = with_short_name(&socket, |name| UnixListener::bind(name))?;
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(answer_connection(stream, token.clone(), tx.clone()));
+            tokio::spawn(answer_connection(stream, token.clone(), channels.clone()));
         }
     });
     Ok(())
 }
 
-async fn answer_connection(stream: Stream, token: String, tx: mpsc::UnboundedSender<ControlCall>) {
+async fn answer_connection(stream: Stream, token: String, channels: ControlChannels) {
     let (reader, mut writer) = stream.into_split();
     let mut line = String::new();
     let mut reader = tokio::io::BufReader::new(reader.take(MAX_REQUEST_BYTES));
     let reply = match reader.read_line(&mut line).await {
         Ok(_) => match serde_json::from_str::<SignedRequest>(&line) {
-            Ok(signed) if signed.token == token => forward(signed.request, &tx).await,
+            Ok(signed) if signed.token == token => match signed.request {
+                ControlRequest::Follow => {
+                    return publish(&mut reader, &mut writer, &channels.live).await;
+                }
+                request @ (ControlRequest::Send { .. }
+                | ControlRequest::Stop
+                | ControlRequest::Answer { .. }
+                | ControlRequest::Status) => forward(request, &channels.requests).await,
+            },
             Ok(_) => Reply::Refused("invalid token".to_owned()),
             Err(e) => Reply::Refused(format!("the request cannot be read: {e}")),
         },
@@ -145,6 +169,31 @@ async fn answer_connection(stream: Stream, token: String, tx: mpsc::UnboundedSen
     if let Ok(mut bytes) = serde_json::to_vec(&reply) {
         bytes.push(b'\n');
         let _ = writer.write_all(&bytes).await;
+    }
+}
+
+/// Writes the changes of the agent's message until the client closes the connection.
+async fn publish(
+    reader: &mut (impl AsyncRead + Unpin),
+    writer: &mut (impl AsyncWrite + Unpin),
+    live: &LiveMessages,
+) {
+    let (mut messages, mut known) = (live.subscribe(), LiveMessage::default());
+    messages.mark_changed();
+    loop {
+        tokio::select! {
+            changed = messages.changed() => if changed.is_err() { return },
+            _ = reader.read_u8() => return,
+        }
+        let message = messages.borrow_and_update().clone();
+        let Some(part) = message.part_after(&known) else { continue };
+        let Ok(mut line) = serde_json::to_vec(&part) else { return };
+        line.push(b'\n');
+        if writer.write_all(&line).await.is_err() {
+            return;
+        }
+        known = message;
+        tokio::time::sleep(FOLLOW_INTERVAL).await;
     }
 }
 
@@ -157,6 +206,38 @@ async fn forward(request: ControlRequest, tx: &mpsc::UnboundedSender<ControlCall
         Ok(Ok(())) => Reply::Done,
         Ok(Err(error)) => Reply::Refused(error),
         Err(_) => Reply::Ending,
+    }
+}
+
+/// The message that the agent of a session is writing, as its supervisor publishes it.
+#[derive(Debug)]
+pub struct MessageFollower {
+    lines: Lines<tokio::io::BufReader<Stream>>,
+    message: LiveMessage,
+}
+
+impl MessageFollower {
+    /// Connects to the supervisor of a session; `None` if none listens. Call it within a runtime.
+    pub fn open(common_dir: &Path, id: &Id) -> Option<MessageFollower> {
+        let dir = directory(common_dir, id).ok()?;
+        let token = std::fs::read_to_string(dir.join("token")).ok()?;
+        let mut stream =
+            with_short_name(&dir.join("control.sock"), |name| UnixStream::connect(name)).ok()?;
+        let request = SignedRequest { token, request: ControlRequest::Follow };
+        let mut line = serde_json::to_vec(&request).ok()?;
+        line.push(b'\n');
+        stream.write_all(&line).ok()?;
+        stream.set_nonblocking(true).ok()?;
+        let stream = Stream::from_std(stream).ok()?;
+        let lines = tokio::io::BufReader::new(stream).lines();
+        Some(MessageFollower { lines, message: LiveMessage::default() })
+    }
+
+    /// Returns the message when it has changed; `None` when the supervisor has ended. Cancel safe.
+    pub async fn changed(&mut self) -> Option<&LiveMessage> {
+        let line = self.lines.next_line().await.ok()??;
+        self.message.add(serde_json::from_str(&line).ok()?);
+        Some(&self.message)
     }
 }
 
@@ -183,9 +264,9 @@ fn send_request_in(dir: &Path, request: &ControlRequest) -> Result<bool> {
     let mut line =
         serde_json::to_vec(&SignedRequest { token, request: request.clone() }).or_fail(fail)?;
     line.push(b'\n');
-    stream.write_all(&line).or_fail(fail)?;
+    stream.write_all(&line).map_err(no_answer)?;
     let mut reply = String::new();
-    BufReader::new(stream.take(MAX_REQUEST_BYTES)).read_line(&mut reply).or_fail(fail)?;
+    BufReader::new(stream.take(MAX_REQUEST_BYTES)).read_line(&mut reply).map_err(no_answer)?;
     if reply.is_empty() {
         return Ok(false);
     }
@@ -196,9 +277,28 @@ fn send_request_in(dir: &Path, request: &ControlRequest) -> Result<bool> {
     }
 }
 
+/// Returns the failure of a request without an answer.
+fn no_answer(error: io::Error) -> Failure {
+    let failure = Failure::failed("the supervisor does not answer");
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => failure
+            .because(format!("timed out after {} s", TIMEOUT.as_secs()))
+            .hint("on a busy machine it may still do what you asked for: see `studio list`"),
+        _ => failure.because(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_timeout_is_named() {
+        let failure = no_answer(io::ErrorKind::WouldBlock.into());
+        assert_eq!(failure.reason().unwrap(), "timed out after 20 s");
+        let failure = no_answer(io::ErrorKind::BrokenPipe.into());
+        assert_eq!(failure.reason().unwrap(), "broken pipe");
+    }
 
     #[tokio::test(flavor = "current_thread")]
     async fn a_request_without_the_token_is_refused() {
@@ -206,8 +306,8 @@ mod tests {
         let dir = root.path().join("d".repeat(120));
         std::fs::create_dir(&dir).unwrap();
         assert!(!send_request_in(&dir, &ControlRequest::Stop).unwrap(), "nothing listens yet");
-        let (tx, mut rx) = mpsc::unbounded_channel();
-        serve_in(&dir, tx).unwrap();
+        let (requests, mut rx) = mpsc::unbounded_channel();
+        serve_in(&dir, ControlChannels { requests, live: LiveMessages::default() }).unwrap();
         let request_dir = dir.clone();
         let caller = tokio::task::spawn_blocking(move || {
             send_request_in(&request_dir, &ControlRequest::Stop)
@@ -230,8 +330,8 @@ mod tests {
         let id = Id::parse("task-abcd").unwrap();
         let directory = directory_in_repository(root.path(), &id);
         std::fs::create_dir_all(&directory).unwrap();
-        let (tx, mut rx) = mpsc::unbounded_channel();
-        serve_in(&directory, tx).unwrap();
+        let (requests, mut rx) = mpsc::unbounded_channel();
+        serve_in(&directory, ControlChannels { requests, live: LiveMessages::default() }).unwrap();
         let common_dir = root.path().to_owned();
         let caller = tokio::task::spawn_blocking(move || {
             send_request(&common_dir, &id, &ControlRequest::Status)

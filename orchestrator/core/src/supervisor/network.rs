@@ -56,9 +56,10 @@ impl NetworkQuestions {
         let entry = target.entry();
         let line = format!("`[sandbox] hosts = [\"{entry}\"]` in ~/.config/g3/config.toml");
         let denial = format!("{target} is not on the allow list of the sandbox; {line} adds it");
-        self.open.insert(number, OpenQuestion { entry, reply });
+        self.open.insert(number, OpenQuestion { entry: entry.clone(), reply });
         PermissionAsk {
             number,
+            host: Some(entry),
             description: format!("connect to {target}"),
             rule: format!("connect to {target}"),
             futile_reason: (!is_attended).then_some(denial),
@@ -68,8 +69,10 @@ impl NetworkQuestions {
     /// Answers a question. Returns whether the number is that of one.
     pub(crate) fn answer(&mut self, number: u32, decision: &Decision) -> bool {
         let Some(question) = self.open.remove(&number) else { return false };
-        if decision.allow && decision.always {
-            base::allowed_hosts::allow_always(&question.entry);
+        match (decision.always, decision.allow) {
+            (true, true) => base::allowed_hosts::allow_always(&question.entry),
+            (true, false) => base::allowed_hosts::deny_always(&question.entry),
+            (false, _) => {}
         }
         // The proxy may have ended.
         let _ = question.reply.send(decision.allow);

@@ -19,6 +19,7 @@ use crate::exec::network::NetworkRequest;
 use crate::exec::runner::SandboxedRunner;
 use crate::launch::acp::AcpLauncher;
 use crate::launch::command::CommandLauncher;
+use crate::launch::live_message::LiveMessages;
 use crate::launch::requirements;
 use crate::launch::{
     AgentCommand, AgentEvent, LaunchParams, Launcher, PermissionRequest, RunningAgent,
@@ -28,7 +29,7 @@ use crate::session::journal::{JournalEntry, JournalWriter, SessionOutcome};
 use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
 use crate::session::summary::Phase;
-use crate::supervisor::control::{self, ControlCall};
+use crate::supervisor::control::{self, ControlCall, ControlChannels};
 use crate::supervisor::network::{self, NetworkQuestions};
 use crate::supervisor::step::{
     self, ConversationMemory, Input, RunState, SupervisorAction, step as decide,
@@ -98,7 +99,9 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
         state.summary.last_request,
     );
     let (requests_tx, requests_rx) = mpsc::unbounded_channel();
-    let _endpoint = control::serve(&config.repository.common_dir, id, requests_tx)
+    let live = LiveMessages::default();
+    let channels = ControlChannels { requests: requests_tx, live: live.clone() };
+    let _endpoint = control::serve(&config.repository.common_dir, id, channels)
         .or_fail(|| "cannot open the control socket")?;
     let (tx, rx) = mpsc::unbounded_channel();
     // The limit applies to all runs together.
@@ -113,6 +116,7 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
         tx,
         agent: None,
         network,
+        live,
         network_noted: false,
         started: Instant::now(),
         checks: None,
@@ -139,6 +143,7 @@ struct Supervisor {
     tx: UnboundedSender<InternalEvent>,
     agent: Option<RunningAgent>,
     network: NetworkQuestions,
+    live: LiveMessages,
     network_noted: bool,
     started: Instant,
     checks: Option<JoinHandle<()>>,
@@ -257,6 +262,7 @@ impl Supervisor {
                     number,
                     description,
                     rule,
+                    host: None,
                     futile_reason,
                 }))
             }
@@ -285,7 +291,8 @@ impl Supervisor {
         request: control::ControlRequest,
     ) -> Result<std::result::Result<(), String>> {
         let input = match request {
-            control::ControlRequest::Status => return Ok(Ok(())),
+            // The socket answers the second one itself.
+            control::ControlRequest::Status | control::ControlRequest::Follow => return Ok(Ok(())),
             control::ControlRequest::Send { text } => Input::Send { text },
             control::ControlRequest::Stop => Input::Stop,
             control::ControlRequest::Answer { n, allow, always } => match self.find_open_request(n)
@@ -416,6 +423,7 @@ impl Supervisor {
             log: self.log.clone(),
             log_bytes: self.config.limits.output_bytes.unwrap_or(DEFAULT_LOG_BYTES),
             runner: self.config.runner.clone(),
+            live: self.live.clone(),
             request_numbers: self.network.numbers(),
         };
         let launcher: Box<dyn Launcher + Send + Sync> = match self.config.row.protocol {

@@ -107,6 +107,8 @@ pub(crate) struct PermissionAsk {
     pub description: String,
     /// The kind: the same for all requests that `always` covers.
     pub rule: String,
+    /// The host that it wants to reach, if it is a connection.
+    pub host: Option<String>,
     /// Why allowing it would have no effect, and which configuration line would.
     pub futile_reason: Option<String>,
 }
@@ -402,13 +404,14 @@ impl StepActions<'_> {
     }
 
     fn on_permission_request(&mut self, request: PermissionAsk) {
-        let PermissionAsk { number, description, rule, futile_reason } = request;
+        let PermissionAsk { number, description, rule, host, futile_reason } = request;
         let is_always_allowed = self.state.summary.always.contains(&rule);
         let reason = format!("permission {number}: {description}");
         self.write(JournalEntry::Asked {
             n: number,
             rule: Some(rule).filter(|rule| *rule != description),
             what: description,
+            host,
         });
         let id = &self.state.record.id;
         let denial = match futile_reason {
@@ -439,6 +442,7 @@ impl StepActions<'_> {
 
     fn answer(&mut self, n: u32, decision: Decision) {
         let Some(request) = self.state.summary.open_requests.get(&n) else { return };
+        let rule = request.rule.clone();
         let decided_by = match &decision.reason {
             None if !self.state.summary.always.contains(&request.rule) => "user",
             None | Some(_) => "studio",
@@ -450,11 +454,10 @@ impl StepActions<'_> {
         self.write(JournalEntry::Answered { n, allow, always, by, why: reason });
         self.actions.push(SupervisorAction::Answer { n, decision });
         // Open requests of the same kind are answered as well.
-        let same_kind = self.state.summary.open_requests.iter().find(|(_, request)| {
-            allow && always && self.state.summary.always.contains(&request.rule)
-        });
+        let mut open_requests = self.state.summary.open_requests.iter();
+        let same_kind = open_requests.find(|(_, request)| always && request.rule == rule);
         if let Some(n) = same_kind.map(|(n, _)| *n) {
-            self.answer(n, Decision { allow: true, always: true, reason: None });
+            self.answer(n, Decision { allow, always: true, reason: None });
         }
     }
 

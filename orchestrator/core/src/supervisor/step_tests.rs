@@ -201,6 +201,7 @@ fn request_input(n: u32, what: &str) -> Input {
         number: n,
         description: what.into(),
         rule: what.into(),
+        host: None,
         futile_reason: None,
     })
 }
@@ -277,6 +278,7 @@ fn a_request_that_the_sandbox_denies_is_not_asked() {
         number: 1,
         description: "write /opt/x".into(),
         rule: "r".into(),
+        host: None,
         futile_reason,
     };
     let answers = answers_to(&mut state, vec![Input::PermissionRequested(request)]);
