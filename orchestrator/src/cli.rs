@@ -120,7 +120,7 @@ enum Verb {
     Resume(resume::Args),
     /// Land the work of sessions on its branch, with checks on the merged tree
     #[command(
-        after_help = "Examples:\n  studio accept fix-the\n  studio accept fix-the --strategy merge --onto develop\n  studio accept fix-the -m 'Fix the flaky test'\n  studio accept fix-the --dry-run\n  studio accept fix-the --hunks 34ead8,8e88a0   lands two of its hunks\n  studio accept fix-the --include data/model.bin\n  studio accept fix-the --no-checks        lands it without checks"
+        after_help = "Examples:\n  studio accept fix-the\n  studio accept fix-the --strategy merge --onto develop\n  studio accept fix-the -m 'Fix the flaky test'\n  studio accept fix-the --dry-run\n  studio accept fix-the --hunks 34ead8,8e88a0   lands two of its hunks\n  studio accept fix-the --include data/model.bin\n  studio accept fix-the --no-checks        lands it without checks\n  studio accept --all                      lands what is ready and passes together\n  studio accept --all --resolve            lets agents resolve conflicts"
     )]
     Accept(accept::Args),
     /// Try a session's work in this checkout, and follow it

@@ -180,11 +180,14 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
             "project",
             "commit_message",
             "check_files",
+            "interrupt",
         ],
     ),
+    ("recheck", &["session", "session_view", "project", "landing"]),
     (
         "supervisor_process",
         &[
+            "recheck",
             "session",
             "exec",
             "interrupt",

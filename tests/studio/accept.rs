@@ -69,7 +69,7 @@ fn the_json_of_accept_discard_undo_and_operations() {
 }
 
 /// Places a fake `g3` beside a copy of studio, which runs this script.
-fn with_g3(scene: &Scene, script: &str) -> std::path::PathBuf {
+pub(crate) fn with_g3(scene: &Scene, script: &str) -> std::path::PathBuf {
     let bin = scene.env.home().join("bin");
     std::fs::create_dir_all(&bin).expect("the home is writable");
     std::fs::copy(studio(), bin.join("studio")).expect("the home is writable");

@@ -57,3 +57,105 @@ fn pain_15_a_stuck_agent_is_named_and_stopped_without_loss() {
     assert_eq!(ids(&quiet(&scene)), [""; 0]);
     assert_eq!(scene.worktree(&stuck).read("a"), "1\n");
 }
+
+/// The user's checkout keeps every byte that is not landed, whatever a queue does.
+#[test]
+fn pain_02_a_queue_touches_no_file_that_the_user_has_changed() {
+    let scene = Scene::new();
+    scene.repo.commit_file("shared", "a\n");
+    let [in_the_way, free] = ["write shared theirs", "write new 1"].map(|task| scene.ready(task));
+    scene.repo.write("shared", "mine, not committed\n");
+    scene.repo.write("untracked", "mine\n");
+    let outcome = scene.studio(["accept", "--all", "--json"]).exits(3).json();
+    assert_eq!(ids(&outcome["landed"]), [&free]);
+    assert_eq!(ids(&outcome["refused"]), [&in_the_way]);
+    assert_eq!(scene.repo.read("shared"), "mine, not committed\n");
+    assert_eq!(scene.repo.git(["status", "--porcelain"]).trim(), "M shared\n?? untracked");
+    scene.repo.is_sound();
+}
+
+/// The target is not called `main`, and is checked out in a worktree of the user, not in the main
+/// checkout.
+#[test]
+fn pain_11_sessions_land_on_a_branch_that_is_checked_out_elsewhere() {
+    let scene = Scene::new();
+    let place = scene.env.home().join("elsewhere");
+    scene.repo.git(["worktree", "add", "-q", "-b", "develop", &place.display().to_string()]);
+    let elsewhere = testkit::repo::Repo::at(&place);
+    elsewhere.commit_file("only-there", "1\n");
+    let before = scene.repo.rev("main");
+    let sessions = ["write a 1", "write b 1"].map(|task| {
+        let id = scene.exec(["--branch", "develop", task]);
+        scene.await_state(&id, "ready");
+        id
+    });
+    let outcome = scene.studio(["accept", "--all", "--json"]).exits(0).json();
+    assert_eq!(ids(&outcome["landed"]), sessions.each_ref().map(String::as_str));
+    assert_eq!((elsewhere.read("a"), elsewhere.read("b")), ("1\n".into(), "1\n".into()));
+    assert_eq!(elsewhere.git(["status", "--porcelain"]), "");
+    assert_eq!(
+        (scene.repo.rev("main"), scene.repo.git(["status", "--porcelain"])),
+        (before, String::new())
+    );
+}
+
+/// A queue that dies, and two queues at once, land each session exactly once.
+#[test]
+fn pain_12_a_queue_neither_loses_nor_repeats_work() {
+    let scene = Scene::new();
+    for n in 0..4 {
+        scene.ready(&format!("write f{n} {n}"));
+    }
+    let command = scene.env.command(crate::fixtures::studio(), scene.repo.path());
+    let command = command.args(["accept", "--all"]).env("G3_TEST_KILL_AT", "accept.outcome:2");
+    assert_eq!(scene.env.run_command(command).code, 137);
+    std::thread::scope(|scope| {
+        let runs = [1, 2].map(|_| scope.spawn(|| scene.studio(["accept", "--all"])));
+        runs.map(|run| run.join().expect("it does not panic").exits(0).code)
+    });
+    for n in 0..4 {
+        assert_eq!(scene.repo.read(&format!("f{n}")), format!("{n}\n"));
+    }
+    assert_eq!(scene.repo.git(["rev-list", "--count", "main"]).trim(), "5");
+    let trailers = scene.repo.git(["log", "--format=%(trailers:key=Session,valueonly)"]);
+    let mut sessions: Vec<&str> = trailers.lines().filter(|line| !line.is_empty()).collect();
+    sessions.sort_unstable();
+    sessions.dedup();
+    assert_eq!(sessions.len(), 4, "{trailers}");
+}
+
+/// What an agent says does not count: an agent that did nothing, and one whose checks fail, are not
+/// ready, and work that passed alone is checked again on the merged tree.
+#[test]
+fn pain_13_done_means_that_the_checks_of_the_merged_tree_passed() {
+    let scene = Scene::new();
+    scene.configure("checks = \"! [ -e left ] || ! [ -e right ]\"");
+    let idle = scene.exec(["say All done"]);
+    scene.await_state(&idle, "empty");
+    let broken = scene.exec(["write left 1; write right 1; say All tests pass"]);
+    scene.await_state(&broken, "failed");
+    let [left, right] = ["write left 1", "write right 1"].map(|task| scene.ready(task));
+    let outcome = scene.studio(["accept", "--all", "--json"]).exits(1).json();
+    assert_eq!(ids(&outcome["landed"]), [&left]);
+    assert_eq!(ids(&outcome["refused"]), [&right]);
+    assert_eq!(outcome["refused"][0]["fails_with"], left.as_str());
+    assert_eq!(scene.repo.git(["rev-list", "--count", "main"]).trim(), "2");
+}
+
+/// Many sessions that start, commit and land at the same time do not fail on a lock of git.
+#[test]
+fn pain_17_parallel_sessions_do_not_race_for_locks_of_git() {
+    let scene = Scene::new();
+    let tasks: Vec<String> = (0..8).map(|n| format!("write f{n} {n}; commit f{n}")).collect();
+    let command = scene.env.command(crate::fixtures::studio(), scene.repo.path());
+    let command = command.args(["run", "-j", "8"]).args(&tasks);
+    scene.env.run_command(command).exits(0);
+    std::thread::scope(|scope| {
+        let more = scope.spawn(|| scene.studio(["run", "write g0 1; commit g", "write g1 1"]));
+        scene.studio(["accept", "--all"]).exits(0).output_lacks("lock");
+        more.join().expect("it does not panic").exits(0);
+    });
+    scene.studio(["accept", "--all"]).exits(0).output_lacks("lock");
+    assert_eq!(scene.repo.git(["rev-list", "--count", "main"]).trim(), "11");
+    scene.repo.is_sound();
+}

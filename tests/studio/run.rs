@@ -80,6 +80,7 @@ fn the_json_of_a_session_has_every_field() {
             "after",
             "tampered",
             "tried_in",
+            "message",
             "next"
         ]
     );

@@ -185,6 +185,7 @@ static KEYS: &[ConfigKey] = &[
     network("studio.setup_network", "off"),
     // The default depends on the machine, which has at least one core.
     limit("studio.jobs", U32, Some(1)),
+    feature("studio.recheck"),
     limit("studio.limits.timeout_seconds", MAX_I64, None),
     limit("studio.limits.max_turns", U32, None),
     limit("studio.limits.max_tokens", MAX_I64, None),

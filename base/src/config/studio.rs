@@ -33,6 +33,8 @@ pub struct StudioConfig {
     pub setup_network: Option<NetworkPolicy>,
     /// Maximum number of concurrent sessions; derived from cores and memory when absent.
     pub jobs: Option<u32>,
+    /// Whether ready sessions are checked again in the background when their target has moved.
+    pub recheck: bool,
     /// The limits of a session.
     pub limits: SessionLimits,
     /// Whether landed commits are signed as the user's git would.
@@ -69,6 +71,7 @@ impl Default for StudioConfig {
             check_network: None,
             setup_network: None,
             jobs: None,
+            recheck: true,
             limits: SessionLimits::default(),
             sign: false,
             confirm_check_changes: false,

@@ -29,6 +29,7 @@ pub(crate) fn failed_result(command: String, error: String) -> CheckResult {
         hint: None,
         limit: None,
         fails_on: None,
+        flaky: false,
     }
 }
 
@@ -44,6 +45,7 @@ async fn run_one(runner: &SandboxedRunner, command: &str, timeout: Duration) -> 
             hint: (output.exit != 0).then(|| runner.failure_hint(&output.tail)).flatten(),
             tail: output.tail,
             fails_on: None,
+            flaky: false,
         },
         Err(failure) => failed_result(command, failure.to_string()),
     }

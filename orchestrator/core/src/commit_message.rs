@@ -14,7 +14,7 @@ use crate::session::record::SessionRecord;
 use studio_git::merge::CommitMessage;
 
 /// Timeout of the model.
-const TIMEOUT: Duration = Duration::from_secs(90);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum number of bytes of a diff that are sent; a larger one is summarized by file.
 const MAX_DIFF_BYTES: usize = 24_000;
 
@@ -45,6 +45,8 @@ pub(crate) struct Subject<'a> {
 pub(crate) struct MessageWriter {
     /// Program and arguments, `g3 complete`.
     pub command: Vec<String>,
+    /// How long the model may take.
+    pub timeout: Duration,
 }
 
 impl MessageWriter {
@@ -55,10 +57,7 @@ impl MessageWriter {
             .await
             .and_then(|answer| commit::read(&printable_output(&answer)));
         match answer {
-            Ok(text) => {
-                let message = with_trailers(subject.record, without_trailers(&text));
-                WrittenMessage { message, author: "model", note: None }
-            }
+            Ok(text) => from_model(subject.record, &text),
             Err(error) => WrittenMessage {
                 message: with_trailers(
                     subject.record,
@@ -74,11 +73,14 @@ impl MessageWriter {
         let Some((program, args)) = self.command.split_first() else {
             return Err("no program is configured".to_owned());
         };
-        let command = Command::new(program, directory).args(args).input(prompt.as_bytes());
-        let limits = OutputLimits { time: Some(TIMEOUT), bytes: 256 << 10 };
+        let command = Command::new(program, directory)
+            .args(args)
+            .input(prompt.as_bytes())
+            .kill_group_on_parent_death();
+        let limits = OutputLimits { time: Some(self.timeout), bytes: 256 << 10 };
         let output = command.output_async(limits).await.map_err(|e| e.to_string())?;
         if output.timed_out {
-            return Err(format!("timed out after {} s", TIMEOUT.as_secs()));
+            return Err(format!("timed out after {} s", self.timeout.as_secs()));
         }
         if !output.ok() {
             let stderr = output.error_text();
@@ -102,6 +104,12 @@ fn without_trailers(text: &str) -> String {
     };
     let lines = text.split_inclusive('\n').enumerate();
     lines.filter(|(n, line)| *n == 0 || !is_ours(line)).map(|(_, line)| line).collect()
+}
+
+/// Returns a message that a model wrote.
+pub(crate) fn from_model(record: &SessionRecord, text: &str) -> WrittenMessage {
+    let message = with_trailers(record, without_trailers(text));
+    WrittenMessage { message, author: "model", note: None }
 }
 
 /// Returns a message that the user typed.

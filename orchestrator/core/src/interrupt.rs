@@ -53,6 +53,16 @@ impl Interrupt {
         Interrupt { token, ..Interrupt::default() }
     }
 
+    /// Creates an interrupt for a part of a command: it is triggered with this one, or alone.
+    pub(crate) fn child(&self) -> Interrupt {
+        Interrupt::from_token(self.token.child_token())
+    }
+
+    /// Triggers it.
+    pub(crate) fn trigger(&self) {
+        self.token.cancel();
+    }
+
     /// Runs a program that handles the terminal's keys itself, e.g. an editor.
     pub fn run_ignoring<T>(&self, program: impl FnOnce() -> T) -> T {
         self.ignored.store(true, Ordering::Relaxed);

@@ -24,6 +24,7 @@ pub mod notification;
 pub mod overview;
 pub mod path_dependencies;
 pub mod project;
+pub mod recheck;
 pub mod redact;
 pub mod review;
 pub mod sandbox;

@@ -18,6 +18,7 @@ use crate::session::disposition::Dispositions;
 use crate::session::journal::{JournalTail, WorkSummary};
 use crate::session::state::SessionState;
 use crate::session::summary::JournalSummary;
+use crate::session::{prepared_message, target_check};
 use crate::session_view::SessionView;
 use studio_git::names::BranchName;
 
@@ -44,6 +45,8 @@ pub struct LiveSession {
     created: u128,
     journal: FileVersion,
     seen: FileVersion,
+    /// The files that prepare its landing.
+    prepared: [FileVersion; 2],
     /// What was read of the journal since the first change.
     reader: Option<SummaryReader>,
 }
@@ -162,10 +165,11 @@ impl LiveSession {
         // The versions are read first: what changes after that is read again.
         let journal = FileVersion::of(&project.store.file(id, "journal.jsonl"));
         let seen = FileVersion::of(&seen::path(&project.repository, id));
+        let prepared = prepared_versions(project, id);
         let view = project.view_with(id, dispositions);
         let created = project.store.dir_created_at(id);
         let mut session =
-            LiveSession { view, is_seen: false, created, journal, seen, reader: None };
+            LiveSession { view, is_seen: false, created, journal, seen, prepared, reader: None };
         session.read_seen(project);
         session
     }
@@ -204,7 +208,23 @@ impl LiveSession {
                 return true;
             }
         }
-        false
+        self.refresh_preparation(project, id)
+    }
+
+    /// Reads what was prepared for the landing of a ready session; returns whether it changed.
+    fn refresh_preparation(&mut self, project: &Project, id: &Id) -> bool {
+        let Ok(view) = &mut self.view else { return false };
+        let prepared = prepared_versions(project, id);
+        // An obstacle is gone when the target has another tip.
+        if view.state != SessionState::Ready
+            || (prepared == self.prepared && view.obstacle.is_none())
+        {
+            return false;
+        }
+        self.prepared = prepared;
+        let (message, obstacle) = (view.message.take(), view.obstacle.take());
+        project.read_preparation(view);
+        view.message != message || view.obstacle != obstacle
     }
 
     /// Reads the new lines of the journal; all of them for the first time.
@@ -254,6 +274,11 @@ impl LiveSession {
             .as_ref()
             .is_ok_and(|view| view.state.is_settled() && seen::is_seen(&project.repository, view));
     }
+}
+
+fn prepared_versions(project: &Project, id: &Id) -> [FileVersion; 2] {
+    [prepared_message::FILE, target_check::FILE]
+        .map(|name| FileVersion::of(&project.store.file(id, name)))
 }
 
 fn operations_path(project: &Project) -> PathBuf {

@@ -19,9 +19,11 @@ use crate::session::collect;
 use crate::session::disposition::{self, Dispositions};
 use crate::session::id::{NamedSession, resolve};
 use crate::session::journal::{JournalEntry, SessionOutcome};
+use crate::session::prepared_message::PreparedMessage;
 use crate::session::state::SessionState;
 use crate::session::store::SessionStore;
 use crate::session::summary::{JournalSummary, Phase, SessionFacts};
+use crate::session::target_check::TargetCheck;
 use crate::session_view::SessionView;
 use studio_git::repo::Repository;
 use studio_git::snapshot::SnapshotLimits;
@@ -138,8 +140,29 @@ impl Project {
         let mut view =
             SessionView::new(record, SessionFacts { locked, summary, disposition, dependencies });
         view.tried_in = dispositions.tried_in(id).cloned();
+        self.read_preparation(&mut view);
         view.undo_operation.take_if(|operation| !dispositions.is_kept(&self.repository, operation));
         Ok(view)
+    }
+
+    /// Reads what was prepared for the landing of a ready session.
+    pub(crate) fn read_preparation(&self, view: &mut SessionView) {
+        if view.state == SessionState::Ready {
+            let message = PreparedMessage::read(&self.store, &view.record.id);
+            view.message = message
+                .filter(|message| view.work().is_some_and(|work| work.commit() == message.work));
+            view.obstacle = self.obstacle(view);
+        }
+    }
+
+    /// Returns why a ready session cannot land on the current tip of its target, as far as a check in
+    /// the background has found out.
+    fn obstacle(&self, view: &SessionView) -> Option<String> {
+        let check = TargetCheck::read(&self.store, &view.record.id)?;
+        let obstacle = check.obstacle()?;
+        let tip = self.repository.tip(view.record.base.branch.as_ref()?).ok().flatten()?;
+        let is_current = check.tip == tip && view.work()?.commit() == check.work;
+        is_current.then_some(obstacle)
     }
 
     /// Returns the refusal for a session that is accepted or discarded, with the operation that

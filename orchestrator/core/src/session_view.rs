@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::coach_json;
 use crate::session::collect::BranchStanding;
 use crate::session::journal::{CheckResult, WorkSummary};
+use crate::session::prepared_message::PreparedMessage;
 use crate::session::record::SessionRecord;
 use crate::session::state::{SessionState, reason, state};
 use crate::session::summary::SessionFacts;
@@ -30,6 +31,11 @@ pub struct SessionView {
     pub tampered: Option<String>,
     /// The checkout of the user in which its work is being tried.
     pub tried_in: Option<PathBuf>,
+    /// The commit message that a model wrote for its current work.
+    pub message: Option<PreparedMessage>,
+    /// Why its work cannot land on the current tip of its target, if a check in the background found
+    /// that out.
+    pub obstacle: Option<String>,
 }
 
 impl SessionView {
@@ -45,12 +51,18 @@ impl SessionView {
             undo_operation,
             tampered: None,
             tried_in: None,
+            message: None,
+            obstacle: None,
         }
     }
 
     /// Explains its state.
     pub fn reason(&self) -> Option<String> {
-        reason(&self.facts, &self.state)
+        let reason = reason(&self.facts, &self.state);
+        match &self.obstacle {
+            Some(obstacle) => Some([reason.unwrap_or_default(), obstacle.clone()].join("; ")),
+            None => reason,
+        }
     }
 
     /// Returns whether it waits for dependencies that have not landed.
@@ -171,18 +183,22 @@ impl SessionView {
             "after": record.after,
             "tampered": self.tampered,
             "tried_in": self.tried_in,
+            "message": self.message.as_ref().map(|message| &message.text),
             "next": self.suggested_commands(),
         })
     }
 }
 
 /// Returns check results as `[{command, ok, exit, ms}]`, with `fails_on`, the branch on which a
-/// check fails as well, if there is one.
+/// check fails as well, if there is one, and with `flaky` if it passed only when it was repeated.
 pub fn checks_json(results: &[CheckResult]) -> Value {
     let check_json = |result: &CheckResult| {
         let mut object = json!({"command": result.command, "ok": result.ok, "exit": result.exit, "ms": result.ms});
         if let (Some(branch), Value::Object(fields)) = (&result.fails_on, &mut object) {
             fields.insert("fails_on".to_owned(), json!(branch));
+        }
+        if let (true, Value::Object(fields)) = (result.flaky, &mut object) {
+            fields.insert("flaky".to_owned(), json!(true));
         }
         object
     };

@@ -13,10 +13,11 @@ use tokio_util::sync::CancellationToken;
 use crate::exec::build_caches::BuildCaches;
 use crate::exec::runner::{Purpose, SandboxedRunner};
 use crate::interrupt::Interrupt;
-use crate::landing::{self, merge_checks};
+use crate::landing::{self, merge_checks, message};
 use crate::launch::{host, requirements};
 use crate::notification::Notifier;
 use crate::project::Project;
+use crate::recheck;
 use crate::session::journal::{JournalEntry, SessionOutcome};
 use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
@@ -82,6 +83,10 @@ pub fn run(args: &Args) -> Result<u8> {
     let view = project.view(&id)?;
     notifier.notify(view.state.name(), &view.reason().unwrap_or_default());
     project.schedule()?;
+    // The session is ready and free already. If no message is written, the landing writes one.
+    let _ = message::prepare(&project, &id);
+    // It may have been based on an earlier state of its target.
+    let _ = recheck::run(&project);
     Ok(0)
 }
 

@@ -80,6 +80,46 @@ pub fn patch(repository: &Repository, from: &str, to: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
+/// Returns an id of the changed lines of the difference. It does not depend on lines around them, so
+/// that the same work has the same id on another state of the target.
+pub fn change_id(repository: &Repository, from: &str, to: &str) -> Result<String> {
+    let repo = repository.open()?;
+    let mut options = git2::DiffOptions::new();
+    options.include_typechange(true).context_lines(0);
+    let diff = tree_diff(&repo, from, to, &mut options)?;
+    let text = std::cell::RefCell::new(Vec::new());
+    let is_counted = |delta: &git2::DiffDelta<'_>| path_of(delta).is_some_and(|it| !is_g3s_own(it));
+    let mut on_file = |delta: git2::DiffDelta<'_>, _: f32| {
+        if is_counted(&delta) {
+            let (old, new) = (delta.old_file(), delta.new_file());
+            let header = format!("\0{:?} {:?} {:?}\0", delta.status(), old.mode(), new.mode());
+            let mut text = text.borrow_mut();
+            text.extend_from_slice(header.as_bytes());
+            text.extend_from_slice(new.path_bytes().unwrap_or_default());
+        }
+        true
+    };
+    let mut on_binary = |delta: git2::DiffDelta<'_>, _: git2::DiffBinary<'_>| {
+        if is_counted(&delta) {
+            let ids = format!("\0{} {}", delta.old_file().id(), delta.new_file().id());
+            text.borrow_mut().extend_from_slice(ids.as_bytes());
+        }
+        true
+    };
+    let mut on_line =
+        |delta: git2::DiffDelta<'_>, _: Option<git2::DiffHunk<'_>>, line: git2::DiffLine<'_>| {
+            if is_counted(&delta) && matches!(line.origin(), '+' | '-') {
+                let mut text = text.borrow_mut();
+                text.push(u8::try_from(line.origin()).unwrap_or(b' '));
+                text.extend_from_slice(line.content());
+            }
+            true
+        };
+    diff.foreach(&mut on_file, Some(&mut on_binary), None, Some(&mut on_line)).or_fail(cannot)?;
+    let id = git2::Oid::hash_object(git2::ObjectType::Blob, &text.borrow());
+    Ok(id.or_fail(cannot)?.to_string())
+}
+
 /// Returns how many commits the first is ahead of and behind the second.
 pub fn commit_distance(
     repository: &Repository,
@@ -107,17 +147,24 @@ pub(crate) fn diff_trees<'repo>(
     from: &str,
     to: &str,
 ) -> Result<git2::Diff<'repo>> {
+    let mut options = git2::DiffOptions::new();
+    options.include_typechange(true);
+    let mut diff = tree_diff(repo, from, to, &mut options)?;
+    diff.find_similar(None).or_fail(cannot)?;
+    Ok(diff)
+}
+
+fn tree_diff<'repo>(
+    repo: &'repo git2::Repository,
+    from: &str,
+    to: &str,
+    options: &mut git2::DiffOptions,
+) -> Result<git2::Diff<'repo>> {
     let tree = |id: &str| -> Result<git2::Tree<'_>> {
         let object = repo.find_object(refs::oid(id)?, None).or_fail(cannot)?;
         object.peel_to_tree().or_fail(cannot)
     };
-    let mut options = git2::DiffOptions::new();
-    options.include_typechange(true);
-    let mut diff = repo
-        .diff_tree_to_tree(Some(&tree(from)?), Some(&tree(to)?), Some(&mut options))
-        .or_fail(cannot)?;
-    diff.find_similar(None).or_fail(cannot)?;
-    Ok(diff)
+    repo.diff_tree_to_tree(Some(&tree(from)?), Some(&tree(to)?), Some(options)).or_fail(cannot)
 }
 
 fn path_of<'a>(delta: &git2::DiffDelta<'a>) -> Option<&'a Path> {

@@ -96,9 +96,15 @@ pub fn accept(repository: &Repository, request: &LandRequest) -> Result<LandResu
 
 /// Makes the checks of [`accept`], without taking a lock or changing anything.
 pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
+    preflight_from(repository, candidate, &candidate.target_tip)
+}
+
+/// Like [`preflight`], for work that was merged with other work that lands before it. `tip` is the
+/// current tip of the target.
+pub fn preflight_from(repository: &Repository, candidate: &Candidate, tip: &str) -> Result<()> {
     refuse_session_branch(repository, &candidate.target)?;
     let repo = repository.open()?;
-    let changes = checkout::changes(&repo, &candidate.target_tip, &candidate.merged_commit)?;
+    let changes = checkout::changes(&repo, tip, &candidate.merged_commit)?;
     refuse_endless_patterns(&repo, &changes)?;
     let checkouts = checkout::of_branch(repository, &candidate.target)?;
     trial::refuse_active(repository, &checkouts)?;

@@ -113,9 +113,38 @@ pub fn prepare_from(
     base: Option<&str>,
     now: jiff::Timestamp,
 ) -> Result<PreparedMerge> {
-    let target_tip = repository.tip(target)?.ok_or_else(|| {
+    let tip = tip_of(repository, target)?;
+    let onto = MergeTarget { branch: target, tip: &tip };
+    prepare_onto(repository, session_repo, snapshot, onto, strategy, base, now)
+}
+
+/// Returns the current tip of a target; fails (5) if the branch does not exist.
+pub fn tip_of(repository: &Repository, target: &BranchName) -> Result<String> {
+    repository.tip(target)?.ok_or_else(|| {
         Failure::not_found(format!("no such branch: `{target}`")).hint("git branch --list")
-    })?;
+    })
+}
+
+/// The commit that work is merged with.
+#[derive(Clone, Copy, Debug)]
+pub struct MergeTarget<'a> {
+    /// The target branch.
+    pub branch: &'a BranchName,
+    /// Its tip, or a commit that it may get: the merged work of other sessions.
+    pub tip: &'a str,
+}
+
+/// Like [`prepare_from`], with this commit instead of the current tip of the target.
+pub fn prepare_onto(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    snapshot: &Snapshot,
+    onto: MergeTarget<'_>,
+    strategy: MergeStrategy,
+    base: Option<&str>,
+    now: jiff::Timestamp,
+) -> Result<PreparedMerge> {
+    let (target, target_tip) = (onto.branch, onto.tip.to_owned());
     let scratch = Quarantine::open(repository)?;
     let repo = &scratch.repo;
     let target_commit = repo.find_commit(refs::oid(&target_tip)?).or_fail(cannot)?;

@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use base::failure::{Failure, FailureKind, Result};
+use base::id::Id;
 use serde_json::json;
 
 use crate::commands::context::{CommandContext, CommonArgs};
-use crate::commands::resolve;
+use crate::commands::{accept_all, resolve};
 use crate::report;
 use studio_core::interrupt::Interrupt;
 use studio_core::landing::{self, Landed, LandingOptions, Rejection};
+use studio_core::recheck;
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
 use studio_git::compat;
@@ -23,6 +25,9 @@ pub(crate) struct Args {
     /// Sessions to land (default: the only one that can land)
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
+    /// Land all ready sessions, in the best order, as far as they pass together
+    #[arg(long, conflicts_with_all = ["ids", "hunks", "message", "edit", "force", "match_tree"])]
+    pub all: bool,
     /// Land only these hunks of one session, by id; the session stays open with the rest
     #[arg(long, value_name = "HUNK", value_delimiter = ',')]
     pub hunks: Vec<String>,
@@ -53,9 +58,17 @@ pub(crate) struct Args {
     /// Refuse work that is not this tree
     #[arg(long, value_name = "TREE")]
     pub match_tree: Option<String>,
-    /// Let the agent resolve conflicts, then land
-    #[arg(long, conflicts_with = "dry_run")]
-    pub resolve: bool,
+    /// Let the agent resolve conflicts in at most this many turns (default: 3), then land
+    #[arg(
+        long,
+        value_name = "TURNS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "3",
+        value_parser = clap::value_parser!(u32).range(1..=20),
+        conflicts_with = "dry_run"
+    )]
+    pub resolve: Option<u32>,
     /// Merge and check without landing
     #[arg(long)]
     pub dry_run: bool,
@@ -128,6 +141,9 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         return Err(Failure::usage("--hunks cannot be used with several sessions")
             .hint("studio accept ID --hunks HUNK,…"));
     }
+    if args.all {
+        return accept_all::run(&context, &args.options(), args.resolve.unwrap_or(0));
+    }
     let is_landable = |state: &SessionState| match state {
         SessionState::Ready => true,
         SessionState::Stopped | SessionState::Crashed => args.force,
@@ -142,8 +158,8 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     for view in &views {
         let land = || land_one(&context, view, &options);
         let result = match args.resolve {
-            true => resolve::until_it_lands(&context, &view.record.id, land),
-            false => land(),
+            Some(turns) => resolve::until_it_lands(&context, &view.record.id, turns, land),
+            None => land(),
         };
         match result {
             Ok(landed_session) => {
@@ -161,21 +177,32 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
                     report::say(&rejection.failure.to_string());
                 }
                 let is_interrupted = rejection.failure.kind == FailureKind::Interrupted;
-                rejections.push((view, rejection));
+                rejections.push((view.record.id.clone(), rejection));
                 if is_interrupted {
                     break;
                 }
             }
         }
     }
-    if !landed.is_empty() && !args.dry_run {
+    finish(&context, &landed, &rejections)
+}
+
+/// Starts what waited for the landings, prints JSON, and returns the exit code.
+pub(super) fn finish(
+    context: &CommandContext,
+    landed: &[Landed],
+    rejections: &[(Id, Rejection)],
+) -> Result<u8> {
+    if landed.iter().any(|landed| landed.commit.is_some()) {
         for note in compat::skipped_features(&context.repository) {
             report::say(&format!("note: {note}"));
         }
         context.schedule()?;
+        // If it cannot be started, the next landing runs the checks.
+        let _ = recheck::start(context);
     }
     if context.json {
-        print_json(&landed, &rejections);
+        print_json(landed, rejections);
     }
     let interrupted = rejections
         .last()
@@ -190,20 +217,7 @@ pub(crate) fn land_one(
     options: &LandingOptions,
 ) -> std::result::Result<Landed, Rejection> {
     let id = &view.record.id;
-    let Some(lock) = context.lock_with_timeout(id)? else {
-        let state = context.view(id)?.state;
-        let what = format!("session `{id}` is {}", state.name());
-        let failure = match state.is_active() || state == SessionState::Queued {
-            true => Failure::refused(what)
-                .because("its agent is still running")
-                .hint(format!("studio logs {id} -f"))
-                .hint(format!("studio stop {id}")),
-            false => Failure::refused(format!("session `{id}` is in use"))
-                .because("another command is landing, discarding or reading it")
-                .hint(format!("wait for it, then: studio status {id}")),
-        };
-        return Err(failure.into());
-    };
+    let lock = landing::lock(context, id)?;
     // The session may have changed before the lock was taken.
     landing::land(context, &context.view(id)?, options, &lock)
 }
@@ -237,17 +251,18 @@ pub(crate) fn print_landed(landed: &Landed, is_one_of_many: bool) {
     }
 }
 
-pub(crate) fn print_json(landed: &[Landed], rejections: &[(&SessionView, Rejection)]) {
+pub(crate) fn print_json(landed: &[Landed], rejections: &[(Id, Rejection)]) {
     let operation = landed.iter().rev().find_map(|session| session.operation.clone());
     let rejections: Vec<_> = rejections
         .iter()
-        .map(|(view, rejection)| {
+        .map(|(id, rejection)| {
             json!({
-                "id": view.record.id,
+                "id": id,
                 "why": rejection.failure.full_text(),
                 "exit": rejection.failure.exit_code(),
                 "files": rejection.files,
                 "confirm": rejection.confirmation,
+                "fails_with": rejection.fails_with,
             })
         })
         .collect();

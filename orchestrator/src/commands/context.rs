@@ -16,7 +16,7 @@ use studio_git::repo::Repository;
 
 use crate::commands::{confirm, editor};
 use crate::report;
-use crate::report::progress::ProgressStep;
+use crate::report::progress::{self, ProgressStep};
 
 /// The context of a command.
 pub(crate) struct CommandContext {
@@ -112,7 +112,7 @@ struct Terminal {
 impl Console for Terminal {
     fn note(&self, text: &str) {
         if !self.json {
-            report::say(text);
+            progress::suspend(|| report::say(text));
         }
     }
 

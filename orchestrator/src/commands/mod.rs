@@ -1,6 +1,7 @@
 //! The commands, one file per verb.
 
 pub mod accept;
+mod accept_all;
 pub mod agents;
 pub mod answer;
 pub mod attach;

@@ -115,6 +115,7 @@ fn scene() -> Dashboard {
         hint: None,
         limit: None,
         fails_on: None,
+        flaky: false,
     };
     let lines = [
         JournalEntry::Turn { n: 1, text: "Fix the flaky test".to_owned(), log_bytes: None },

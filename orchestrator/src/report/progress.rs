@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
+use std::sync::LazyLock;
 
 use base::id::Id;
 use base::text::{head, printable};
@@ -10,6 +11,14 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use crate::report::{say, table};
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
+
+/// The lines of all steps that run now.
+static STEPS: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+
+/// Prints above the lines of the steps that run now.
+pub(crate) fn suspend<T>(print: impl FnOnce() -> T) -> T {
+    STEPS.suspend(print)
+}
 
 /// A long step of a command, shown while it runs: on a terminal with the elapsed time, elsewhere as
 /// a message.
@@ -25,7 +34,7 @@ impl ProgressStep {
             }
             return ProgressStep(None);
         }
-        let bar = ProgressBar::new_spinner();
+        let bar = STEPS.add(ProgressBar::new_spinner());
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}") {
             bar.set_style(style);
         }
@@ -39,6 +48,7 @@ impl Drop for ProgressStep {
     fn drop(&mut self) {
         if let Some(bar) = &self.0 {
             bar.finish_and_clear();
+            STEPS.remove(bar);
         }
     }
 }

@@ -96,6 +96,7 @@ pub(crate) fn page(view: &SessionView) -> String {
     ]);
     let tried_in = view.tried_in.as_ref().map(|path| row("tried in", &path.display().to_string()));
     lines.extend(tried_in);
+    lines.extend(view.message.as_ref().map(|message| row("message", message.subject())));
     for check in summary.checks.iter().flatten() {
         let result = if check.ok { "passed" } else { "failed" };
         let base_note = check.fails_on.as_ref().map(|it| format!("; it also fails on `{it}`"));

@@ -227,7 +227,11 @@ fn remove_leftovers(project: &Project, findings: &mut Findings) -> Result<()> {
     let open = views.iter().filter(|view| !view.state.is_over()).map(|view| &view.record.id);
     let ids = open.chain(unreadable.iter().map(|(id, _)| id));
     let locks: Option<Vec<Lock>> = ids.map(|id| project.store.lock(id).ok().flatten()).collect();
-    if locks.is_some() {
+    // A queue and the checks in the background hold no session's lock.
+    let is_merging = ["queue.lock", "recheck.lock"]
+        .iter()
+        .any(|name| Lock::is_held(&project.store.root().join(name)).unwrap_or(true));
+    if locks.is_some() && !is_merging {
         let session_repos: Vec<_> =
             views.into_iter().map(|view| view.record.session_repo).collect();
         findings.repaired.extend(import::remove_leftovers(&project.repository)?);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use base::config::network::NetworkPolicy;
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
-use base::text::{printable_output, tail};
+use base::text::{head, printable_output, tail};
 use sha2::{Digest, Sha256};
 
 use crate::check;
@@ -31,66 +31,226 @@ pub(crate) fn check_merged(
     record: &SessionRecord,
     candidate: &Candidate,
 ) -> Result<Vec<CheckResult>> {
-    let mut checks = record.checks.clone();
-    let configured = project.config.studio.checks.list();
-    checks.extend(configured.into_iter().filter(|check| !record.checks.contains(check)));
-    let cached: Vec<Option<CheckResult>> = checks
-        .iter()
-        .map(|check| read_cached(&cache_file(project, &candidate.tree, check)))
-        .collect();
-    if cached.iter().all(Option::is_some) {
-        return Ok(cached.into_iter().flatten().collect());
-    }
-    let (id, target) = (&record.id, &candidate.target);
+    let checks = checks_of(project, record);
     let state = TreeState { commit: &candidate.merged_commit, tree: &candidate.tree };
-    let results = {
-        let lines = checks.iter().map(|line| format!("`{line}`")).collect::<Vec<_>>().join(", ");
-        let _step = project.console.step(id, &format!("checking {lines} on the merged tree"));
-        match run(project, &record.templates, state, &checks)? {
-            ChecksRun::Checks(results) => results,
-            ChecksRun::SetUpFailed { line, output, hint } => {
-                let message = format!("setup `{line}` fails on the merged tree");
-                return Err(Failure::failed(format!("{message} with exit code {}", output.exit))
-                    .because(with_hint(
-                        printable_output(tail(output.tail.trim_end(), 1500)),
-                        hint.as_deref(),
-                    ))
-                    .hint(format!("studio send {id} 'merge {target} and make the setup pass'")));
-            }
-        }
-    };
-    match results.iter().find(|result| !result.ok) {
-        None => Ok(results),
-        Some(failed) => {
-            let _step =
-                project.console.step(id, &format!("checking `{}` on `{target}`", failed.command));
-            let fails_on_target =
-                fails_on(project, &record.templates, &candidate.target_tip, &failed.command)?;
-            Err(check_failure(id, target, failed, fails_on_target))
+    match check_tree(project, record, state, &checks, Retry::Never)? {
+        TreeOutcome::Passed(results) => Ok(results),
+        outcome @ (TreeOutcome::Failed(_) | TreeOutcome::SetUpFailed { .. }) => {
+            let onto = (&candidate.target, candidate.target_tip.as_str());
+            Err(failure_of(project, record, onto, &outcome, None)?)
         }
     }
 }
 
-/// Returns the failure of a landing whose check fails on the merged tree, and possibly on the
-/// target as well.
+/// Returns the checks of a landing: the session's, then the repository's.
+pub(crate) fn checks_of(project: &Project, record: &SessionRecord) -> Vec<String> {
+    let mut checks = record.checks.clone();
+    let configured = project.config.studio.checks.list();
+    checks.extend(configured.into_iter().filter(|check| !record.checks.contains(check)));
+    checks
+}
+
+/// The outcome of the checks of a merged tree.
+#[derive(Debug)]
+pub(crate) enum TreeOutcome {
+    /// All passed.
+    Passed(Vec<CheckResult>),
+    /// This one failed first.
+    Failed(CheckResult),
+    /// No check ran, because a setup line failed.
+    SetUpFailed {
+        /// The line.
+        line: String,
+        /// Its result.
+        output: CommandOutput,
+        /// A likely cause.
+        hint: Option<String>,
+    },
+}
+
+impl TreeOutcome {
+    /// Returns whether all checks passed.
+    pub(crate) fn has_passed(&self) -> bool {
+        match self {
+            TreeOutcome::Passed(_) => true,
+            TreeOutcome::Failed(_) | TreeOutcome::SetUpFailed { .. } => false,
+        }
+    }
+
+    /// Describes the outcome in one line.
+    pub(crate) fn summary(&self) -> String {
+        match self {
+            TreeOutcome::Passed(_) => "its checks passed".to_owned(),
+            TreeOutcome::Failed(check) => {
+                format!("check `{}` fails on the merged tree", check.command)
+            }
+            TreeOutcome::SetUpFailed { line, .. } => {
+                format!("setup `{line}` fails on the merged tree")
+            }
+        }
+    }
+}
+
+/// Whether failed checks are repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// They are not.
+    Never,
+    /// Once, on the same files: a check that passes then is flaky.
+    Once,
+}
+
+/// Runs checks on a merged tree. Passed results are cached; if all have passed before, none runs.
+pub(crate) fn check_tree(
+    project: &Project,
+    record: &SessionRecord,
+    state: TreeState<'_>,
+    checks: &[String],
+    retry: Retry,
+) -> Result<TreeOutcome> {
+    let cached: Vec<Option<CheckResult>> =
+        checks.iter().map(|check| read_cached(&cache_file(project, state.tree, check))).collect();
+    if cached.iter().all(Option::is_some) {
+        return Ok(TreeOutcome::Passed(cached.into_iter().flatten().collect()));
+    }
+    let lines = checks.iter().map(|line| format!("`{line}`")).collect::<Vec<_>>().join(", ");
+    let activity = format!("checking {lines} on the merged tree");
+    let _step = project.console.step(&record.id, &activity);
+    let first = run(project, &record.templates, state, checks)?;
+    let repeated = match (&first, retry) {
+        (_, Retry::Never) => None,
+        (ChecksRun::Checks(results), Retry::Once) => results.iter().rposition(|it| !it.ok),
+        (ChecksRun::SetUpFailed { .. }, Retry::Once) => checks.len().checked_sub(1),
+    };
+    let Some(last) = repeated else { return Ok(outcome_of(first)) };
+    // Earlier checks may prepare the files of those that failed.
+    let second = run(project, &record.templates, state, &checks[..=last])?;
+    let (mut results, second) = match (first, second) {
+        (ChecksRun::Checks(first), ChecksRun::Checks(second)) => (first, second),
+        (_, second) => return Ok(outcome_of(second)),
+    };
+    for (result, again) in results.iter_mut().zip(second).filter(|(result, _)| !result.ok) {
+        *result = CheckResult { flaky: again.ok, ..again };
+        if result.ok {
+            write_cached(&cache_file(project, state.tree, &result.command), result);
+        }
+    }
+    Ok(outcome_of(ChecksRun::Checks(results)))
+}
+
+fn outcome_of(run: ChecksRun) -> TreeOutcome {
+    match run {
+        ChecksRun::SetUpFailed { line, output, hint } => {
+            TreeOutcome::SetUpFailed { line, output, hint }
+        }
+        ChecksRun::Checks(results) => match results.iter().find(|result| !result.ok) {
+            Some(failed) => TreeOutcome::Failed(failed.clone()),
+            None => TreeOutcome::Passed(results),
+        },
+    }
+}
+
+/// Returns a note for each check that passed only when it was repeated.
+pub(super) fn flaky_notes(results: &[CheckResult]) -> impl Iterator<Item = String> {
+    results.iter().filter(|result| result.flaky).map(|result| {
+        format!("check `{}` is flaky: it failed, and passed when it was repeated", result.command)
+    })
+}
+
+/// Returns how many merged trees are checked at the same time: one for each core, fewer with
+/// `[studio] jobs`, and not more than fit into the memory with the configured limit of each.
+pub(crate) fn parallel_runs(project: &Project) -> usize {
+    let settings = &project.config.studio;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let jobs = settings.jobs.map_or(cores, |jobs| jobs.max(1) as usize);
+    let memory = total_memory().zip(settings.limits.memory_bytes.filter(|bytes| *bytes > 0));
+    let by_memory = memory.map_or(cores, |(total, limit)| (total / limit).max(1) as usize);
+    cores.min(jobs).min(by_memory)
+}
+
+#[cfg(target_os = "linux")]
+fn total_memory() -> Option<u64> {
+    Some(rustix::system::sysinfo().totalram as u64)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn total_memory() -> Option<u64> {
+    None
+}
+
+/// The commit of the target with which the checks of a session begin to fail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Culprit {
+    /// The commit.
+    pub commit: String,
+    /// The session that landed as this commit.
+    pub session: Option<Id>,
+}
+
+/// Returns the failure of a session whose checks fail on top of a commit of its target. Without a
+/// culprit, tells whether the check fails on that commit itself.
+pub(crate) fn failure_of(
+    project: &Project,
+    record: &SessionRecord,
+    (target, onto): (&BranchName, &str),
+    outcome: &TreeOutcome,
+    culprit: Option<&Culprit>,
+) -> Result<Failure> {
+    let id = &record.id;
+    let failed = match outcome {
+        TreeOutcome::SetUpFailed { line, output, hint } => {
+            let message = format!("setup `{line}` fails on the merged tree");
+            return Ok(Failure::failed(format!("{message} with exit code {}", output.exit))
+                .because(with_hint(
+                    printable_output(tail(output.tail.trim_end(), 1500)),
+                    hint.as_deref(),
+                ))
+                .hint(format!("studio send {id} 'merge {target} and make the setup pass'")));
+        }
+        TreeOutcome::Passed(_) => return Ok(Failure::failed("the checks passed")),
+        TreeOutcome::Failed(failed) => failed,
+    };
+    let reason = match culprit {
+        Some(Culprit { commit, session }) => {
+            let short = head(commit, 12);
+            let partner = match session {
+                Some(partner) => format!("`{partner}`, which landed as {short}"),
+                None => format!("commit {short} of `{target}`"),
+            };
+            Some(format!("it passes without {partner}, and fails together with it"))
+        }
+        None => {
+            let activity = format!("checking `{}` on `{target}`", failed.command);
+            let _step = project.console.step(id, &activity);
+            let fails_on_target = fails_on(project, &record.templates, onto, &failed.command)?;
+            fails_on_target.then(|| format!("this check also fails on `{target}`"))
+        }
+    };
+    let is_its_own = culprit.is_some() || reason.is_none();
+    Ok(check_failure(id, target, failed, reason, is_its_own))
+}
+
+/// Returns the failure of a landing whose check fails on the merged tree.
 fn check_failure(
     id: &Id,
     target: &BranchName,
     failed: &CheckResult,
-    fails_on_target: bool,
+    reason: Option<String>,
+    is_its_own: bool,
 ) -> Failure {
     let output = printable_output(tail(failed.tail.trim_end(), 1500));
     let output = with_hint(output, failed.hint.as_deref());
-    let failure = Failure::failed(format!(
+    let mut failure = Failure::failed(format!(
         "check `{}` fails on the merged tree with exit code {}",
         failed.command, failed.exit
     ));
-    let (cause, failure) = match fails_on_target {
-        true => (format!("this check also fails on `{target}`\n{output}"), failure),
-        false => {
-            let command = format!("studio send {id} 'merge {target} and make it pass'");
-            (output, failure.hint(command))
-        }
+    if is_its_own {
+        let command = format!("studio send {id} 'merge {target} and make it pass'");
+        failure = failure.hint(command);
+    }
+    let cause = match reason {
+        Some(reason) => format!("{reason}\n{output}"),
+        None => output,
     };
     let failure = match cause.trim() {
         "" => failure.because("no output"),

@@ -5,28 +5,30 @@ pub mod check_changes;
 pub mod hunk_selection;
 mod last_look;
 pub mod merge_checks;
+pub(crate) mod message;
+pub mod queue;
+pub(crate) mod target;
 
 use base::config::studio::SecretsSetting;
 use base::failure::{Failure, OrFail, Result};
+use base::id::Id;
 use base::lock::Lock;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::check_files::CheckFile;
 use crate::coach_json;
-use crate::commit_message::{self, Subject, WrittenMessage};
+use crate::commit_message::{self, WrittenMessage};
 use crate::landing::hunk_selection::{HunkSelection, LandedHunks};
-use crate::launch::registry::g3_program;
+use crate::landing::target::LandingTarget;
 use crate::project::Project;
 use crate::project::pause;
 use crate::session::collect;
 use crate::session::journal::CheckResult;
-use crate::session::record::SessionRecord;
 use crate::session::state::SessionState;
 use crate::session_view::{SessionView, checks_json};
 use studio_git::compat;
 use studio_git::conflict::Conflict;
-use studio_git::diff;
 use studio_git::land::{self, LandResult};
 use studio_git::landing_history;
 use studio_git::merge::{self, Candidate, MergeStrategy, PreparedMerge};
@@ -37,7 +39,7 @@ use studio_git::snapshot::{self, Snapshot};
 /// Maximum number of lines with secrets in a message.
 const SECRETS_SHOWN: usize = 20;
 /// How often the target may move during a landing.
-const MAX_ATTEMPTS: u32 = 5;
+pub(crate) const MAX_ATTEMPTS: u32 = 5;
 /// The note for work that lands without checks.
 const UNCHECKED: &str = "no checks were run (--no-checks); recorded in the receipt";
 
@@ -79,7 +81,7 @@ pub struct Landed {
     /// The operation; `None` for a dry run.
     pub operation: Option<String>,
     /// The session.
-    pub id: base::id::Id,
+    pub id: Id,
     /// The commit on the target; `None` for a dry run.
     pub commit: Option<String>,
     /// The target branch.
@@ -104,11 +106,13 @@ pub struct Rejection {
     /// The reason.
     pub failure: Failure,
     /// The conflicting files.
-    pub files: Vec<String>,
+    pub files: Box<[String]>,
     /// The prompt with which the agent can solve it, if it can.
     pub agent_prompt: Option<Box<str>>,
     /// What lands it if the user confirms it.
     pub confirmation: Option<Box<Confirmation>>,
+    /// The session together with which its checks fail, if they pass without that one.
+    pub fails_with: Option<Box<Id>>,
 }
 
 /// The command line with which the user confirms a landing.
@@ -122,7 +126,13 @@ pub struct Confirmation {
 
 impl From<Failure> for Rejection {
     fn from(failure: Failure) -> Rejection {
-        Rejection { failure, files: Vec::new(), agent_prompt: None, confirmation: None }
+        Rejection {
+            failure,
+            files: Box::default(),
+            agent_prompt: None,
+            confirmation: None,
+            fails_with: None,
+        }
     }
 }
 
@@ -135,6 +145,22 @@ impl Rejection {
 }
 
 impl Landed {
+    /// Returns the result of a landing before it is carried out.
+    pub(crate) fn not_yet(id: Id, candidate: &Candidate) -> Landed {
+        Landed {
+            operation: None,
+            id,
+            commit: None,
+            target: candidate.target.clone(),
+            strategy: candidate.strategy,
+            message_by: "plain",
+            checks: Vec::new(),
+            check_files: Vec::new(),
+            notes: Vec::new(),
+            hunks: None,
+        }
+    }
+
     /// Returns one object of `landed` in `accept --json`.
     pub fn json(&self) -> Value {
         let mut landed = json!({
@@ -150,13 +176,55 @@ impl Landed {
     }
 }
 
+/// Takes the lock of a session to land it; refuses (3) a session that is in use.
+pub fn lock(project: &Project, id: &Id) -> Result<Lock> {
+    if let Some(lock) = project.lock_with_timeout(id)? {
+        return Ok(lock);
+    }
+    let state = project.view(id)?.state;
+    let what = format!("session `{id}` is {}", state.name());
+    Err(match state.is_active() || state == SessionState::Queued {
+        true => Failure::refused(what)
+            .because("its agent is still running")
+            .hint(format!("studio logs {id} -f"))
+            .hint(format!("studio stop {id}")),
+        false => Failure::refused(format!("session `{id}` is in use"))
+            .because("another command is landing, discarding or reading it")
+            .hint(format!("wait for it, then: studio status {id}")),
+    })
+}
+
+/// What a landing must be, because it was examined and checked before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected<'a> {
+    /// The tree of the work.
+    pub work_tree: &'a str,
+    /// The merged tree.
+    pub merged_tree: &'a str,
+    /// The commit message, if a model is to write it.
+    pub message: Option<&'a WrittenMessage>,
+}
+
 /// Lands a session whose lock the caller holds.
 pub fn land(
     project: &Project,
     view: &SessionView,
     options: &LandingOptions,
-    _lock: &Lock,
+    lock: &Lock,
 ) -> std::result::Result<Landed, Rejection> {
+    let landed = land_expected(project, view, options, None, lock)?;
+    landed.ok_or_else(|| Failure::refused("the target kept changing").into())
+}
+
+/// Like [`land`]. Lands only what is expected, if that is given; `None` if the work, or its target,
+/// is no longer that.
+pub(crate) fn land_expected(
+    project: &Project,
+    view: &SessionView,
+    options: &LandingOptions,
+    expected: Option<Expected<'_>>,
+    _lock: &Lock,
+) -> std::result::Result<Option<Landed>, Rejection> {
     // A session that was empty when its agent ended may have been changed by hand.
     let view = &project.refresh(&view.record.id)?;
     refuse_state(view, options)?;
@@ -170,8 +238,9 @@ pub fn land(
         landing_lock,
         edited_message: None,
         secrets_allowed: false,
-        check_changes_shown: false,
+        check_changes_shown: expected.is_some(),
         tree: String::new(),
+        expected,
     };
     let record = &view.record;
     let limits =
@@ -179,7 +248,11 @@ pub fn land(
     let (collected, snapshot) = collect::fetch(&project.repository, record, &limits)?;
     run.tree = landing_history::resolve(&project.repository, &snapshot.work)?.1;
     last_look::refuse_other_tree(record, &run.tree, options)?;
-    let target = target(view, options)?;
+    if expected.is_some_and(|expected| expected.work_tree != run.tree) {
+        return Ok(None);
+    }
+    let LandingTarget { branch: target, base: stack_base } =
+        target::resolve(project, record, options)?;
     let selection = hunk_selection::select(project, record, &snapshot, &target, options)?;
     let mut change_note = None;
     if selection.is_none() {
@@ -197,16 +270,24 @@ pub fn land(
                 let repo = project.repository.open()?;
                 let (repository, head) = (&project.repository, &snapshot.head);
                 let base = collect::base_for(&repo, repository, record, head, Some(&target))?;
-                let base = base.landed.as_deref();
+                let base = base.landed.as_deref().or(stack_base.as_deref());
                 candidate(project, view, &snapshot, &target, options.strategy, base)?
             }
         };
+        if expected.is_some_and(|expected| expected.merged_tree != candidate.tree) {
+            return Ok(None);
+        }
         if let Some(mut landed) = run.attempt(candidate, selection.as_ref())? {
             if selection.is_some() && landed.commit.is_some() {
                 hunk_selection::record_work(project, record);
             }
-            landed.notes.splice(0..0, collected.notes.into_iter().chain(change_note));
-            return Ok(landed);
+            let notes = collected.notes.into_iter().chain(change_note);
+            // The queue has shown them already.
+            landed.notes.splice(0..0, notes.filter(|_| expected.is_none()));
+            return Ok(Some(landed));
+        }
+        if expected.is_some() {
+            return Ok(None);
         }
     }
     let message = format!("`{target}` kept changing; gave up after {MAX_ATTEMPTS} attempts");
@@ -247,10 +328,12 @@ struct LandingRun<'a> {
     check_changes_shown: bool,
     /// The tree of the work.
     tree: String,
+    /// What it must be, if it was examined before.
+    expected: Option<Expected<'a>>,
 }
 
 /// Refuses a session in a state that cannot land.
-fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
+pub(crate) fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
     let id = &view.record.id;
     let force = options.force;
     let has_failed_check = view.facts.summary.failed_check().is_some();
@@ -302,14 +385,32 @@ fn refuse_state(view: &SessionView, options: &LandingOptions) -> Result<()> {
     }
 }
 
-fn target(view: &SessionView, options: &LandingOptions) -> Result<BranchName> {
-    match (&options.onto, &view.record.base.branch) {
-        (Some(onto), _) => BranchName::parse(onto.trim_start_matches("refs/heads/")),
-        (None, Some(branch)) => Ok(branch.clone()),
-        (None, None) => Err(Failure::usage("no branch to land on")
-            .because("the session started from a commit, not from a branch")
-            .hint(format!("studio accept {} --onto BRANCH", view.record.id))),
-    }
+/// Examines merged work as its landing will, on the current tip of its target. Returns the options
+/// with what the user has confirmed.
+pub(crate) fn examine(
+    project: &Project,
+    view: &SessionView,
+    options: &LandingOptions,
+    tree: &str,
+    (candidate, tip): (&Candidate, &str),
+) -> std::result::Result<LandingOptions, Rejection> {
+    let mut run = LandingRun {
+        project,
+        view,
+        options,
+        landing_lock: None,
+        edited_message: None,
+        secrets_allowed: false,
+        check_changes_shown: false,
+        tree: tree.to_owned(),
+        expected: None,
+    };
+    run.examine(candidate, tip)?;
+    Ok(LandingOptions {
+        allow_secrets: options.allow_secrets || run.secrets_allowed,
+        allow_check_changes: true,
+        ..options.clone()
+    })
 }
 
 /// Merges the work with the current tip of its target.
@@ -326,22 +427,29 @@ fn candidate(
     let repository = &project.repository;
     match merge::prepare_from(repository, session_repo, snapshot, target, strategy, base, now)? {
         PreparedMerge::Ready(candidate) => Ok(*candidate),
-        PreparedMerge::Nothing => {
-            let id = &session_repo.id;
-            let failure = Failure::refused(format!("session `{id}` has nothing to land"));
-            let worktree = session_repo.worktree.display();
-            Err(match is_reverted_in_worktree(project, view, snapshot)? {
-                true => failure
-                    .because("its worktree no longer has the changes of its commits")
-                    .hint(format!("git -C '{worktree}' status"))
-                    .hint(format!("git -C '{worktree}' checkout -- .    restores them")),
-                false => failure.because(format!("`{target}` already has all of it")),
-            }
-            .hint(format!("studio discard {id}"))
-            .into())
-        }
+        PreparedMerge::Nothing => Err(nothing_to_land(project, view, snapshot, target)?),
         PreparedMerge::Conflicts(conflicts) => Err(conflict(project, view, target, &conflicts)),
     }
+}
+
+/// Returns the rejection of a session whose work the target has.
+pub(crate) fn nothing_to_land(
+    project: &Project,
+    view: &SessionView,
+    snapshot: &Snapshot,
+    target: &BranchName,
+) -> Result<Rejection> {
+    let session_repo = &view.record.session_repo;
+    let (id, worktree) = (&session_repo.id, session_repo.worktree.display());
+    let failure = Failure::refused(format!("session `{id}` has nothing to land"));
+    let failure = match is_reverted_in_worktree(project, view, snapshot)? {
+        true => failure
+            .because("its worktree no longer has the changes of its commits")
+            .hint(format!("git -C '{worktree}' status"))
+            .hint(format!("git -C '{worktree}' checkout -- .    restores them")),
+        false => failure.because(format!("`{target}` already has all of it")),
+    };
+    Ok(failure.hint(format!("studio discard {id}")).into())
 }
 
 /// Returns whether the session committed changes that its current worktree reverts.
@@ -356,7 +464,8 @@ fn is_reverted_in_worktree(
     Ok(head != base && tree(&snapshot.work)? == base)
 }
 
-fn conflict(
+/// Returns the rejection of a session that conflicts with its target.
+pub(crate) fn conflict(
     project: &Project,
     view: &SessionView,
     target: &BranchName,
@@ -374,7 +483,7 @@ fn conflict(
         .hint(format!("studio accept {id} --resolve    lets the agent resolve it"));
     let tip = project.repository.tip(target).ok().flatten();
     let agent_prompt = tip.map(|tip| conflict_prompt(target, &tip, &hunks).into());
-    Rejection { failure, files, agent_prompt, confirmation: None }
+    Rejection { files: files.into(), agent_prompt, ..Rejection::from(failure) }
 }
 
 /// Returns the prompt for the agent to solve a conflict. It names the tip by its id, because the
@@ -387,7 +496,36 @@ fn conflict_prompt(target: &BranchName, tip: &str, hunks: &str) -> String {
     )
 }
 
+/// Something in merged work that the user has to know before it lands.
+struct Examination {
+    secrets: Vec<FoundSecret>,
+    check_files: Vec<CheckFile>,
+}
+
 impl LandingRun<'_> {
+    /// Refuses merged work that cannot land, and asks about what the user has to confirm.
+    fn examine(
+        &mut self,
+        candidate: &Candidate,
+        tip: &str,
+    ) -> std::result::Result<Examination, Rejection> {
+        let (project, record) = (self.project, &self.view.record);
+        let repository = &project.repository;
+        land::preflight_from(repository, candidate, tip)?;
+        let allowed = &project.config.studio.secrets_allowed;
+        let secrets = secrets::find_added(repository, candidate, allowed)?;
+        self.refuse_secrets(&secrets)?;
+        let check_files = check_changes::find(project, record, candidate)?;
+        if !self.check_changes_shown {
+            let shown = check_changes::show(project, record, &check_files, self.options);
+            let tree = &self.tree;
+            shown
+                .map_err(|failure| Rejection::to_confirm(failure, "--allow-check-changes", tree))?;
+            self.check_changes_shown = true;
+        }
+        Ok(Examination { secrets, check_files })
+    }
+
     /// Makes one attempt; returns `None` if the target moved during it.
     fn attempt(
         &mut self,
@@ -396,33 +534,18 @@ impl LandingRun<'_> {
     ) -> std::result::Result<Option<Landed>, Rejection> {
         let (project, record) = (self.project, &self.view.record);
         let repository = &project.repository;
-        land::preflight(repository, &candidate)?;
-        let allowed = &project.config.studio.secrets_allowed;
-        let secrets = secrets::find_added(repository, &candidate, allowed)?;
-        self.refuse_secrets(&secrets)?;
-        let check_files = check_changes::find(project, record, &candidate)?;
-        if !self.check_changes_shown {
-            let shown = check_changes::show(project, record, &check_files, self.options);
-            let tree = &self.tree;
-            shown
-                .map_err(|failure| Rejection::to_confirm(failure, "--allow-check-changes", tree))?;
-            self.check_changes_shown = true;
-        }
+        let Examination { secrets, check_files } =
+            self.examine(&candidate, &candidate.target_tip)?;
         let checks = match self.options.no_checks {
             true => Vec::new(),
             false => merge_checks::check_merged(project, record, &candidate)?,
         };
         let mut landed = Landed {
-            operation: None,
-            id: record.id.clone(),
-            commit: None,
-            target: candidate.target.clone(),
-            strategy: candidate.strategy,
-            message_by: "plain",
+            notes: merge_checks::flaky_notes(&checks).collect(),
             checks,
             check_files,
-            notes: Vec::new(),
             hunks: selection.map(HunkSelection::landed),
+            ..Landed::not_yet(record.id.clone(), &candidate)
         };
         if self.options.no_checks {
             landed.notes.push(UNCHECKED.to_owned());
@@ -502,11 +625,10 @@ impl LandingRun<'_> {
         if let Some(edited) = &self.edited_message {
             return Ok(edited.clone());
         }
-        let written_message = {
-            let activity = "writing the commit message";
-            let _step = self.project.console.step(&record.id, activity);
-            message_by_model(self.project, record, candidate)?
-        };
+        if let Some(written) = self.expected.and_then(|expected| expected.message) {
+            return Ok(written.clone());
+        }
+        let written_message = message::for_candidate(self.project, record, candidate)?;
         if !self.options.edit {
             return Ok(written_message);
         }
@@ -524,34 +646,6 @@ impl LandingRun<'_> {
         self.landing_lock = Some(take_landing_lock(self.project)?);
         Ok(self.edited_message.insert(commit_message::from_user(record, &edited)).clone())
     }
-}
-
-/// Returns the model's message, or a plain one.
-fn message_by_model(
-    project: &Project,
-    record: &SessionRecord,
-    candidate: &Candidate,
-) -> Result<WrittenMessage> {
-    let patch = diff::patch(&project.repository, &candidate.target_tip, &candidate.merged_commit)?;
-    let stats = diff::stats(&project.repository, &candidate.target_tip, &candidate.merged_commit)?;
-    let stat = format!(
-        "{}\n{} files, +{} -{}",
-        stats.paths.join("\n"),
-        stats.files,
-        stats.insertions,
-        stats.deletions
-    );
-    let mut command = vec![g3_program(), "complete".to_owned()];
-    if let Some(provider) = &project.config.providers.commit {
-        command.extend(["--provider".to_owned(), provider.clone()]);
-    }
-    let writer = commit_message::MessageWriter { command };
-    let subject = Subject { record, stat: &stat, patch: &patch };
-    let directory =
-        project.repository.main_checkout.as_ref().unwrap_or(&project.repository.common_dir);
-    let runtime = base::runtime::current_thread();
-    let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    runtime.block_on(project.interrupt.or(writer.write(&subject, directory)))
 }
 
 /// Returns the receipt, which is stored as a note of the landed commit.

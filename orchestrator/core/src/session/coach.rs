@@ -231,6 +231,7 @@ mod tests {
             hint: None,
             limit: None,
             fails_on: None,
+            flaky: false,
         };
         coach.record_checks(&[passed]);
         assert!(coach.disagreements().is_empty());

@@ -8,6 +8,7 @@ use base::id::Id;
 
 use crate::session::record::SessionRecord;
 use crate::session::summary::{Dependency, Disposition};
+use studio_git::names::BranchName;
 use studio_git::oplog::{Intent, LogEntries, LogLine, OperationKind};
 use studio_git::repo::Repository;
 use studio_git::{discard, moved_repository, trial};
@@ -53,6 +54,11 @@ impl Dispositions {
                 disposition: disposition.clone(),
             })
             .collect()
+    }
+
+    /// Returns the branch on which an operation landed its session.
+    pub(crate) fn target_of(&self, operation: &str) -> Option<&BranchName> {
+        Some(&self.intents.get(operation)?.landing.as_ref()?.target)
     }
 
     /// Returns the checkout in which a session is being tried.

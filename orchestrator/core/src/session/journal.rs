@@ -222,6 +222,9 @@ pub struct CheckResult {
     /// The branch on whose tip the check fails as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fails_on: Option<String>,
+    /// Whether it failed first and passed when it was repeated on the same files.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub flaky: bool,
 }
 
 impl CheckResult {

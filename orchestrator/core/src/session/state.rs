@@ -228,6 +228,7 @@ mod tests {
             hint: None,
             limit: None,
             fails_on: None,
+            flaky: false,
         };
         let work = |files_changed| WorkSummary { files_changed, ..WorkSummary::default() };
         let commands = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();

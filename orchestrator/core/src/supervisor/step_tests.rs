@@ -107,6 +107,7 @@ fn check(ok: bool) -> Input {
         hint: None,
         limit: None,
         fails_on: None,
+        flaky: false,
     };
     Input::Checked { results: vec![result] }
 }

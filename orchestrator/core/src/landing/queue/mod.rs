@@ -1,0 +1,280 @@
+//! Lands many sessions: merges them one on top of the other in memory, checks the merged trees at the
+//! same time, and lands the longest part of the queue whose trees passed. A session that fails or
+//! conflicts is refused alone.
+//!
+//! Nothing of a queue is stored but passed checks and messages, and each landing is an operation of
+//! its own: after a kill, some sessions have landed, the others are ready, and the same command
+//! continues.
+
+mod blame;
+mod chain;
+mod entry;
+mod order;
+
+use std::collections::BTreeMap;
+
+use base::failure::{Failure, FailureKind, OrFail, Result};
+use base::id::Id;
+use base::lock::Lock;
+
+use crate::landing::queue::blame::FailedEntry;
+use crate::landing::queue::chain::Link;
+use crate::landing::queue::entry::Entry;
+use crate::landing::{Landed, LandingOptions, MAX_ATTEMPTS, Rejection, conflict, nothing_to_land};
+use crate::project::{Project, pause};
+use studio_git::merge::{self, PreparedMerge};
+
+/// The sessions that a queue has settled.
+#[derive(Debug, Default)]
+pub struct QueueOutcome {
+    /// The sessions that landed, in order.
+    pub landed: Vec<Landed>,
+    /// The sessions that were refused.
+    pub refused: Vec<(Id, Rejection)>,
+}
+
+/// A session that a queue has settled just now.
+#[derive(Clone, Copy, Debug)]
+pub enum QueueEvent<'a> {
+    /// It landed.
+    Landed(&'a Landed),
+    /// It was refused.
+    Refused(&'a Id, &'a Rejection),
+}
+
+/// The queue of a repository. There is one at a time.
+#[derive(Debug)]
+pub struct Queue {
+    _lock: Lock,
+}
+
+impl Queue {
+    /// Waits until no other queue of the repository runs.
+    pub fn open(project: &Project) -> Result<Queue> {
+        let path = project.repository.studio_dir()?.join("queue.lock");
+        let fail = || format!("cannot lock {}", path.display());
+        let mut is_reported = false;
+        loop {
+            if let Some(lock) = Lock::try_take(&path).or_fail(fail)? {
+                return Ok(Queue { _lock: lock });
+            }
+            project.interrupt.check()?;
+            if !std::mem::replace(&mut is_reported, true) {
+                let text = "waiting for another `studio accept --all` in this repository to finish";
+                project.console.note(text);
+            }
+            pause();
+        }
+    }
+
+    /// Lands sessions. Each is reported when it is settled.
+    pub fn run(
+        &self,
+        project: &Project,
+        ids: &[Id],
+        options: &LandingOptions,
+        on_event: &mut dyn FnMut(QueueEvent<'_>),
+    ) -> Result<QueueOutcome> {
+        let mut run = QueueRun {
+            project,
+            on_event,
+            entries: Vec::new(),
+            settled: Vec::new(),
+            failed: Vec::new(),
+            history: BTreeMap::new(),
+            outcome: QueueOutcome::default(),
+        };
+        for id in ids {
+            match Entry::read(project, id, options, &run.entries) {
+                Ok(entry) => run.entries.push(entry),
+                Err(rejection) => run.refuse(id, rejection),
+            }
+        }
+        run.settled = vec![false; run.entries.len()];
+        let order = entry::in_order(project, &run.entries)?;
+        run.land_all(order)?;
+        Ok(run.outcome)
+    }
+}
+
+/// A commit that a target had during a run.
+#[derive(Clone, Debug)]
+struct HistoryPoint {
+    commit: String,
+    /// The session that landed as this commit; `None` for commits of others.
+    session: Option<Id>,
+}
+
+/// One run of a queue.
+struct QueueRun<'a> {
+    project: &'a Project,
+    on_event: &'a mut dyn FnMut(QueueEvent<'_>),
+    entries: Vec<Entry>,
+    /// Whether each entry has landed or was refused.
+    settled: Vec<bool>,
+    /// Entries whose checks failed, to be refused at the end with the reason.
+    failed: Vec<FailedEntry>,
+    /// The commits of each target, oldest first.
+    history: BTreeMap<String, Vec<HistoryPoint>>,
+    outcome: QueueOutcome,
+}
+
+impl QueueRun<'_> {
+    fn land_all(&mut self, mut remaining: Vec<usize>) -> Result<()> {
+        let mut attempts = 0;
+        let result = loop {
+            remaining.retain(|n| !self.settled[*n]);
+            let Some(first) = remaining.first().copied() else { break Ok(()) };
+            if let Err(failure) = self.project.interrupt.check() {
+                break Err(failure);
+            }
+            if attempts >= MAX_ATTEMPTS {
+                for n in remaining {
+                    let target = &self.entries[n].target;
+                    let message =
+                        format!("`{target}` kept changing; gave up after {MAX_ATTEMPTS} attempts");
+                    let id = self.entries[n].id().clone();
+                    let failure = Failure::refused(message).hint(format!("studio accept {id}"));
+                    self.settle_refused(n, failure.into());
+                }
+                break Ok(());
+            }
+            let target = self.entries[first].target.clone();
+            let of_target: Vec<usize> =
+                remaining.iter().copied().filter(|n| self.entries[*n].target == target).collect();
+            let progress = self.settled.iter().filter(|settled| **settled).count();
+            match self.build(&of_target).and_then(|links| self.run_chain(&links)) {
+                Ok(()) => {}
+                Err(failure) if failure.kind == FailureKind::Interrupted => break Err(failure),
+                Err(failure) => self.settle_refused(first, failure.into()),
+            }
+            let has_progress = self.settled.iter().filter(|settled| **settled).count() > progress;
+            attempts = if has_progress { 0 } else { attempts + 1 };
+        };
+        let result = result.and_then(|()| self.refuse_failed());
+        match result {
+            Ok(()) => Ok(()),
+            Err(failure) if failure.kind == FailureKind::Interrupted => {
+                // What has landed is reported; the others stay ready.
+                if let Some(n) = self.settled.iter().position(|settled| !settled) {
+                    self.settle_refused(n, failure.into());
+                    return Ok(());
+                }
+                Err(failure)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Merges entries one on top of the other, in order. Those that cannot be merged are left for
+    /// later, when the others have landed; if there are no others, they are refused.
+    fn build(&mut self, ordered: &[usize]) -> Result<Vec<Link>> {
+        let Some(first) = ordered.first() else { return Ok(Vec::new()) };
+        let target = self.entries[*first].target.clone();
+        let current_tip = merge::tip_of(&self.project.repository, &target)?;
+        self.note_tip(target.as_str(), &current_tip);
+        let mut tip = current_tip.clone();
+        let mut links: Vec<Link> = Vec::new();
+        let mut deferred = Vec::new();
+        for n in ordered.iter().copied() {
+            self.project.interrupt.check()?;
+            match self.is_parent_ahead(n, &links) {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(rejection) => {
+                    self.settle_refused(n, rejection);
+                    continue;
+                }
+            }
+            match self.entries[n].merge_onto(self.project, &tip) {
+                Ok(PreparedMerge::Ready(candidate)) => {
+                    match self.entries[n].examine(self.project, &candidate, &current_tip) {
+                        Ok(()) => {
+                            tip.clone_from(&candidate.merged_commit);
+                            links.push(Link { entry: n, candidate: *candidate });
+                        }
+                        Err(rejection) => self.settle_refused(n, rejection),
+                    }
+                }
+                Ok(unmerged @ (PreparedMerge::Nothing | PreparedMerge::Conflicts(_))) => {
+                    deferred.push((n, unmerged));
+                }
+                Err(failure) => self.settle_refused(n, failure.into()),
+            }
+        }
+        if links.is_empty() {
+            for (n, unmerged) in deferred {
+                let entry = &self.entries[n];
+                let rejection = match unmerged {
+                    PreparedMerge::Conflicts(conflicts) => {
+                        conflict(self.project, &entry.view, &target, &conflicts)
+                    }
+                    PreparedMerge::Nothing | PreparedMerge::Ready(_) => {
+                        nothing_to_land(self.project, &entry.view, &entry.snapshot, &target)?
+                    }
+                };
+                self.settle_refused(n, rejection);
+            }
+        }
+        Ok(links)
+    }
+
+    /// Returns whether the session that an entry is based on has landed, or does so before it.
+    /// Fails if it was refused.
+    fn is_parent_ahead(&self, n: usize, links: &[Link]) -> std::result::Result<bool, Rejection> {
+        let entry = &self.entries[n];
+        let Some(parent) = &entry.parent else { return Ok(true) };
+        let Some(m) = self.entries.iter().position(|it| it.id() == parent) else {
+            return Ok(true);
+        };
+        let has_landed = self.outcome.landed.iter().any(|landed| landed.id == *parent);
+        if !self.settled[m] || has_landed {
+            return Ok(has_landed || links.iter().any(|link| link.entry == m));
+        }
+        let id = entry.id();
+        Err(Failure::refused(format!("session `{id}` was not landed"))
+            .because(format!("it is based on `{parent}`, which did not land"))
+            .hint(format!("studio accept {parent}"))
+            .into())
+    }
+
+    /// Records the current tip of a target.
+    fn note_tip(&mut self, target: &str, tip: &str) {
+        let points = self.history.entry(target.to_owned()).or_default();
+        if points.last().is_none_or(|point| point.commit != *tip) {
+            points.push(HistoryPoint { commit: tip.to_owned(), session: None });
+        }
+    }
+
+    /// Reads an entry again whose work, or whose target, has changed.
+    fn read_again(&mut self, n: usize) {
+        let entry = &self.entries[n];
+        let (id, options) = (entry.id().clone(), entry.options.clone());
+        match Entry::read(self.project, &id, &options, &self.entries) {
+            Ok(entry) => self.entries[n] = entry,
+            Err(rejection) => self.settle_refused(n, rejection),
+        }
+    }
+
+    fn settle_landed(&mut self, n: usize, mut landed: Landed) {
+        let notes = std::mem::take(&mut self.entries[n].notes);
+        landed.notes.splice(0..0, notes);
+        (self.on_event)(QueueEvent::Landed(&landed));
+        self.outcome.landed.push(landed);
+        self.settled[n] = true;
+    }
+
+    fn settle_refused(&mut self, n: usize, rejection: Rejection) {
+        self.settled[n] = true;
+        let id = self.entries[n].id().clone();
+        self.refuse(&id, rejection);
+    }
+
+    fn refuse(&mut self, id: &Id, mut rejection: Rejection) {
+        if !rejection.failure.what.contains(id.as_str()) {
+            rejection.failure.what = format!("{id}: {}", rejection.failure.what);
+        }
+        (self.on_event)(QueueEvent::Refused(id, &rejection));
+        self.outcome.refused.push((id.clone(), rejection));
+    }
+}

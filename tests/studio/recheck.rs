@@ -1,0 +1,74 @@
+//! Ready sessions whose target has moved are checked again without being asked.
+
+use testkit::env::poll;
+
+use crate::fixtures::Scene;
+
+/// A check that counts its runs on merged trees in a directory outside of the sandbox.
+fn scene(check: &str, more: &str) -> (Scene, std::path::PathBuf) {
+    let scene = Scene::new();
+    let dir = scene.env.home().join("runs");
+    std::fs::create_dir(&dir).expect("the home is writable");
+    let path = dir.display();
+    let line = format!("git symbolic-ref -q HEAD >/dev/null || mktemp {path}/run.XXXXXX; {check}");
+    scene.configure(&format!("checks = {line:?}\n{more}\n[sandbox]\nwrite = [\"{path}\"]"));
+    (scene, dir)
+}
+
+/// Waits for a check with the lowest priority, which takes its time on a busy machine.
+fn await_check<T>(condition: impl Fn() -> Option<T>) -> T {
+    let result = (0..20).find_map(|_| poll(&condition));
+    result.expect("the check in the background ends")
+}
+
+fn runs(dir: &std::path::Path) -> usize {
+    std::fs::read_dir(dir).expect("it is there").count()
+}
+
+#[test]
+fn sessions_behind_their_target_are_checked_and_land_without_another_check() {
+    let (scene, dir) = scene("true", "");
+    let [first, second] = ["write a 1", "write b 1"].map(|task| scene.ready(task));
+    [&first, &second].iter().for_each(|id| scene.await_free(id));
+    scene.studio(["accept", &first]).exits(0);
+    let file = scene.session_file(&second, "target_check.json");
+    await_check(|| file.exists().then_some(()));
+    let before = runs(&dir);
+    assert_eq!(before, 2, "the landing, and the session that was left behind");
+    assert_eq!(scene.status(&second)["state"], "ready");
+    scene.studio(["accept", &second]).exits(0);
+    assert_eq!(runs(&dir), before);
+}
+
+#[test]
+fn a_session_that_fails_on_the_new_tip_says_so_and_stays_ready() {
+    let (scene, _) = scene("! [ -e a ] || ! [ -e b ]", "");
+    let [first, breaks, conflicts] =
+        ["write a 1", "write b 1", "write a 2"].map(|task| scene.ready(task));
+    [&first, &breaks, &conflicts].iter().for_each(|id| scene.await_free(id));
+    let before = scene.repo.rev("main");
+    scene.studio(["accept", &first]).exits(0);
+    let why = |id: &str| scene.status(id)["why"].as_str().unwrap_or_default().to_owned();
+    let tip = scene.repo.rev("main");
+    assert_ne!(tip, before);
+    await_check(|| why(&breaks).contains("fails on the merged tree").then_some(()));
+    await_check(|| why(&conflicts).contains("conflict in a").then_some(()));
+    assert!(why(&breaks).contains(&format!("merged with `main` at {}", &tip[..12])));
+    assert_eq!(scene.status(&breaks)["state"], "ready");
+    assert_eq!(scene.status(&conflicts)["conflicts"], serde_json::json!(["a"]));
+    scene.studio(["list"]).exits(0).output_contains("ready");
+    // The tip that it failed on is gone.
+    scene.studio(["undo"]).exits(0);
+    assert!(!why(&breaks).contains("merged with"), "{}", why(&breaks));
+}
+
+#[test]
+fn the_checks_in_the_background_can_be_turned_off() {
+    let (scene, dir) = scene("true", "recheck = false");
+    let [first, second] = ["write a 1", "write b 1"].map(|task| scene.ready(task));
+    [&first, &second].iter().for_each(|id| scene.await_free(id));
+    scene.studio(["accept", &first]).exits(0);
+    scene.studio(["accept", &second]).exits(0);
+    assert_eq!(runs(&dir), 2);
+    assert!(!scene.session_file(&second, "target_check.json").exists());
+}
