@@ -68,6 +68,9 @@ const DIFF_COMMANDS: &[&str] = &["diff", "diff-files", "diff-index", "diff-tree"
 /// Commands that would run git inside nested repositories, whose drivers are unknown.
 const SUBMODULE_COMMANDS: &[&str] = &["diff", "diff-files", "diff-index", "status"];
 
+/// Timeout of a connection to another repository, in seconds.
+const REMOTE_SECONDS: u64 = 600;
+
 /// The oldest supported git (`merge-tree --write-tree`).
 const MIN_VERSION: GitVersion = GitVersion(2, 38);
 /// The first git with `--attr-source`.
@@ -271,6 +274,61 @@ impl Git {
         checked(&args, output).map(|_| ())
     }
 
+    /// Returns the URLs of a configured remote: where it is fetched from, and where it is pushed to.
+    pub fn remote_urls(&self, remote: &str) -> Result<(String, String), GitError> {
+        let fetched = self.run(&["remote", "get-url", "--", remote])?;
+        let pushed = self.run(&["remote", "get-url", "--push", "--", remote])?;
+        Ok((fetched, pushed))
+    }
+
+    /// Returns the commit of a branch of another repository; `None` if it has no such branch.
+    pub fn remote_tip(&self, url: &str, branch: &str) -> Result<Option<String>, GitError> {
+        let args = ["ls-remote", "--quiet", "--refs", "--", url, branch].map(str::to_owned);
+        let text = self.run_remote(&args)?;
+        let line = text.lines().find_map(|line| line.split_once('\t'));
+        Ok(line.filter(|(_, name)| *name == branch).map(|(id, _)| id.to_owned()))
+    }
+
+    /// Pushes a commit to a branch of another repository, if the branch is at `expected` there:
+    /// `None` if it must not exist. No hook runs, on neither side of a local repository.
+    pub fn push(
+        &self,
+        url: &str,
+        commit: &str,
+        branch: &str,
+        expected: Option<&str>,
+    ) -> Result<(), GitError> {
+        let mut args = vec!["push", "--quiet", "--no-verify", "--no-signed", "--no-follow-tags"];
+        args.push("--no-recurse-submodules");
+        let mut args: Vec<String> = args.into_iter().map(str::to_owned).collect();
+        args.push(format!("--force-with-lease={branch}:{}", expected.unwrap_or_default()));
+        if is_local(url) {
+            args.push("--receive-pack=git -c core.hooksPath=/dev/null receive-pack".to_owned());
+        }
+        args.extend(["--".to_owned(), url.to_owned(), format!("{commit}:{branch}")]);
+        self.run_remote(&args).map(|_| ())
+    }
+
+    /// Runs a command that connects to another repository: with the credentials, and the ssh command,
+    /// of the user's own configuration, and without questions.
+    fn run_remote(&self, args: &[String]) -> Result<String, GitError> {
+        let mut command = self.command(args);
+        let credentials = user_settings_in(&self.git_dir, "^credential\\.");
+        let first = FIXED_SETTINGS.len() + self.drivers.get().map_or(0, Vec::len);
+        for (index, (key, value)) in credentials.iter().enumerate() {
+            command = command.env(format!("GIT_CONFIG_KEY_{}", first + index), key);
+            command = command.env(format!("GIT_CONFIG_VALUE_{}", first + index), value);
+        }
+        let ssh = user_setting_in(&self.git_dir, "core.sshCommand");
+        let command = command
+            .env("GIT_CONFIG_COUNT", (first + credentials.len()).to_string())
+            .env("GIT_SSH_COMMAND", ssh.as_deref().unwrap_or("ssh -o BatchMode=yes"))
+            // Overrides `core.gitProxy`.
+            .env("GIT_PROXY_COMMAND", "");
+        checked(args, command.output(OutputLimits::seconds(REMOTE_SECONDS))?)
+            .map(|output| output.text())
+    }
+
     /// Returns settings that empty every configured driver, by name. Listing the configuration runs
     /// no program.
     fn driver_overrides(&self) -> Vec<Setting> {
@@ -280,6 +338,15 @@ impl Git {
         let drivers: BTreeSet<Setting> = keys.into_iter().flat_map(empty_drivers).collect();
         drivers.into_iter().collect()
     }
+}
+
+/// Returns whether a URL names a repository on this machine: git then starts its other side itself.
+fn is_local(url: &str) -> bool {
+    let is_scp = || {
+        let colon = url.find(':');
+        colon.is_some_and(|colon| !url[..colon].contains('/'))
+    };
+    url.starts_with("file://") || (!url.contains("://") && !is_scp())
 }
 
 /// Returns a git command in a directory, without inherited `GIT_…` variables.
@@ -298,6 +365,35 @@ pub fn user_setting(key: &str) -> Option<String> {
     let command = clean_git(Path::new("/")).env("GIT_DIR", "/dev/null");
     let output = command.args(["config", "--get", key]).output(OutputLimits::seconds(30)).ok()?;
     output.ok().then(|| output.text())
+}
+
+/// Like [`user_setting`], in a repository: conditional includes (`includeIf`) of the user's files
+/// apply, and the repository's own configuration does not.
+pub fn user_setting_in(git_dir: &Path, key: &str) -> Option<String> {
+    own_entries(git_dir, "--get-all", key).pop()
+}
+
+/// Returns all settings of the user's configuration whose lower-case names match a regular
+/// expression, in the order of git, as in [`user_setting_in`].
+fn user_settings_in(git_dir: &Path, names: &str) -> Vec<(String, String)> {
+    let entries = own_entries(git_dir, "--get-regexp", names).into_iter();
+    let split = |entry: String| {
+        let (key, value) = entry.split_once('\n').unwrap_or((&entry, ""));
+        (key.to_owned(), value.to_owned())
+    };
+    entries.map(split).collect()
+}
+
+/// Returns the entries of `git config` that come from the user's and the system's files.
+fn own_entries(git_dir: &Path, query: &str, name: &str) -> Vec<String> {
+    let command = clean_git(Path::new("/")).arg("--git-dir").arg(git_dir);
+    let command = command.args(["config", "--show-scope", "-z", query, name]);
+    let Ok(output) = command.output(OutputLimits::seconds(30)) else { return Vec::new() };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let fields: Vec<&str> = text.split_terminator('\0').collect();
+    let (pairs, _) = fields.as_chunks::<2>();
+    let own = pairs.iter().filter(|[scope, _]| matches!(*scope, "global" | "system"));
+    own.map(|[_, entry]| (*entry).to_owned()).collect()
 }
 
 /// Returns a git command with the user's own configuration, in a directory outside all
@@ -375,4 +471,19 @@ pub fn discover(from: &Path) -> Result<(PathBuf, PathBuf), GitError> {
     let common = lines.next().unwrap_or_default();
     let git_dir = lines.next().unwrap_or_else(|| common.clone());
     Ok((common, git_dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_local_unless_it_names_a_host() {
+        for local in ["/srv/r.git", "../r", "file:///srv/r.git", "./a:b"] {
+            assert!(is_local(local), "{local}");
+        }
+        for remote in ["https://h/r.git", "ssh://git@h:22/r", "git@h:o/r.git", "h:r", "git://h/r"] {
+            assert!(!is_local(remote), "{remote}");
+        }
+    }
 }

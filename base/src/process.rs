@@ -438,13 +438,29 @@ pub fn sibling_program(name: &str) -> Option<PathBuf> {
     program.is_file().then_some(program)
 }
 
+/// Returns whether a file is there and this user may execute it.
+pub fn is_executable(path: &Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
 /// Searches the directories of `PATH` for a program.
 pub fn find_program(name: &str) -> Option<PathBuf> {
-    let is_executable =
-        |path: &PathBuf| rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
     let all = std::env::var_os("PATH")?;
-    let candidates = std::env::split_paths(&all).map(|dir| dir.join(name));
-    candidates.filter(|path| path.is_file()).find(is_executable)
+    std::env::split_paths(&all).map(|dir| dir.join(name)).find(|path| is_executable(path))
+}
+
+/// Like [`find_program`], but skips relative entries of `PATH`, and entries and programs that are in
+/// one of these directories or lead there.
+pub fn find_program_outside(name: &str, excluded: &[PathBuf]) -> Option<PathBuf> {
+    let is_outside = |path: &PathBuf| {
+        let target = path.canonicalize().unwrap_or_else(|_| path.clone());
+        !excluded.iter().any(|dir| path.starts_with(dir) || target.starts_with(dir))
+    };
+    let all = std::env::var_os("PATH")?;
+    let directories = std::env::split_paths(&all).filter(|dir| dir.is_absolute());
+    let candidates = directories.map(|dir| dir.join(name)).filter(is_outside);
+    let mut candidates = candidates;
+    candidates.find(|path| is_executable(path))
 }
 
 #[cfg(test)]

@@ -7,8 +7,9 @@ use base::failure::Result;
 use crate::commands::context::CommonArgs;
 use crate::commands::{
     accept, agents, answer, attach, check, completions, config, diff, discard, doctor, edit,
-    explain, fork, gc, inbox, interactive, list, logs, man, mcp, open, operations, plan, resume,
-    review, run, sandbox, selftest, send, shell, stats, status, stop, trace, trial, undo, verify,
+    explain, fork, gc, inbox, interactive, list, logs, man, mcp, open, operations, plan, pr,
+    resume, review, run, sandbox, selftest, send, shell, stats, status, stop, trace, trial, undo,
+    verify,
 };
 use crate::dashboard;
 
@@ -57,6 +58,11 @@ enum Verb {
         after_help = "Examples:\n  studio fork fix-the                              continues in a copy\n  studio fork fix-the 'try it without the cache'   another way\n  studio fork fix-the --agent codex"
     )]
     Fork(fork::Args),
+    /// Publish a session as a pull request (GitHub) or merge request (GitLab)
+    #[command(
+        after_help = "Examples:\n  studio pr fix-the          pushes its branch and opens or updates the request\n  studio pr sync             brings review comments and failed checks to the agents\n  studio pr sync fix-the --json"
+    )]
+    Pr(pr::Args),
     /// List the sessions of this repository
     #[command(
         visible_alias = "ls",
@@ -225,6 +231,7 @@ impl Cli {
             }
             Some(Verb::Cli(args)) => interactive::run(common, &args),
             Some(Verb::Fork(args)) => fork::run(common, &args),
+            Some(Verb::Pr(args)) => pr::run(common, &args),
             Some(Verb::List(args)) => list::run(common, &args),
             Some(Verb::Inbox) => inbox::run(common),
             Some(Verb::Status(args)) => status::run(common, &args),

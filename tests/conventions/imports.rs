@@ -163,7 +163,10 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
     ("session_changes", &["session", "session_view", "project"]),
     ("check_files", &["session", "project"]),
     ("review", &["session", "session_view", "project", "session_changes", "check_files"]),
-    ("doctor", &["sandbox", "session", "launch", "schedule", "session_view", "project"]),
+    (
+        "doctor",
+        &["sandbox", "session", "launch", "schedule", "session_view", "standing", "project"],
+    ),
     ("fork", &["session", "session_view", "project"]),
     ("create_session", &["session", "schedule", "project", "fork"]),
     ("redact", &[]),
@@ -184,6 +187,7 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
         ],
     ),
     ("recheck", &["session", "session_view", "project", "landing"]),
+    ("forge", &["session", "exec", "session_view", "project", "landing"]),
     (
         "supervisor_process",
         &[

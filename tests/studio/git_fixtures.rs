@@ -106,7 +106,7 @@ impl Setting {
         let place = session.place.clone();
         let receipt = Some("{\"checks\":[]}".to_owned());
         let (repository, noted) = (&self.repository, receipt.as_deref());
-        let committed = merge::commit(repository, &place, &candidate, &message, noted, now())
+        let committed = merge::commit(repository, &place, &candidate, &message, noted, None, now())
             .unwrap_or_else(|failure| panic!("{failure}"));
         land::LandRequest {
             session_repo: place,

@@ -203,6 +203,7 @@ static KEYS: &[ConfigKey] = &[
     limit("studio.limits.disk_bytes", MAX_I64, Some(100 << 30)),
     key("studio.sign", ValueKind::Switch),
     key("studio.hooks", ValueKind::Switch),
+    key("studio.forge", ValueKind::OneOf(&["github", "gitlab"])),
     key("studio.secrets", ValueKind::OneOf(&["refuse", "warn"])),
     key("studio.secrets_allowed", ValueKind::Texts),
     key("studio.notify", ValueKind::TextOrTexts),

@@ -43,6 +43,8 @@ pub struct StudioConfig {
     pub confirm_check_changes: bool,
     /// Whether the repository's hooks run, inside the sandbox.
     pub hooks: bool,
+    /// The forge of the remote, `github` or `gitlab`, if its host does not tell.
+    pub forge: Option<String>,
     /// What happens to work that adds a possible secret.
     pub secrets: SecretsSetting,
     /// Files that may contain what looks like a secret, as patterns of paths.
@@ -76,6 +78,7 @@ impl Default for StudioConfig {
             sign: false,
             confirm_check_changes: false,
             hooks: false,
+            forge: None,
             secrets: SecretsSetting::default(),
             secrets_allowed: Vec::new(),
             notify: NotifySetting::default(),

@@ -21,6 +21,7 @@ const WIDENING: &[(&str, &str)] = &[
     ("studio.setup", "\"touch marker\""),
     ("studio.hooks", "true"),
     ("studio.sign", "true"),
+    ("studio.forge", "\"gitlab\""),
     ("studio.worktree", "\"/elsewhere/{id}\""),
     ("studio.agents.evil.command", "[\"sh\"]"),
     ("studio.agents.g3.write", "[\"/\"]"),

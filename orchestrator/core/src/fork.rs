@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::failure::{Failure, OrFail, Result};
+use studio_git::repo::Base;
 use studio_git::safe_open::SafeDir;
 use studio_git::snapshot::SnapshotLimits;
 use studio_git::start_point::{self, CapturedWork, StartPoint};
@@ -57,6 +58,19 @@ pub fn fork(project: &Project, source: &SessionView, spec: &mut SessionSpec) -> 
         }),
     });
     Ok(())
+}
+
+/// Returns the start of a session on top of another one: at its current work, and with its branch as
+/// the base.
+pub fn start_on_top_of(project: &Project, lower: &SessionView) -> Result<SessionStart> {
+    if lower.state.is_over() {
+        return Err(Project::already_ended(lower));
+    }
+    let captured = capture(project, lower)?;
+    let branch = Some(lower.record.session_repo.branch.clone());
+    let base = Base { branch, commit: captured.head.clone() };
+    let head = captured.head.clone();
+    Ok(SessionStart { base, head, work: Some(Arc::new(captured)), origin: None })
 }
 
 /// Brings the source's work into the repository; without a worktree, the work that was collected

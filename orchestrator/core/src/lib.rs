@@ -10,6 +10,7 @@ pub mod console;
 pub mod create_session;
 pub mod doctor;
 pub mod exec;
+pub mod forge;
 pub mod fork;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz_tests;

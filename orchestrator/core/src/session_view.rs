@@ -59,10 +59,16 @@ impl SessionView {
     /// Explains its state.
     pub fn reason(&self) -> Option<String> {
         let reason = reason(&self.facts, &self.state);
-        match &self.obstacle {
-            Some(obstacle) => Some([reason.unwrap_or_default(), obstacle.clone()].join("; ")),
-            None => reason,
-        }
+        let landed = self.landed_elsewhere().map(|clause| format!("landed elsewhere: {clause}"));
+        let obstacle = self.obstacle.clone().filter(|_| landed.is_none());
+        let clauses: Vec<String> = [landed, reason, obstacle].into_iter().flatten().collect();
+        (!clauses.is_empty()).then(|| clauses.join("; "))
+    }
+
+    /// Says how the branch has its work already, if it does although studio did not land it.
+    pub fn landed_elsewhere(&self) -> Option<String> {
+        let landed = self.standing.as_ref()?.landed.as_ref()?;
+        Some(landed.clause(self.record.base.branch.as_ref()?.as_str()))
     }
 
     /// Returns whether it waits for dependencies that have not landed.
@@ -94,6 +100,9 @@ impl SessionView {
                 .iter()
                 .map(|dependency| format!("studio status {}", dependency.id));
             return status_commands.chain([self.command("discard", id)]).collect();
+        }
+        if self.landed_elsewhere().is_some() && !self.state.is_over() {
+            return ["accept", "discard"].map(|command| self.command(command, id)).to_vec();
         }
         let summary = &self.facts.summary;
         let commands: &[&str] = match &self.state {
@@ -176,6 +185,7 @@ impl SessionView {
             "deletions": work.map(|work| work.deletions),
             "dirty": work.map(|work| work.dirty),
             "conflicts": self.standing.as_ref().map(|standing| &standing.conflicts),
+            "landed_elsewhere": self.standing.as_ref().and_then(|it| it.landed.as_ref()),
             "checks": summary.checks.as_deref().map(checks_json),
             "coach": coach_json::json(summary),
             "usage": summary.usage.as_ref().map(usage_json),

@@ -12,6 +12,9 @@ use crate::session_view::SessionView;
 /// Maximum number of sessions that one call compares with their branch; the results are cached.
 const MAX_COMPARED: usize = 20;
 
+/// Must change when results of earlier versions become invalid.
+const CACHE_VERSION: &str = "2";
+
 /// Determines which sessions conflict with their branch. Sessions for which this fails or takes too
 /// long are left undetermined. Returns whether a further call would determine more.
 pub fn compare(repository: &Repository, store: &SessionStore, views: &mut [SessionView]) -> bool {
@@ -30,7 +33,7 @@ pub fn compare(repository: &Repository, store: &SessionStore, views: &mut [Sessi
             .entry(branch.as_str().to_owned())
             .or_insert_with(|| repository.tip(branch).ok().flatten());
         if let Some(tip) = tip {
-            keys.push((index, format!("{tip} {}", work.commit())));
+            keys.push((index, format!("{CACHE_VERSION} {tip} {}", work.commit())));
         }
     }
     let missing: Vec<&(usize, String)> =
@@ -56,6 +59,16 @@ pub fn compare(repository: &Repository, store: &SessionStore, views: &mut [Sessi
     }
     // If none could be compared, a further call would not compare them either.
     has_more && has_new
+}
+
+/// Names the sessions whose work landed elsewhere, one sentence each with the command that closes
+/// them.
+pub fn landed_elsewhere(views: &[SessionView]) -> impl Iterator<Item = String> {
+    let open = views.iter().filter(|view| !view.state.is_over());
+    open.filter_map(|view| {
+        let (id, clause) = (&view.record.id, view.landed_elsewhere()?);
+        Some(format!("`{id}` landed elsewhere: {clause}; studio accept {id} closes it"))
+    })
 }
 
 fn in_parallel(

@@ -1,8 +1,6 @@
-//! Features of git that studio does not support, such as hooks and signatures, with notes that say
-//! so.
+//! Features of git that landings do not apply, such as hooks, with notes that say so.
 
 use base::config::studio::StudioConfig;
-use base::failure::{Failure, Result};
 use git2::{AttrCheckFlags, AttrValue};
 
 use crate::checkout::{self, FileChange};
@@ -18,17 +16,6 @@ const HOOK_NAMES: &[&str] = &[
     "post-merge",
     "post-checkout",
 ];
-
-/// Refuses settings that would otherwise be ignored.
-pub fn check_supported(settings: &StudioConfig) -> Result<()> {
-    let unsupported = [("sign", settings.sign), ("hooks", settings.hooks)];
-    let Some((key, _)) = unsupported.into_iter().find(|(_, enabled)| *enabled) else {
-        return Ok(());
-    };
-    Err(Failure::usage(format!("`[studio] {key} = true` is not supported yet"))
-        .because("landing neither signs commits nor runs hooks")
-        .hint(format!("remove `{key}` from the configuration; use checks instead of hooks")))
-}
 
 /// Describes the landed paths that the user's git would have filtered (LFS, encryption), in one
 /// sentence. Filters do not run, because agents write both files and attributes.
@@ -65,7 +52,7 @@ fn has_filter(repo: &git2::Repository) -> bool {
 }
 
 /// Returns the features of this repository that a landing did not apply, one sentence each.
-pub fn skipped_features(repository: &Repository) -> Vec<String> {
+pub fn skipped_features(repository: &Repository, settings: &StudioConfig) -> Vec<String> {
     let mut notes = Vec::new();
     let hooks = repository.common_dir.join("hooks");
     let has_hook = HOOK_NAMES.iter().any(|hook| hooks.join(hook).exists());
@@ -73,11 +60,16 @@ pub fn skipped_features(repository: &Repository) -> Vec<String> {
     let config = repo.config().and_then(|mut config| config.snapshot());
     let has_hooks_path =
         config.as_ref().is_ok_and(|config| config.get_str("core.hooksPath").is_ok());
-    if has_hook || has_hooks_path {
-        notes.push("the repository's hooks were not run; use checks instead".to_owned());
+    if !settings.hooks && (has_hook || has_hooks_path) {
+        let note = "the repository's hooks were not run; use checks instead, or `[studio] hooks`";
+        notes.push(note.to_owned());
     }
-    if config.is_ok_and(|config| config.get_bool("commit.gpgSign").unwrap_or(false)) {
-        notes.push("the commit is not signed, although commit.gpgSign is set".to_owned());
+    let wants_signatures =
+        || config.is_ok_and(|config| config.get_bool("commit.gpgSign").unwrap_or(false));
+    if !settings.sign && wants_signatures() {
+        let note = "the commit is not signed, although commit.gpgSign is set; `[studio] sign = true` \
+                    signs landings";
+        notes.push(note.to_owned());
     }
     notes
 }

@@ -1,6 +1,8 @@
 //! The difference between two commits, as numbers and as text. Runs no program that a repository
 //! names.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use base::failure::{OrFail, Result};
@@ -173,4 +175,14 @@ fn path_of<'a>(delta: &git2::DiffDelta<'a>) -> Option<&'a Path> {
 
 fn cannot() -> &'static str {
     "cannot compare the commits"
+}
+
+/// Returns the difference between two contents of a file with this name, as a patch.
+pub fn between(name: &[u8], before: &[u8], after: &[u8]) -> Result<String> {
+    let name = Path::new(OsStr::from_bytes(name));
+    let create = || -> std::result::Result<String, git2::Error> {
+        let patch = git2::Patch::from_buffers(before, Some(name), after, Some(name), None);
+        Ok(String::from_utf8_lossy(&patch?.to_buf()?).into_owned())
+    };
+    create().or_fail(|| "cannot compare the files")
 }

@@ -94,6 +94,32 @@ pub fn accept(repository: &Repository, request: &LandRequest) -> Result<LandResu
     }
 }
 
+/// Closes a session whose work is in its target already: nothing lands, its parts are moved to the
+/// trash as after a landing, and an undo reopens it. Returns the operation.
+pub fn close(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    work: &str,
+    time: &str,
+) -> Result<String> {
+    let mut log = OperationLog::open(repository)?;
+    transaction::recover_with(repository, &mut log)?;
+    let operation = log.next_id();
+    let plan = discard::plan_drop(repository, session_repo, &operation)?;
+    let mut refs_first = plan.keep;
+    let name = format!("{}{}/work", discard::kept_prefix(&operation), session_repo.id);
+    refs_first.push(RefChange::new(name, None, Some(work.to_owned())));
+    let sessions = vec![session_repo.clone()];
+    let intent = Intent {
+        refs_first,
+        moves: plan.moves,
+        refs_last: plan.drop,
+        ..Intent::new(operation.clone(), time, OperationKind::Accept, sessions)
+    };
+    transaction::execute(repository, &mut log, &intent)?;
+    Ok(operation)
+}
+
 /// Makes the checks of [`accept`], without taking a lock or changing anything.
 pub fn preflight(repository: &Repository, candidate: &Candidate) -> Result<()> {
     preflight_from(repository, candidate, &candidate.target_tip)

@@ -11,6 +11,7 @@ use crate::object_quarantine::{self, KeepFiles, Quarantine};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
+use crate::signing::{self, CommitSigner, NewCommit};
 use crate::snapshot::Snapshot;
 use crate::{rebase, receipt, tree_limits};
 
@@ -103,7 +104,8 @@ pub fn prepare(
     prepare_from(repository, session_repo, snapshot, target, strategy, None, now)
 }
 
-/// Like [`prepare`], with this commit as the merge base: hunks of the session landed before.
+/// Like [`prepare`], with this commit as the merge base: hunks of the session landed before, or the
+/// session on which it is based.
 pub fn prepare_from(
     repository: &Repository,
     session_repo: &SessionRepo,
@@ -163,7 +165,7 @@ pub fn prepare_onto(
             )),
             Err(conflicts) => Err(conflicts),
         },
-        MergeStrategy::Rebase => rebase::replay(repo, &target_commit, snapshot, now)?,
+        MergeStrategy::Rebase => rebase::replay(repo, &target_commit, snapshot, base, now)?,
         MergeStrategy::Ff => Ok(fast_forward(repo, &target_commit, snapshot, target)?),
     };
     let (tree, parents) = match merged {
@@ -194,8 +196,9 @@ pub fn prepare_onto(
         needs_message: makes_commit,
         keep_files: None,
     };
+    let message = "Merged work of a studio session\n";
     candidate.merged_commit =
-        write_commit(&scratch, &candidate, "Merged work of a studio session\n", now)?;
+        write_commit(&scratch, &candidate.tree, &candidate.parents, message, None, now)?;
     let commits = [candidate.merged_commit.clone()];
     let existing = [&candidate.target_tip, &candidate.head, &candidate.work].map(String::clone);
     let object_dirs = [scratch.objects()];
@@ -240,24 +243,28 @@ fn set_attributes(repo: &git2::Repository, tree: &git2::Tree<'_>) -> Result<()> 
     repo.set_index(&mut attributes).or_fail(cannot)
 }
 
-/// Creates the commit to land, and its receipt.
+/// Creates the commit to land, and its receipt. A signer signs every commit that studio makes.
 pub fn commit(
     repository: &Repository,
     session_repo: &SessionRepo,
     candidate: &Candidate,
     message: &CommitMessage,
     receipt: Option<&str>,
+    signer: Option<&CommitSigner>,
     now: jiff::Timestamp,
 ) -> Result<LandingCommit> {
-    if !candidate.needs_message {
-        return Ok(LandingCommit {
-            commit: candidate.parents[0].clone(),
-            note: None,
-            keep_files: None,
-        });
-    }
     let scratch = Quarantine::open(repository)?;
-    let commit = write_commit(&scratch, candidate, &message.format()?, now)?;
+    let parents = match signer {
+        Some(signer) => signing::sign_parents(&scratch.repo, candidate, signer)?,
+        None => candidate.parents.clone(),
+    };
+    if !candidate.needs_message && parents == candidate.parents {
+        return Ok(LandingCommit { commit: parents[0].clone(), note: None, keep_files: None });
+    }
+    let commit = match candidate.needs_message {
+        true => write_commit(&scratch, &candidate.tree, &parents, &message.format()?, signer, now)?,
+        false => parents[0].clone(),
+    };
     let mut commits = vec![commit.clone()];
     let mut existing = vec![candidate.merged_commit.clone(), candidate.work.clone()];
     let mut note = None;
@@ -286,8 +293,8 @@ pub fn release(repository: &Repository, session_repo: &SessionRepo) -> Result<()
 }
 
 impl CommitMessage {
-    /// Returns text and trailers as git stores them.
-    fn format(&self) -> Result<String> {
+    /// Returns text and trailers as git stores them. Fails (2) if there is no text.
+    pub fn format(&self) -> Result<String> {
         let text = self.text.replace('\0', "");
         let mut formatted =
             git2::message_prettify(text, None).or_fail(|| "cannot use the message")?;
@@ -376,23 +383,27 @@ fn fast_forward(
 
 fn write_commit(
     scratch: &Quarantine,
-    candidate: &Candidate,
+    tree: &str,
+    parents: &[String],
     message: &str,
+    signer: Option<&CommitSigner>,
     now: jiff::Timestamp,
 ) -> Result<String> {
     let repo = &scratch.repo;
-    let create_commit = || -> std::result::Result<git2::Oid, git2::Error> {
-        let tree = repo.find_tree(git2::Oid::from_str(&candidate.tree)?)?;
-        let signature = crate::repo::signature(repo, now)?;
-        let commits = candidate
-            .parents
-            .iter()
-            .map(|id| repo.find_commit(git2::Oid::from_str(id)?))
-            .collect::<std::result::Result<Vec<_>, _>>()?;
-        let parents: Vec<&git2::Commit<'_>> = commits.iter().collect();
-        repo.commit(None, &signature, &signature, message, &tree, &parents)
+    let fail = || "cannot make the commit";
+    let parents = parents
+        .iter()
+        .map(|id| repo.find_commit(refs::oid(id)?).or_fail(fail))
+        .collect::<Result<Vec<_>>>()?;
+    let author = crate::repo::signature(repo, now).or_fail(fail)?;
+    let commit = NewCommit {
+        committer: author.clone(),
+        author,
+        message,
+        tree: repo.find_tree(refs::oid(tree)?).or_fail(fail)?,
+        parents: parents.iter().collect(),
     };
-    create_commit().map(|id| id.to_string()).or_fail(|| "cannot make the commit")
+    signing::create_commit(repo, &commit, signer).map(|id| id.to_string())
 }
 
 fn cannot() -> &'static str {

@@ -89,7 +89,7 @@ impl BranchTemplate {
 
     /// Returns whether a branch may belong to a session: such branches are not copied to other
     /// sessions.
-    pub(crate) fn matches(&self, branch: &str) -> bool {
+    pub fn matches(&self, branch: &str) -> bool {
         let (prefix, suffix) = self.0.split_once("{id}").unwrap_or((&self.0, ""));
         branch
             .strip_prefix(prefix)

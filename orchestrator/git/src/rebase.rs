@@ -10,17 +10,21 @@ use crate::tree_limits;
 /// The tree of all of the work, and the replayed commits.
 type ReplayedWork = (git2::Oid, Vec<git2::Oid>);
 
-/// Replays the commits that the target does not have, oldest first, with author and message; merge
-/// commits and empty commits are skipped. Uncommitted changes come last and are in the tree only.
+/// Replays the commits that the target and `base` do not have, oldest first, with author and
+/// message; merge commits and empty commits are skipped. Uncommitted changes come last and are in the
+/// tree only.
 pub(crate) fn replay(
     repo: &git2::Repository,
     onto: &git2::Commit<'_>,
     snapshot: &Snapshot,
+    base: Option<&str>,
     now: jiff::Timestamp,
 ) -> Result<std::result::Result<ReplayedWork, Vec<Conflict>>> {
     let target = onto.tree().or_fail(cannot)?;
     let mut last = onto.clone();
-    for id in commits_to_replay(repo, onto.id(), refs::oid(&snapshot.head)?).or_fail(cannot)? {
+    let mut hidden = vec![onto.id()];
+    hidden.extend(base.map(refs::oid).transpose()?);
+    for id in commits_to_replay(repo, &hidden, refs::oid(&snapshot.head)?).or_fail(cannot)? {
         let commit = repo.find_commit(id).or_fail(cannot)?;
         tree_limits::refuse(repo, &id.to_string(), &target)?;
         let tree = match pick(repo, &commit, &last, 0)? {
@@ -41,13 +45,15 @@ pub(crate) fn replay(
 
 fn commits_to_replay(
     repo: &git2::Repository,
-    onto: git2::Oid,
+    hidden: &[git2::Oid],
     head: git2::Oid,
 ) -> std::result::Result<Vec<git2::Oid>, git2::Error> {
     let mut walk = repo.revwalk()?;
     walk.set_sorting(git2::Sort::TOPOLOGICAL | git2::Sort::REVERSE)?;
     walk.push(head)?;
-    walk.hide(onto)?;
+    for id in hidden {
+        walk.hide(*id)?;
+    }
     let mut commits = Vec::new();
     for id in walk {
         let id = id?;

@@ -59,16 +59,42 @@ pub fn find_added(
     let trees = (tree(tip).or_fail(cannot)?, tree(merged).or_fail(cannot)?);
     let mut secrets = find_between(&repo, Some(&trees.0), &trees.1).or_fail(cannot)?;
     if candidate.strategy != MergeStrategy::Squash {
-        let mut walk = repo.revwalk().or_fail(cannot)?;
-        walk.push(refs::oid(&candidate.head)?).or_fail(cannot)?;
-        walk.hide(tip).or_fail(cannot)?;
-        for id in walk.take(MAX_COMMITS) {
-            let commit = id.and_then(|id| repo.find_commit(id)).or_fail(cannot)?;
-            let parent = commit.parent(0).and_then(|parent| parent.tree()).ok();
-            let tree = commit.tree().or_fail(cannot)?;
-            secrets.extend(find_between(&repo, parent.as_ref(), &tree).or_fail(cannot)?);
-        }
+        secrets.extend(in_history(&repo, tip, refs::oid(&candidate.head)?).or_fail(cannot)?);
     }
+    sorted(secrets, allowed)
+}
+
+/// Returns the secrets that the commits between two commits add, as [`find_added`] does.
+pub fn find_in_commits(
+    repository: &Repository,
+    base: &str,
+    head: &str,
+    allowed: &[String],
+) -> Result<Vec<FoundSecret>> {
+    let found = in_history(&repository.open()?, refs::oid(base)?, refs::oid(head)?);
+    sorted(found.or_fail(|| "cannot look for secrets in the work")?, allowed)
+}
+
+/// Returns the secrets that the commits add which are reachable from `head` and not from `base`.
+fn in_history(
+    repo: &git2::Repository,
+    base: git2::Oid,
+    head: git2::Oid,
+) -> std::result::Result<Vec<FoundSecret>, git2::Error> {
+    let mut secrets = Vec::new();
+    let mut walk = repo.revwalk()?;
+    walk.push(head)?;
+    walk.hide(base)?;
+    for id in walk.take(MAX_COMMITS) {
+        let commit = repo.find_commit(id?)?;
+        let parent = commit.parent(0).and_then(|parent| parent.tree()).ok();
+        secrets.extend(find_between(repo, parent.as_ref(), &commit.tree()?)?);
+    }
+    Ok(secrets)
+}
+
+/// Marks the secrets in allowed files, and sorts them.
+fn sorted(mut secrets: Vec<FoundSecret>, allowed: &[String]) -> Result<Vec<FoundSecret>> {
     if !allowed.is_empty() {
         let invalid = || "invalid pattern in `[studio] secrets_allowed`";
         let patterns = git2::Pathspec::new(allowed).or_fail(invalid)?;

@@ -10,11 +10,12 @@ use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::{accept_all, resolve};
 use crate::report;
 use studio_core::interrupt::Interrupt;
-use studio_core::landing::{self, Landed, LandingOptions, Rejection};
+use studio_core::landing::{self, Landed, LandingOptions, Rejection, stack};
 use studio_core::recheck;
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
 use studio_git::compat;
+use studio_git::landed_work::LandedWork;
 use studio_git::merge::MergeStrategy;
 use studio_git::transaction;
 
@@ -131,7 +132,6 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     for note in transaction::recover(&context.repository)? {
         report::say(&note);
     }
-    compat::check_supported(&context.config.studio)?;
     if args.message.as_ref().is_some_and(|text| text.trim().is_empty()) {
         return Err(Failure::usage("the commit message is empty")
             .hint("studio accept -m 'what the commit does'")
@@ -151,7 +151,8 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         SessionState::Failed { .. } => args.force || args.no_checks,
         _ => false,
     };
-    let views = context.find_all(&args.ids, is_landable)?;
+    let mut views = context.find_all(&args.ids, is_landable)?;
+    stack::sort(&mut views);
     let options = args.options();
     let mut landed = Vec::new();
     let mut rejections = Vec::new();
@@ -194,7 +195,7 @@ pub(super) fn finish(
     rejections: &[(Id, Rejection)],
 ) -> Result<u8> {
     if landed.iter().any(|landed| landed.commit.is_some()) {
-        for note in compat::skipped_features(&context.repository) {
+        for note in compat::skipped_features(&context.repository, &context.config.studio) {
             report::say(&format!("note: {note}"));
         }
         context.schedule()?;
@@ -230,6 +231,10 @@ pub(crate) fn print_landed(landed: &Landed, is_one_of_many: bool) {
             false => report::say(&format!("note: {note}")),
         }
     }
+    if let Some(elsewhere) = &landed.elsewhere {
+        print_elsewhere(landed, elsewhere);
+        return;
+    }
     match (&landed.commit, &landed.operation) {
         (Some(commit), Some(operation)) => {
             let short = base::text::head(commit, 12);
@@ -248,6 +253,18 @@ pub(crate) fn print_landed(landed: &Landed, is_one_of_many: bool) {
             report::say(&format!("undo: studio undo {operation}"));
         }
         (_, _) => report::out(&format!("{id} would land on {}", landed.target)),
+    }
+}
+
+/// Prints that a session's work was in its target before.
+fn print_elsewhere(landed: &Landed, elsewhere: &LandedWork) {
+    let (id, clause) = (&landed.id, elsewhere.clause(landed.target.as_str()));
+    match &landed.operation {
+        Some(operation) => {
+            report::out(&format!("{id} landed elsewhere: {clause}; the session is closed"));
+            report::say(&format!("undo: studio undo {operation}"));
+        }
+        None => report::out(&format!("{id} landed elsewhere: {clause}; it would be closed")),
     }
 }
 

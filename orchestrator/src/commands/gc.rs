@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
+use studio_core::standing;
 use studio_git::gc::{self, RetentionPolicy};
 
 /// The command line of `gc`.
@@ -45,6 +46,11 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let verb = if args.dry_run { "would delete" } else { "deleted" };
     for id in deleted.iter().filter(|_| !context.json) {
         report::out(&format!("{verb} the data of {id}; it can no longer be undone"));
+    }
+    let mut views = context.views()?;
+    standing::compare(&context.repository, &context.store, &mut views);
+    for sentence in standing::landed_elsewhere(&views) {
+        report::say(&format!("note: {sentence}"));
     }
     if caches > 0 && !context.json {
         let s = if caches == 1 { "" } else { "s" };

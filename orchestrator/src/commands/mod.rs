@@ -31,6 +31,7 @@ pub mod open;
 pub mod operations;
 pub mod permission_prompt;
 pub mod plan;
+pub mod pr;
 pub mod preflight;
 pub mod requirement_filter;
 pub mod requirements;

@@ -62,6 +62,9 @@ pub(crate) struct Args {
     /// Remote of the pull request
     #[arg(long, value_name = "NAME", default_value = "origin", requires = "pr")]
     pub remote: String,
+    /// Start from the current work of this session, and land after it
+    #[arg(long, value_name = "ID", conflicts_with_all = ["base", "branch", "pr", "worktree"])]
+    pub on_top_of: Option<String>,
     /// Start with the uncommitted work of this worktree, which is not changed
     #[arg(long, value_name = "PATH", conflicts_with = "base")]
     pub worktree: Option<PathBuf>,
@@ -282,6 +285,10 @@ fn session_start(context: &CommandContext, args: &Args) -> Result<Option<Session
     if let Some(number) = args.pr {
         let base = start_point::pull_request(&context.repository, &args.remote, number)?;
         return Ok(Some(at(base)));
+    }
+    if let Some(id) = &args.on_top_of {
+        let lower = context.find(Some(id), |state| !state.is_over())?;
+        return fork::start_on_top_of(context, &lower).map(Some);
     }
     let Some(path) = &args.worktree else { return Ok(None) };
     let path = match &context.directory {

@@ -205,6 +205,9 @@ fn has_conflicts(view: &SessionView) -> bool {
 
 /// Returns the reason for a session's state, if it is worth a line.
 fn reason(view: &SessionView) -> Option<String> {
+    if let Some(clause) = view.landed_elsewhere().filter(|_| !view.state.is_over()) {
+        return Some(format!("landed elsewhere: {clause}"));
+    }
     if let (Some(standing), Some(branch)) = (&view.standing, &view.record.base.branch)
         && let [first, rest @ ..] = standing.conflicts.as_slice()
         && view.state == SessionState::Ready

@@ -22,6 +22,7 @@ pub use crate::doctor::machine::Capability;
 use crate::project::Project;
 use crate::session::state::SessionState;
 use crate::session_view::SessionView;
+use crate::standing;
 
 /// The findings.
 #[derive(Default)]
@@ -59,10 +60,12 @@ impl Findings {
 pub fn examine(project: &Project, repairs: Repairs) -> Result<Findings> {
     let mut findings =
         Findings { repaired: transaction::recover(&project.repository)?, ..Findings::default() };
-    let (views, unreadable) = project.sessions()?;
+    let (mut views, unreadable) = project.sessions()?;
     for view in &views {
         check_session(project, view, &mut findings)?;
     }
+    standing::compare(&project.repository, &project.store, &mut views);
+    findings.open.extend(standing::landed_elsewhere(&views));
     for (id, failure) in &unreadable {
         findings.open.push(format!(
             "{}; its branch and worktree are kept: repair the file, or move {} away",

@@ -31,6 +31,13 @@ pub(crate) fn hidden_trees(
     trees
 }
 
+/// Returns the trees in which agents, checks or the repository's own content can place programs.
+pub(crate) fn writable_trees(repository: &Repository, session_repo: &SessionRepo) -> Vec<PathBuf> {
+    let mut trees = hidden_trees(repository, session_repo, &super::runner::home());
+    trees.push(session_repo.worktree.clone());
+    trees
+}
+
 /// Returns the trees that are closed to a program in a directory that belongs to no session: the
 /// checkouts and worktrees of the repository that do not contain the directory.
 pub(crate) fn other_trees(repository: &Repository, directory: &Path, home: &Path) -> Vec<PathBuf> {

@@ -6,7 +6,7 @@ pub mod runner;
 
 mod agent_services;
 mod hidden_path_hint;
-mod hidden_trees;
+pub(crate) mod hidden_trees;
 mod model_services;
 pub(crate) mod network;
 mod network_hint;

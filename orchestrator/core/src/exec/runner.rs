@@ -397,7 +397,16 @@ impl SandboxedRunner {
     /// Runs one `sh -c` line with a timeout. The line is ended if the future is dropped.
     pub(crate) async fn run_shell(&self, line: &str, timeout: Duration) -> Result<CommandOutput> {
         let argv = ["sh".to_owned(), "-c".to_owned(), line.to_owned()];
-        let process = self.start(&argv)?;
+        self.run_program(&argv, timeout).await
+    }
+
+    /// Runs one program with a timeout. It is ended if the future is dropped.
+    pub(crate) async fn run_program(
+        &self,
+        argv: &[String],
+        timeout: Duration,
+    ) -> Result<CommandOutput> {
+        let process = self.start(argv)?;
         let (cancel_tx, cancel_rx) = oneshot::channel();
         let output = self.wait_tracked(wait_with_timeout(process, timeout, cancel_rx)).await;
         drop(cancel_tx);

@@ -15,6 +15,7 @@ use crate::exec::runner::{CommandOutput, Directories, DiskLimit, SandboxedRunner
 use crate::project::Project;
 use crate::session::journal::CheckResult;
 use crate::session::record::{RunLimits, SessionRecord, Templates};
+use studio_git::check_worktree::CheckWorktree;
 use studio_git::merge::Candidate;
 use studio_git::names::{BranchName, WorktreeTemplate};
 use studio_git::{check_worktree, landing_history, worktreeinclude};
@@ -335,21 +336,27 @@ pub enum ChecksRun {
     },
 }
 
-/// Runs checks on a state of the files: in an exclusive check worktree, set up as configured, in
-/// its own sandbox. Passed checks are cached.
-pub fn run(
+/// An exclusive check worktree, and the sandbox of its programs.
+pub(crate) struct CheckEnvironment {
+    /// The worktree.
+    pub worktree: CheckWorktree,
+    /// Runs programs in it.
+    pub runner: SandboxedRunner,
+}
+
+/// Prepares an exclusive check worktree with the files of a commit, and its sandbox. The setup
+/// commands have not run.
+pub(crate) fn environment(
     project: &Project,
     templates: &Templates,
-    state: TreeState<'_>,
-    checks: &[String],
-) -> Result<ChecksRun> {
+    commit: &str,
+) -> Result<CheckEnvironment> {
     let (repository, settings) = (&project.repository, &project.config.studio);
     // The current location of worktrees, even for sessions that were created with another one.
     let worktrees = WorktreeTemplate::parse(&settings.worktree)?;
     let kept_paths = check_worktree::parse_kept_paths(&settings.check_caches.list())?;
     let branches = templates.branches()?;
-    let prepared =
-        check_worktree::prepare(repository, &worktrees, &branches, &kept_paths, state.commit)?;
+    let prepared = check_worktree::prepare(repository, &worktrees, &branches, &kept_paths, commit)?;
     let home = home();
     build_caches::recreate(&prepared.caches, &home)?;
     build_caches::seed(&prepared.caches, &prepared.session_repo.worktree, &home)?;
@@ -365,8 +372,49 @@ pub fn run(
     let policy = settings.check_network.or(sandbox.network).unwrap_or(NetworkPolicy::AllowList);
     let runner = runner.with_network(&project.config, policy, None)?;
     let runner = runner.with_limits(&RunLimits::default(), &settings.limits, DiskLimit::Limited);
+    Ok(CheckEnvironment { worktree: prepared, runner })
+}
+
+/// Runs the setup commands for hooks; fails (1) if one fails.
+pub(crate) fn set_up_for_hooks(project: &Project, environment: &CheckEnvironment) -> Result<()> {
+    let timeout = Duration::from_secs(check_seconds(project));
+    let setup = project.config.studio.setup.list();
+    let runner = &environment.runner;
+    let failed = block_on(project, runner, set_up(runner, &setup, timeout))?;
+    let Some((line, output)) = failed else { return Ok(()) };
+    let exit = output.exit;
+    Err(Failure::failed(format!("setup `{line}` fails on the merged tree with exit code {exit}"))
+        .because(printable_output(tail(output.tail.trim_end(), 1500))))
+}
+
+/// Waits for programs of a sandbox. If the user interrupts, it returns after they ended.
+pub(crate) fn block_on<T>(
+    project: &Project,
+    runner: &SandboxedRunner,
+    programs: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
+    runtime.block_on(async {
+        let outcome = project.interrupt.or(programs).await;
+        if outcome.is_err() {
+            // Interrupted processes have ended before the worktree is reused.
+            runner.wait_all().await;
+        }
+        outcome
+    })?
+}
+
+/// Runs checks on a state of the files: in an exclusive check worktree, set up as configured, in
+/// its own sandbox. Passed checks are cached.
+pub fn run(
+    project: &Project,
+    templates: &Templates,
+    state: TreeState<'_>,
+    checks: &[String],
+) -> Result<ChecksRun> {
+    let CheckEnvironment { worktree: prepared, runner } =
+        environment(project, templates, state.commit)?;
     let timeout = Duration::from_secs(check_seconds(project));
     let setup = project.config.studio.setup.list();
     let checks_run = async {
@@ -379,14 +427,7 @@ pub fn run(
             None => Ok(ChecksRun::Checks(check::run(&runner, checks, timeout).await)),
         }
     };
-    let outcome = runtime.block_on(async {
-        let outcome = project.interrupt.or(checks_run).await;
-        if outcome.is_err() {
-            // Interrupted processes have ended before the worktree is reused.
-            runner.wait_all().await;
-        }
-        outcome
-    })??;
+    let outcome = block_on(project, &runner, checks_run)?;
     let ChecksRun::Checks(mut results) = outcome else { return Ok(outcome) };
     for result in results.iter_mut().filter(|result| !result.ok && result.hint.is_none()) {
         result.hint = worktreeinclude::notice(&prepared.not_copied);

@@ -121,6 +121,25 @@ pub(crate) fn for_candidate(
     Ok(written)
 }
 
+/// Returns the text of a message for the changes between two commits: the stored one if it describes
+/// them, else a new one.
+pub(crate) fn text_between(
+    project: &Project,
+    record: &SessionRecord,
+    from: &str,
+    to: &str,
+) -> Result<String> {
+    let change = Change::new(project, from, to)?;
+    if let Some(message) = stored(project, record, &change.id) {
+        return Ok(message.message.text);
+    }
+    let _step = project.console.step(&record.id, "writing the message");
+    let runtime = base::runtime::current_thread().or_fail(|| "cannot start the runtime")?;
+    let written =
+        runtime.block_on(project.interrupt.or(write(project, record, &change, TIMEOUT)))??;
+    Ok(written.message.text)
+}
+
 /// Returns the record of a ready session, the commit with its work, and the commit to compare with.
 fn ready_work(project: &Project, id: &Id) -> Result<Option<(SessionRecord, String, String)>> {
     let view = project.view(id)?;

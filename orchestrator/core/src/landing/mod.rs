@@ -2,11 +2,14 @@
 //! the branch.
 
 pub mod check_changes;
+mod elsewhere;
+mod hooks;
 pub mod hunk_selection;
 mod last_look;
 pub mod merge_checks;
 pub(crate) mod message;
 pub mod queue;
+pub mod stack;
 pub(crate) mod target;
 
 use base::config::studio::SecretsSetting;
@@ -19,6 +22,8 @@ use serde_json::{Value, json};
 use crate::check_files::CheckFile;
 use crate::coach_json;
 use crate::commit_message::{self, WrittenMessage};
+use crate::exec::hidden_trees::writable_trees;
+use crate::landing::hooks::LandingHooks;
 use crate::landing::hunk_selection::{HunkSelection, LandedHunks};
 use crate::landing::target::LandingTarget;
 use crate::project::Project;
@@ -30,10 +35,12 @@ use crate::session_view::{SessionView, checks_json};
 use studio_git::compat;
 use studio_git::conflict::Conflict;
 use studio_git::land::{self, LandResult};
+use studio_git::landed_work::LandedWork;
 use studio_git::landing_history;
-use studio_git::merge::{self, Candidate, MergeStrategy, PreparedMerge};
+use studio_git::merge::{self, Candidate, LandingCommit, MergeStrategy, PreparedMerge};
 use studio_git::names::BranchName;
 use studio_git::secrets::{self, FoundSecret};
+use studio_git::signing::{self, CommitSigner};
 use studio_git::snapshot::{self, Snapshot};
 
 /// Maximum number of lines with secrets in a message.
@@ -94,10 +101,14 @@ pub struct Landed {
     pub checks: Vec<CheckResult>,
     /// The changed files that decide what the checks say.
     pub check_files: Vec<CheckFile>,
+    /// The hooks that ran.
+    pub hooks: Vec<&'static str>,
     /// Notes for the user.
     pub notes: Vec<String>,
     /// The hunks, if only some landed.
     pub hunks: Option<LandedHunks>,
+    /// How the target had the work already, if nothing was left to land.
+    pub elsewhere: Option<LandedWork>,
 }
 
 /// The rejection of a landing.
@@ -157,6 +168,8 @@ impl Landed {
             checks: Vec::new(),
             check_files: Vec::new(),
             notes: Vec::new(),
+            hooks: Vec::new(),
+            elsewhere: None,
             hunks: None,
         }
     }
@@ -167,6 +180,7 @@ impl Landed {
             "id": self.id, "commit": self.commit, "target": self.target,
             "strategy": self.strategy, "message_by": self.message_by,
             "checks": checks_json(&self.checks), "check_files": self.check_files,
+            "elsewhere": self.elsewhere,
         });
         if let Some(hunks) = &self.hunks {
             landed["hunks"] = json!(hunks.ids);
@@ -231,11 +245,13 @@ pub(crate) fn land_expected(
     let lock_shell = || project.store.lock_shell(&view.record.id);
     let _shell_lock = (!options.dry_run).then(lock_shell).transpose()?;
     let landing_lock = (!options.dry_run).then(|| take_landing_lock(project)).transpose()?;
+    let signer = signer(project, &view.record)?;
     let mut run = LandingRun {
         project,
         view,
         options,
         landing_lock,
+        signer,
         edited_message: None,
         secrets_allowed: false,
         check_changes_shown: expected.is_some(),
@@ -258,6 +274,12 @@ pub(crate) fn land_expected(
     if selection.is_none() {
         snapshot::refuse_omissions(&snapshot, &record.session_repo.worktree)?;
         change_note = last_look::confirm(project, record, &run.tree, options)?;
+    }
+    if selection.is_none() && expected.is_none() && !options.force {
+        let closed = elsewhere::close(project, record, &snapshot, &target, options)?;
+        if closed.is_some() {
+            return Ok(closed);
+        }
     }
     for _ in 0..MAX_ATTEMPTS {
         project.interrupt.check()?;
@@ -313,6 +335,16 @@ fn take_landing_lock(project: &Project) -> Result<Lock> {
     }
 }
 
+/// Returns how the user signs commits, if `[studio] sign` is set. The program comes from outside of
+/// the repository, its worktrees and studio's data.
+pub(crate) fn signer(project: &Project, record: &SessionRecord) -> Result<Option<CommitSigner>> {
+    if !project.config.studio.sign {
+        return Ok(None);
+    }
+    let trees = writable_trees(&project.repository, &record.session_repo);
+    CommitSigner::of_user(&project.repository, &trees).map(Some)
+}
+
 /// The state of one landing.
 struct LandingRun<'a> {
     project: &'a Project,
@@ -320,6 +352,8 @@ struct LandingRun<'a> {
     options: &'a LandingOptions,
     /// The landing lock; `None` for a dry run.
     landing_lock: Option<Lock>,
+    /// How commits are signed, if they are.
+    signer: Option<CommitSigner>,
     /// The message that the user edited in an earlier attempt.
     edited_message: Option<WrittenMessage>,
     /// Whether the user confirmed landing a possible secret.
@@ -399,6 +433,7 @@ pub(crate) fn examine(
         view,
         options,
         landing_lock: None,
+        signer: signer(project, &view.record)?,
         edited_message: None,
         secrets_allowed: false,
         check_changes_shown: false,
@@ -512,6 +547,9 @@ impl LandingRun<'_> {
         let (project, record) = (self.project, &self.view.record);
         let repository = &project.repository;
         land::preflight_from(repository, candidate, tip)?;
+        if self.signer.is_some() {
+            signing::refuse_unsigned(repository, candidate)?;
+        }
         let allowed = &project.config.studio.secrets_allowed;
         let secrets = secrets::find_added(repository, candidate, allowed)?;
         self.refuse_secrets(&secrets)?;
@@ -550,19 +588,22 @@ impl LandingRun<'_> {
         if self.options.no_checks {
             landed.notes.push(UNCHECKED.to_owned());
         }
+        let mut hooks = LandingHooks::read(project)?;
+        landed.notes.append(&mut hooks.notes);
+        hooks.run_pre_commit(project, record, &candidate)?;
+        landed.hooks = hooks.names();
         if self.options.dry_run {
             return Ok(Some(landed));
         }
-        let written_message = self.commit_message(&candidate)?;
+        let written_message = self.checked_message(&candidate, &mut hooks)?;
         landed.message_by = written_message.author;
-        landed.notes.extend(written_message.note);
+        landed.notes.extend(written_message.note.clone());
         let time = project.clock.now();
         landed.notes.extend(secrets.iter().map(FoundSecret::sentence));
         let receipt = receipt(self.view, &candidate, &landed, self.options, &secrets);
         project.interrupt.check()?;
-        let (session_repo, message) = (&record.session_repo, &written_message.message);
-        let landing_commit =
-            merge::commit(repository, session_repo, &candidate, message, Some(&receipt), time)?;
+        let session_repo = &record.session_repo;
+        let landing_commit = self.commit(&candidate, &written_message, &receipt, time)?;
         let (previous_tip, commit) = (candidate.target_tip.clone(), landing_commit.commit.clone());
         let base_update = selection
             .map(|selection| selection.base_update(repository, session_repo, &commit, time))
@@ -578,6 +619,9 @@ impl LandingRun<'_> {
         match land::accept(repository, &request)? {
             LandResult::TargetMoved => Ok(None),
             LandResult::Landed { operation, .. } => {
+                let candidate = &request.candidate;
+                let note = hooks.run_post_commit(project, record, candidate, &commit);
+                landed.notes.extend(note);
                 landed.notes.extend(compat::unfiltered_note(
                     &project.repository,
                     &previous_tip,
@@ -614,6 +658,50 @@ impl LandingRun<'_> {
             .because(lines.join("\n"))
             .hint(format!("take it out in {}", self.view.record.session_repo.worktree.display()))
             .hint(format!("or land it anyway: studio accept {id} --allow-secrets")))
+    }
+
+    /// Returns the commit message after the hook `commit-msg`.
+    fn checked_message(
+        &mut self,
+        candidate: &Candidate,
+        hooks: &mut LandingHooks,
+    ) -> Result<WrittenMessage> {
+        let written = self.commit_message(candidate)?;
+        let record = &self.view.record;
+        let message = hooks.run_commit_msg(self.project, record, candidate, &written.message);
+        let message = message.map_err(|failure| self.keep_message(failure))?;
+        Ok(WrittenMessage { message, ..written })
+    }
+
+    /// Creates the commit to land, signed if the user wants that.
+    fn commit(
+        &self,
+        candidate: &Candidate,
+        written: &WrittenMessage,
+        receipt: &str,
+        now: jiff::Timestamp,
+    ) -> Result<LandingCommit> {
+        let (project, record) = (self.project, &self.view.record);
+        let signer = self.signer.as_ref();
+        let _step = signer.map(|_| project.console.step(&record.id, "signing the commit"));
+        let (repository, session_repo) = (&project.repository, &record.session_repo);
+        let (message, receipt) = (&written.message, Some(receipt));
+        merge::commit(repository, session_repo, candidate, message, receipt, signer, now)
+            .map_err(|failure| self.keep_message(failure))
+    }
+
+    /// Keeps the message that the user edited, so that a landing that fails loses no text.
+    fn keep_message(&self, failure: Failure) -> Failure {
+        let Some(edited) = &self.edited_message else { return failure };
+        let id = &self.view.record.id;
+        let file = self.project.store.dir(id).join("edited-message");
+        match base::files::replace(&file, edited.message.text.as_bytes()) {
+            Ok(()) => failure.hint(format!(
+                "studio accept {id} -m \"$(cat '{}')\"    uses the message that you wrote",
+                file.display()
+            )),
+            Err(_) => failure,
+        }
     }
 
     /// Returns the commit message: the user's, the model's or a plain one.
@@ -671,6 +759,9 @@ fn receipt(
     });
     if !secrets.is_empty() {
         receipt["secrets_allowed"] = json!(secrets);
+    }
+    if !landed.hooks.is_empty() {
+        receipt["hooks"] = json!(landed.hooks);
     }
     if !landed.check_files.is_empty() {
         receipt["check_files"] = json!(landed.check_files);

@@ -89,7 +89,7 @@ fn requests_come_first_then_groups_each_with_the_oldest_first() {
 fn a_conflict_is_the_text_of_a_ready_session() {
     let mut ready = view("ready-it", 1, &[turn(), exit(SessionOutcome::Ready)]);
     let conflicts = vec!["a".to_owned(), "b".to_owned()];
-    ready.standing = Some(BranchStanding { ahead: 1, behind: 1, conflicts });
+    ready.standing = Some(BranchStanding { ahead: 1, behind: 1, conflicts, landed: None });
     let overview = Overview::of(&[(&ready, false)]);
     assert_eq!(overview.rows[0].text, "conflicts with main in a and 1 more");
 }

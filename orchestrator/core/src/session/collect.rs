@@ -9,6 +9,7 @@ use crate::session::record::SessionRecord;
 use studio_git::accepted_hunks;
 use studio_git::check_leftovers::WorkBeforeChecks;
 use studio_git::import::{self, ImportedWork};
+use studio_git::landed_work::{self, LandedWork, WorkCommits};
 use studio_git::names::BranchName;
 use studio_git::patch::Comparison;
 use studio_git::refs;
@@ -295,6 +296,8 @@ pub struct BranchStanding {
     pub behind: usize,
     /// Files with conflicting changes.
     pub conflicts: Vec<String>,
+    /// How the branch has the work already, if it does.
+    pub landed: Option<LandedWork>,
 }
 
 /// Compares the work with its base branch as it is now; `None` without one. Writes nothing.
@@ -314,11 +317,34 @@ pub fn branch_standing(
     let mut index =
         studio_git::merge::merge_with_base(&repo, &ours, &theirs, base.landed.as_deref())?;
     let conflicts = studio_git::conflict::resolve(&repo, &mut index)?;
+    let landed = landed_elsewhere(repository, record, work, &tip)?;
     Ok(Some(BranchStanding {
         ahead: divergence.ahead,
         behind: divergence.behind,
-        conflicts: conflicts.into_iter().map(|conflict| conflict.path).collect(),
+        // Work that landed is not merged again.
+        conflicts: match landed {
+            Some(_) => Vec::new(),
+            None => conflicts.into_iter().map(|conflict| conflict.path).collect(),
+        },
+        landed,
     }))
+}
+
+/// Searches for the work in a branch with this tip: others may have landed it there.
+pub fn landed_elsewhere(
+    repository: &Repository,
+    record: &SessionRecord,
+    work: &WorkSummary,
+    tip: &str,
+) -> Result<Option<LandedWork>> {
+    let start = &record.base.commit;
+    let commits = WorkCommits {
+        start,
+        base: work.base.as_ref().unwrap_or(start),
+        head: &work.head,
+        work: work.commit(),
+    };
+    landed_work::find(repository, commits, tip)
 }
 
 /// Returns the session's changes since its base as a patch, including uncommitted ones, as they

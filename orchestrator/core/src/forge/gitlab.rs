@@ -1,0 +1,169 @@
+//! The arguments and the JSON of `glab`: that of GitLab's REST API (docs.gitlab.com/api: merge
+//! requests, notes, pipelines, jobs), which `glab mr list`, `glab mr view` and `glab api` print.
+
+use base::failure::Result;
+use serde::Deserialize;
+
+use crate::forge::client::{Feedback, ForgeClient, ForgeRequest, RequestState};
+
+#[derive(Deserialize)]
+struct MergeRequest {
+    iid: u64,
+    web_url: String,
+    state: String,
+    description: Option<String>,
+    sha: Option<String>,
+    source_branch: String,
+}
+
+impl MergeRequest {
+    fn request(self) -> ForgeRequest {
+        let state = match self.state.as_str() {
+            "merged" => RequestState::Merged,
+            "closed" => RequestState::Closed,
+            _ => RequestState::Open,
+        };
+        ForgeRequest {
+            number: self.iid,
+            url: self.web_url,
+            state,
+            body: self.description.unwrap_or_default(),
+            head: self.sha.unwrap_or_default(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Author {
+    username: String,
+}
+
+#[derive(Deserialize)]
+struct Note {
+    id: u64,
+    body: String,
+    author: Author,
+    #[serde(default)]
+    system: bool,
+    #[serde(default)]
+    resolved: bool,
+    position: Option<Position>,
+}
+
+#[derive(Deserialize)]
+struct Position {
+    new_path: Option<String>,
+    old_path: Option<String>,
+    new_line: Option<u64>,
+    old_line: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Pipeline {
+    id: u64,
+    sha: String,
+    status: String,
+}
+
+#[derive(Deserialize)]
+struct Job {
+    name: String,
+    status: String,
+    #[serde(default)]
+    allow_failure: bool,
+    #[serde(default)]
+    web_url: String,
+    failure_reason: Option<String>,
+}
+
+fn repository(client: &ForgeClient<'_>) -> String {
+    let project = client.project();
+    format!("--repo=https://{}/{}", project.host, project.path)
+}
+
+/// Reads a list of the API below the project.
+fn api<T: serde::de::DeserializeOwned>(client: &ForgeClient<'_>, path: &str) -> Result<Vec<T>> {
+    let project = client.project();
+    let host = format!("--hostname={}", project.host);
+    let path = format!("projects/{}/{path}", project.path.replace('/', "%2F"));
+    client.lists(&["api", &host, "--paginate", &path])
+}
+
+pub(super) fn find_open(client: &ForgeClient<'_>, branch: &str) -> Result<Option<ForgeRequest>> {
+    let (repository, source) = (repository(client), format!("--source-branch={branch}"));
+    let args = ["mr", "list", &repository, &source, "--output=json"];
+    let mut found: Vec<MergeRequest> = client.lists(&args)?;
+    found.retain(|request| request.source_branch == branch);
+    Ok(found.pop().map(MergeRequest::request))
+}
+
+pub(super) fn create(
+    client: &ForgeClient<'_>,
+    branch: &str,
+    target: &str,
+    title: &str,
+    body: &str,
+) -> Result<()> {
+    let (repository, source) = (repository(client), format!("--source-branch={branch}"));
+    let (target, title) = (format!("--target-branch={target}"), format!("--title={title}"));
+    let body = format!("--description={body}");
+    client.run(&["mr", "create", &repository, &source, &target, &title, "--yes", &body], None)?;
+    Ok(())
+}
+
+pub(super) fn view(client: &ForgeClient<'_>, number: u64) -> Result<ForgeRequest> {
+    let (repository, number) = (repository(client), number.to_string());
+    let args = ["mr", "view", &number, &repository, "--output=json"];
+    client.object::<MergeRequest>(&args).map(MergeRequest::request)
+}
+
+pub(super) fn set_body(client: &ForgeClient<'_>, number: u64, body: &str) -> Result<()> {
+    let (repository, number) = (repository(client), number.to_string());
+    let body = format!("--description={body}");
+    client.run(&["mr", "update", &number, &repository, &body], None).map(|_| ())
+}
+
+pub(super) fn feedback(client: &ForgeClient<'_>, request: &ForgeRequest) -> Result<Vec<Feedback>> {
+    let number = request.number;
+    let path = format!("merge_requests/{number}/notes?sort=asc&per_page=100");
+    let notes: Vec<Note> = api(client, &path)?;
+    let mut feedback = Vec::new();
+    for note in notes.into_iter().filter(|note| !note.system && !note.resolved) {
+        feedback.push(Feedback {
+            id: format!("note-{}", note.id),
+            author: note.author.username,
+            place: note.position.and_then(Position::place),
+            text: note.body,
+            is_check: false,
+            is_member: true,
+        });
+    }
+    let pipelines: Vec<Pipeline> = api(client, &format!("merge_requests/{number}/pipelines"))?;
+    let last = pipelines.into_iter().find(|pipeline| pipeline.sha == request.head);
+    let Some(pipeline) = last.filter(|pipeline| pipeline.status == "failed") else {
+        return Ok(feedback);
+    };
+    let jobs: Vec<Job> = api(client, &format!("pipelines/{}/jobs?per_page=100", pipeline.id))?;
+    for job in jobs.into_iter().filter(|job| job.status == "failed" && !job.allow_failure) {
+        let reason = job.failure_reason.unwrap_or_default();
+        feedback.push(Feedback {
+            id: format!("check-{}-{}", request.head, job.name),
+            author: job.name,
+            place: None,
+            text: format!("{reason} {}", job.web_url).trim().to_owned(),
+            is_check: true,
+            is_member: true,
+        });
+    }
+    Ok(feedback)
+}
+
+impl Position {
+    fn place(self) -> Option<String> {
+        let path = self.new_path.or(self.old_path)?;
+        Some(match self.new_line.or(self.old_line) {
+            Some(line) => format!("{path}:{line}"),
+            None => path,
+        })
+    }
+}
