@@ -49,7 +49,7 @@ fn conflicts_are_listed_with_their_hunks_and_leave_no_files() {
         assert_eq!(conflicts[0].hunks, "binary, changed on both sides");
         let hunk = "a\n<<<<<<< target\ntarget\n=======\nsession\n>>>>>>> session\nc\n";
         assert_eq!(conflicts[1].hunks, hunk);
-        assert_eq!(conflicts[2].hunks, "deleted in the target, changed here");
+        assert_eq!(conflicts[2].hunks, "deleted in target, changed in session");
     }
     assert_eq!(s.repo.git(["for-each-ref", "refs/studio/landing"]), "");
 }

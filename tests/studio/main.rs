@@ -30,6 +30,7 @@ mod git_hostile;
 mod git_import;
 mod git_land;
 mod git_merge;
+mod git_pair_conflicts;
 mod git_repo;
 mod git_snapshot;
 mod git_undo;
