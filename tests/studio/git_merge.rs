@@ -160,3 +160,20 @@ fn the_diff_is_counted_and_shown_without_running_programs() {
     let apart = diff::commit_distance(&s.repository, &work, &session.place.base).unwrap();
     assert_eq!((apart.ahead, apart.behind), (2, 0));
 }
+
+#[test]
+fn a_file_and_a_directory_of_the_same_name_conflict() {
+    let s = setting();
+    s.repo.commit_file("dir/inner", "x\n");
+    let session = s.session("task-abcd");
+    session.work.write("dir/second", "y\n");
+    session.work.write("dir-2", "z\n");
+    s.repo.git(["rm", "-q", "-r", "dir"]);
+    s.repo.commit_file("dir", "a file\n");
+    let PreparedMerge::Conflicts(conflicts) = s.prepared(&session, MergeStrategy::Squash) else {
+        panic!("the file of the target would be lost");
+    };
+    assert_eq!(conflicts.len(), 1);
+    assert_eq!(conflicts[0].path, "dir");
+    assert_eq!(conflicts[0].hunks, "a file on one side, a directory on the other");
+}

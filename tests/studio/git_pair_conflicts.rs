@@ -1,5 +1,7 @@
 //! Conflicts between pairs of commits, beside git's own merges.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::os::unix::fs::PermissionsExt;
 
 use studio_git::conflict::SideLabels;

@@ -14,6 +14,9 @@ const MAX_HUNK_BYTES: usize = 8192;
 /// Number of context lines around a hunk.
 const CONTEXT_LINES: usize = 3;
 
+/// Describes the conflict of a file with a directory.
+pub(crate) const NESTED: &str = "a file on one side, a directory on the other";
+
 /// A file with conflicting changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conflict {
@@ -49,6 +52,10 @@ pub fn resolve_labelled(
         let path = conflict_path(&conflict).to_string_lossy().into_owned();
         conflicts.push(Conflict { path, hunks: describe_hunks(repo, &conflict, labels)? });
     }
+    for path in nested_paths(index) {
+        let path = path.to_string_lossy().into_owned();
+        conflicts.push(Conflict { path, hunks: NESTED.to_owned() });
+    }
     conflicts.sort_by(|a, b| a.path.cmp(&b.path));
     conflicts.dedup_by(|a, b| a.path == b.path);
     Ok(conflicts)
@@ -62,9 +69,30 @@ pub(crate) fn conflicting_paths(
     let conflicts = unresolved(repo, index)?;
     let mut paths: Vec<PathBuf> =
         conflicts.iter().map(|conflict| conflict_path(conflict).to_owned()).collect();
+    paths.extend(nested_paths(index));
     paths.sort();
     paths.dedup();
     Ok(paths)
+}
+
+/// Returns the files at whose path the index has a directory as well: libgit2 does not report all of
+/// them, and a tree with both would lose the file.
+fn nested_paths(index: &git2::Index) -> Vec<PathBuf> {
+    let mut nested = Vec::new();
+    // The entries that are the start of the current one.
+    let mut starts: Vec<Vec<u8>> = Vec::new();
+    for entry in index.iter() {
+        while starts.last().is_some_and(|start| !entry.path.starts_with(start)) {
+            starts.pop();
+        }
+        let is_inside = |start: &&Vec<u8>| entry.path.get(start.len()) == Some(&b'/');
+        if let Some(file) = starts.iter().find(is_inside) {
+            nested.push(PathBuf::from(OsStr::from_bytes(file)));
+        }
+        starts.push(entry.path);
+    }
+    nested.dedup();
+    nested
 }
 
 /// Returns whether two versions of a text conflict; `None` if one of them is not text.

@@ -34,6 +34,7 @@ pub mod names;
 pub mod object_quarantine;
 pub mod oplog;
 pub mod orphan;
+pub mod overlay;
 pub mod pair_conflicts;
 pub mod patch;
 pub mod rebase;

@@ -151,8 +151,7 @@ pub fn hunks(
     for path in nested_paths(&ours, &theirs) {
         let path = String::from_utf8_lossy(&path).into_owned();
         if conflicts.iter().all(|conflict| conflict.path != path) {
-            let hunks = "a file on one side, a directory on the other".to_owned();
-            conflicts.push(Conflict { path, hunks });
+            conflicts.push(Conflict { path, hunks: conflict::NESTED.to_owned() });
         }
     }
     Ok(conflicts)

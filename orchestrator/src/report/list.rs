@@ -149,7 +149,7 @@ impl Row {
     }
 
     fn of(view: &SessionView, id: &str, now: Timestamp) -> Row {
-        let has_warning = has_conflicts(view) || view.tampered.is_some();
+        let has_warning = view.conflict_text().is_some() || view.tampered.is_some();
         let mark = if has_warning { " (!)" } else { "" };
         let one_line =
             |text: &str| printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -157,7 +157,10 @@ impl Row {
             id: id.to_owned(),
             state: format!("{}{mark}", view.state.name()),
             style: if has_warning { YELLOW } else { style(&view.state) },
-            task: one_line(&view.record.task),
+            task: match view.attempt_number() {
+                Some(number) => format!("{number}: {}", one_line(&view.record.task)),
+                None => one_line(&view.record.task),
+            },
             agent: one_line(&agent(&view.record)),
             changes: changes(view),
             age: age(&view.record.created_at, now),
@@ -196,139 +199,5 @@ fn short_command(view: &SessionView, id: &str) -> String {
     match view.open_request() {
         Some(_) => "studio inbox".to_owned(),
         None => format!("studio status {id}"),
-    }
-}
-
-fn has_conflicts(view: &SessionView) -> bool {
-    view.standing.as_ref().is_some_and(|it| !it.conflicts.is_empty())
-}
-
-/// Returns the reason for a session's state, if it is worth a line.
-fn reason(view: &SessionView) -> Option<String> {
-    if let (Some(standing), Some(branch)) = (&view.standing, &view.record.base.branch)
-        && let [first, rest @ ..] = standing.conflicts.as_slice()
-        && view.state == SessionState::Ready
-    {
-        let suffix =
-            if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        return Some(format!("conflicts with {branch} in {first}{suffix}"));
-    }
-    let summary = &view.facts.summary;
-    let has_reason = match &view.state {
-        SessionState::Waiting { .. } | SessionState::Failed { .. } => true,
-        SessionState::Stopped => {
-            matches!(summary.unchecked, Some(Unchecked::ChangedByHand | Unchecked::OtherChecks))
-        }
-        SessionState::Empty => view.work().is_some_and(|work| !work.omitted.is_empty()),
-        SessionState::Queued => view.is_blocked(),
-        SessionState::Starting
-        | SessionState::Working
-        | SessionState::Checking
-        | SessionState::Ready
-        | SessionState::Crashed
-        | SessionState::Landing
-        | SessionState::Accepted
-        | SessionState::Discarded => false,
-    };
-    view.reason().filter(|_| has_reason)
-}
-
-fn style(state: &SessionState) -> &'static str {
-    match state {
-        SessionState::Failed { .. } | SessionState::Crashed => RED,
-        SessionState::Waiting { .. } => YELLOW,
-        SessionState::Ready => GREEN,
-        SessionState::Starting
-        | SessionState::Working
-        | SessionState::Checking
-        | SessionState::Landing => CYAN,
-        SessionState::Queued | SessionState::Stopped | SessionState::Empty => "",
-        SessionState::Accepted | SessionState::Discarded => DIM,
-    }
-}
-
-/// The widths of the columns in the table layout.
-struct Widths {
-    id: usize,
-    state: usize,
-    task: usize,
-    agent: Option<usize>,
-    changes: usize,
-    age: usize,
-}
-
-impl Widths {
-    /// Returns `None` if the page is too narrow.
-    fn of(rows: &[Row], width: usize) -> Option<Widths> {
-        let widest = |header: &str, cell: fn(&Row) -> &String| {
-            let cells = rows.iter().map(|row| columns(cell(row)));
-            cells.max().unwrap_or_default().max(header.len())
-        };
-        let (id, state) = (widest("ID", |row| &row.id), widest("STATE", |row| &row.state));
-        let (changes, age) = (widest("CHANGES", |row| &row.changes), widest("AGE", |row| &row.age));
-        let next = widest("NEXT", |row| &row.next);
-        let agent = widest("AGENT", |row| &row.agent);
-        let remaining = width.checked_sub(id + state + changes + age + next + 5 * GAP)?;
-        let beside_agent =
-            remaining.checked_sub(agent + GAP).filter(|task| *task >= FULL_TASK_WIDTH);
-        let widest_task = widest("TASK", |row| &row.task);
-        let task = beside_agent.unwrap_or(remaining).min(widest_task);
-        let agent = beside_agent.map(|_| agent);
-        (remaining >= MIN_TASK_WIDTH.min(widest_task)).then_some(Widths {
-            id,
-            state,
-            task,
-            agent,
-            changes,
-            age,
-        })
-    }
-
-    fn header(&self, layout: ListLayout) -> String {
-        let agent = self.agent.map(|width| format!("{:width$}  ", "AGENT")).unwrap_or_default();
-        let Widths { id, state, task, changes, age, .. } = *self;
-        let line = format!(
-            "{:id$}  {:state$}  {:task$}  {agent}{:changes$}  {:age$}  NEXT",
-            "ID", "STATE", "TASK", "CHANGES", "AGE"
-        );
-        layout.styled(DIM, &line)
-    }
-
-    fn row(&self, row: &Row, layout: ListLayout) -> String {
-        let agent = self.agent.map(|width| format!("{}  ", padded(&row.agent, width)));
-        let line = format!(
-            "{}  {}  {}  {}{}  {}  {}",
-            layout.styled(BOLD, &padded(&row.id, self.id)),
-            layout.styled(row.style, &padded(&row.state, self.state)),
-            padded(&cut_columns(&row.task, self.task), self.task),
-            agent.unwrap_or_default(),
-            padded(&row.changes, self.changes),
-            padded(&row.age, self.age),
-            row.next
-        );
-        line.trim_end().to_owned()
-    }
-}
-
-impl ListLayout {
-    fn styled(self, style: &str, text: &str) -> String {
-        match self.colours && !style.is_empty() {
-            true => format!("{style}{text}{RESET}"),
-            false => text.to_owned(),
-        }
-    }
-}
-
-fn padded(text: &str, width: usize) -> String {
-    format!("{text}{:1$}", "", width.saturating_sub(columns(text)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cells_are_padded_by_columns() {
-        assert_eq!(padded("漢", 4), "漢  ");
     }
 }

@@ -34,6 +34,7 @@ use studio_git::landing_history;
 use studio_git::merge::{self, Candidate, MergeStrategy, PreparedMerge};
 use studio_git::names::BranchName;
 use studio_git::secrets::{self, FoundSecret};
+use studio_git::session_repo::SessionRepo;
 use studio_git::snapshot::{self, Snapshot};
 
 /// Maximum number of lines with secrets in a message.
@@ -73,6 +74,8 @@ pub struct LandingOptions {
     pub match_tree: Option<String>,
     /// The hunks to land; all if empty. The session stays open with the rest.
     pub hunks: Vec<String>,
+    /// Sessions that are discarded in the same operation; the caller holds their locks.
+    pub dropped: Vec<SessionRepo>,
 }
 
 /// A session that landed.
@@ -98,6 +101,8 @@ pub struct Landed {
     pub notes: Vec<String>,
     /// The hunks, if only some landed.
     pub hunks: Option<LandedHunks>,
+    /// The sessions that were discarded in the same operation.
+    pub dropped: Vec<base::id::Id>,
 }
 
 /// The rejection of a landing.
@@ -158,6 +163,7 @@ impl Landed {
             check_files: Vec::new(),
             notes: Vec::new(),
             hunks: None,
+            dropped: Vec::new(),
         }
     }
 
@@ -167,6 +173,7 @@ impl Landed {
             "id": self.id, "commit": self.commit, "target": self.target,
             "strategy": self.strategy, "message_by": self.message_by,
             "checks": checks_json(&self.checks), "check_files": self.check_files,
+            "dropped": self.dropped,
         });
         if let Some(hunks) = &self.hunks {
             landed["hunks"] = json!(hunks.ids);
@@ -573,6 +580,7 @@ impl LandingRun<'_> {
             landing_commit,
             receipt: Some(receipt),
             time: project.clock.stamp(),
+            dropped: self.options.dropped.clone(),
             base_update,
         };
         match land::accept(repository, &request)? {
@@ -584,6 +592,8 @@ impl LandingRun<'_> {
                     &commit,
                 ));
                 landed.operation = Some(operation);
+                let dropped = self.options.dropped.iter();
+                landed.dropped = dropped.map(|session_repo| session_repo.id.clone()).collect();
                 landed.commit = Some(commit);
                 Ok(Some(landed))
             }
