@@ -1,7 +1,7 @@
 //! Benchmarks of studio against git and worktrunk: many sessions listed, landed and discarded.
 //!
 //! Run by `./benches/run`. `BENCH_STUDIO` and `BENCH_G3` name the release binaries; worktrunk's
-//! `wt` is measured if `BENCH_WT` names it. `git status` and `git worktree add` are the lower
+//! `wt` is measured if `BENCH_WT` names it, clash-sh's `clash` if `BENCH_CLASH` does. `git status` and `git worktree add` are the lower
 //! bounds for the measurements beside them. `BENCH_FILES` (50,000) and `BENCH_SESSIONS` (1,000) set
 //! the sizes.
 
@@ -31,6 +31,11 @@ const AGENTS: &str = "[studio.agents.writer]\nprotocol = \"command\"\n\
     command = [\"sh\", \"-c\", \"echo more > new.txt\"]\n\
     [studio.agents.idle]\nprotocol = \"command\"\ncommand = [\"true\"]\n";
 
+/// An agent that changes five files and one line of a common file, chosen by its directory, and
+/// commits: other programs compare commits only.
+const EDITOR: &str = "[studio.agents.editor]\nprotocol = \"command\"\n\
+    command = [\"sh\", \"-c\", \"n=$(pwd | cksum | cut -d' ' -f1); for i in 1 2 3 4 5; do f=$(( (n / i + i * 397) % 2000 )); echo $n >> d$((f / 100))/f$f.txt; done; sed -i \\\"$((n % 20 + 1))s/.*/$n/\\\" d0/f0.txt; git add -A; git commit -q -m work\"]\n";
+
 /// A home directory with a repository, and the programs.
 struct Bench {
     place: tempfile::TempDir,
@@ -44,6 +49,7 @@ fn main() {
     listed_beside_worktrunk(50).print();
     dashboard_start(size("BENCH_SESSIONS", 1000)).print();
     dashboard_idle(50).print();
+    conflicts(50, 2000).print();
     at_once(20).print();
     let files = size("BENCH_FILES", 50_000);
     made(files).print();
@@ -83,6 +89,29 @@ fn listed_beside_worktrunk(worktrees: usize) -> Row {
     if let Some(wt) = &peer {
         row.add_memory(1, memory(vec![bench.job(wt).arg("list")]));
     }
+    row
+}
+
+/// Measures all pairs of sessions and each beside its branch, without and with cached results. Each
+/// session changes five files of its own choice, and one line of a file that all of them change.
+fn conflicts(sessions: usize, files: usize) -> Row {
+    let bench = Bench::new(files, EDITOR);
+    bench.start(sessions, "editor");
+    let peer = std::env::var_os("BENCH_CLASH").map(PathBuf::from);
+    let names =
+        ["studio conflicts", "again"].into_iter().chain(peer.iter().map(|_| "clash status"));
+    let pairs = sessions * (sessions + 1) / 2;
+    let mut row = Row::new(&format!("conflicts, {pairs} pairs, {files} files"), names);
+    let cache = bench.repo.path().join(".git/studio/cache/pair-conflicts.json");
+    for _ in 0..11 {
+        let _ = fs::remove_file(&cache);
+        row.add(0, measure(vec![bench.studio(["conflicts", "--json"])]));
+        row.add(1, measure(vec![bench.studio(["conflicts", "--json"])]));
+        if let Some(clash) = &peer {
+            row.add(2, measure(vec![bench.job(clash).args(["status", "--json"])]));
+        }
+    }
+    row.add_memory(0, memory(vec![bench.studio(["conflicts", "--json"])]));
     row
 }
 

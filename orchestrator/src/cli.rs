@@ -6,10 +6,10 @@ use base::failure::Result;
 
 use crate::commands::context::CommonArgs;
 use crate::commands::{
-    accept, agents, answer, attach, check, completions, config, diff, discard, doctor, edit,
-    explain, fork, gc, inbox, interactive, list, logs, man, mcp, open, operations, plan, pr,
-    resume, review, run, sandbox, selftest, send, shell, stats, status, stop, trace, trial, undo,
-    verify,
+    accept, agents, answer, attach, check, compare, completions, config, conflicts, diff, discard,
+    doctor, edit, explain, fork, gc, inbox, interactive, list, logs, man, mcp, open, operations,
+    plan, pr, resume, review, run, sandbox, selftest, send, shell, stats, status, stop, trace, trial,
+    undo, verify,
 };
 use crate::dashboard;
 
@@ -40,7 +40,7 @@ Elsewhere it lists the sessions.";
 enum Verb {
     /// Start one session per task and wait for the results
     #[command(
-        after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --model claude-sonnet-4-5 --base develop 'add a changelog'\n  studio run --persona hopper 'test the parser'\n  studio run --network off 'sort the imports'\n  studio run --detach - < task.txt"
+        after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --model claude-sonnet-4-5 --base develop 'add a changelog'\n  studio run --persona hopper 'test the parser'\n  studio run --network off 'sort the imports'\n  studio run --attempts 3 --agent g3,codex 'fix the parser'\n  studio run --detach - < task.txt"
     )]
     Run(run::Args),
     /// Start sessions without waiting for them, and print their ids
@@ -69,6 +69,16 @@ enum Verb {
         after_help = "Examples:\n  studio list\n  studio list --watch\n  studio list --json | jq '.sessions[].state'"
     )]
     List(list::Args),
+    /// Show which sessions change the same lines, and the order in which to land them
+    #[command(
+        after_help = "Examples:\n  studio conflicts\n  studio conflicts --patch\n  studio conflicts fix-the document     of these two\n  studio conflicts --json | jq -r '.order[].id'"
+    )]
+    Conflicts(conflicts::Args),
+    /// Compare several attempts at one task, with the tests of each on the code of the others
+    #[command(
+        after_help = "Examples:\n  studio run --attempts 3 'fix the parser'\n  studio compare                   the only group of attempts\n  studio compare fix-the           the group of this session\n  studio compare fix-the other     these two\n  studio compare --judge           a model decides where tests do not"
+    )]
+    Compare(compare::Args),
     /// Show what needs you: permission requests, answered in place, and settled sessions
     #[command(
         after_help = "Examples:\n  studio inbox\n  studio inbox --json | jq -r '.questions[].answers[0]'"
@@ -126,7 +136,7 @@ enum Verb {
     Resume(resume::Args),
     /// Land the work of sessions on its branch, with checks on the merged tree
     #[command(
-        after_help = "Examples:\n  studio accept fix-the\n  studio accept fix-the --strategy merge --onto develop\n  studio accept fix-the -m 'Fix the flaky test'\n  studio accept fix-the --dry-run\n  studio accept fix-the --hunks 34ead8,8e88a0   lands two of its hunks\n  studio accept fix-the --include data/model.bin\n  studio accept fix-the --no-checks        lands it without checks\n  studio accept --all                      lands what is ready and passes together\n  studio accept --all --resolve            lets agents resolve conflicts"
+        after_help = "Examples:\n  studio accept fix-the\n  studio accept fix-the --strategy merge --onto develop\n  studio accept fix-the -m 'Fix the flaky test'\n  studio accept fix-the --dry-run\n  studio accept fix-the --hunks 34ead8,8e88a0   lands two of its hunks\n  studio accept fix-the --include data/model.bin\n  studio accept fix-the --drop-others      discards the other attempts\n  studio accept fix-the --no-checks        lands it without checks\n  studio accept --all                      lands what is ready and passes together\n  studio accept --all --resolve            lets agents resolve conflicts"
     )]
     Accept(accept::Args),
     /// Try a session's work in this checkout, and follow it
@@ -233,6 +243,8 @@ impl Cli {
             Some(Verb::Fork(args)) => fork::run(common, &args),
             Some(Verb::Pr(args)) => pr::run(common, &args),
             Some(Verb::List(args)) => list::run(common, &args),
+            Some(Verb::Conflicts(args)) => conflicts::run(common, &args),
+            Some(Verb::Compare(args)) => compare::run(common, &args),
             Some(Verb::Inbox) => inbox::run(common),
             Some(Verb::Status(args)) => status::run(common, &args),
             Some(Verb::Explain(args)) => explain::run(common, &args),

@@ -40,7 +40,7 @@ fn bash_completes_sessions_agents_personas_and_branches() {
     assert_eq!(complete(&scene, &["run", "--base", "fea"]), ["feature"]);
     assert_eq!(complete(&scene, &["run", "--persona", "carm"]), ["carmack"]);
     assert_eq!(complete(&scene, &["undo", "op"]), ["op1"]);
-    assert_eq!(complete(&scene, &["comp"]), ["completions"]);
+    assert_eq!(complete(&scene, &["comple"]), ["completions"]);
     assert_eq!(complete(&scene, &["run", "--dry"]), ["--dry-run"]);
 }
 

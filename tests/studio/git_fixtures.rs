@@ -114,6 +114,7 @@ impl Setting {
             landing_commit: committed,
             receipt,
             time: NOW.to_owned(),
+            dropped: Vec::new(),
             base_update: None,
         }
     }

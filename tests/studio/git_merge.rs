@@ -49,7 +49,7 @@ fn conflicts_are_listed_with_their_hunks_and_leave_no_files() {
         assert_eq!(conflicts[0].hunks, "binary, changed on both sides");
         let hunk = "a\n<<<<<<< target\ntarget\n=======\nsession\n>>>>>>> session\nc\n";
         assert_eq!(conflicts[1].hunks, hunk);
-        assert_eq!(conflicts[2].hunks, "deleted in the target, changed here");
+        assert_eq!(conflicts[2].hunks, "deleted in target, changed in session");
     }
     assert_eq!(s.repo.git(["for-each-ref", "refs/studio/landing"]), "");
 }
@@ -159,4 +159,21 @@ fn the_diff_is_counted_and_shown_without_running_programs() {
     assert!(!marker.exists());
     let apart = diff::commit_distance(&s.repository, &work, &session.place.base).unwrap();
     assert_eq!((apart.ahead, apart.behind), (2, 0));
+}
+
+#[test]
+fn a_file_and_a_directory_of_the_same_name_conflict() {
+    let s = setting();
+    s.repo.commit_file("dir/inner", "x\n");
+    let session = s.session("task-abcd");
+    session.work.write("dir/second", "y\n");
+    session.work.write("dir-2", "z\n");
+    s.repo.git(["rm", "-q", "-r", "dir"]);
+    s.repo.commit_file("dir", "a file\n");
+    let PreparedMerge::Conflicts(conflicts) = s.prepared(&session, MergeStrategy::Squash) else {
+        panic!("the file of the target would be lost");
+    };
+    assert_eq!(conflicts.len(), 1);
+    assert_eq!(conflicts[0].path, "dir");
+    assert_eq!(conflicts[0].hunks, "a file on one side, a directory on the other");
 }

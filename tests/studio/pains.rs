@@ -1,5 +1,7 @@
 //! Frequent complaints of users of such tools, by number.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use serde_json::Value;
 
 use crate::fixtures::Scene;
@@ -7,6 +9,43 @@ use crate::fixtures::Scene;
 fn ids(sessions: &Value) -> Vec<&str> {
     let sessions = sessions.as_array().into_iter().flatten();
     sessions.filter_map(|session| session["id"].as_str()).collect()
+}
+
+/// A conflict between two agents is known while both work, not only when the second one lands.
+#[test]
+fn pain_10_conflicts_between_agents_are_known_while_they_work() {
+    let scene = Scene::new();
+    scene.repo.commit_file("text", "1\n2\n3\n4\n5\n6\n7\n");
+    let exec = |line: &str, word: &str| {
+        scene.exec(["--agent", "loads", &format!("sh sed -i 's/^{line}$/{word}/' text")])
+    };
+    let working: Vec<String> = [("2", "two"), ("2", "zwei"), ("6", "six")]
+        .map(|(line, word)| {
+            let id = exec(line, word);
+            scene.await_state(&id, "ready");
+            scene.studio(["send", &id, "gate go"]).exits(0);
+            scene.await_state(&id, "working");
+            id
+        })
+        .to_vec();
+    let found = scene.studio(["conflicts", "--json"]).json();
+    let pairs = found["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 1, "{found}");
+    assert_eq!(pairs[0]["sessions"], serde_json::json!([working[0], working[1]]));
+    assert_eq!(pairs[0]["files"][0]["path"], "text");
+    let order = found["order"].as_array().unwrap();
+    assert_eq!(ids(&found["order"]), [&working[2], &working[0], &working[1]]);
+    assert_eq!(order[2]["conflicts_with"], serde_json::json!([working[0]]));
+    for (id, other) in [(0, 1), (1, 0)].map(|(a, b): (usize, usize)| (&working[a], &working[b])) {
+        scene
+            .studio(["logs", id])
+            .exits(0)
+            .output_contains(&format!("{other} changes the same lines"));
+        assert_eq!(scene.status(id)["state"], "working", "nothing was interrupted");
+    }
+    scene.studio(["logs", &working[2]]).exits(0).output_lacks("the same lines");
+    working.iter().for_each(|id| scene.worktree(id).write("go", ""));
+    working.iter().for_each(|id| drop(scene.await_state(id, "ready")));
 }
 
 /// A session that waits is never shown as working, nor the reverse, in any view.

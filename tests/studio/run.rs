@@ -73,10 +73,12 @@ fn the_json_of_a_session_has_every_field() {
             "deletions",
             "dirty",
             "conflicts",
+            "conflicts_with",
             "checks",
             "coach",
             "usage",
             "attempt",
+            "group",
             "after",
             "tampered",
             "tried_in",
@@ -88,6 +90,7 @@ fn the_json_of_a_session_has_every_field() {
     assert_eq!(status["dirty"], true);
     assert_eq!(status["persona"], serde_json::Value::Null);
     assert_eq!(status["conflicts"], serde_json::json!([]));
+    assert_eq!(status["conflicts_with"], serde_json::json!([]));
     scene.repo.commit_file("a", "2");
     let status = scene.studio(["status", &id, "--json"]).json();
     assert_eq!(status["conflicts"], serde_json::json!(["a"]), "{status}");

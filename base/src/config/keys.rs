@@ -181,6 +181,7 @@ static KEYS: &[ConfigKey] = &[
     key("studio.worktree", ValueKind::Text),
     key("studio.check_caches", ValueKind::TextOrTexts),
     key("studio.confirm_check_changes", ValueKind::Switch),
+    key("studio.conflict_notes", ValueKind::Switch),
     network("studio.check_network", "off"),
     network("studio.setup_network", "off"),
     // The default depends on the machine, which has at least one core.

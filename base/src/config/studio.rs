@@ -49,6 +49,8 @@ pub struct StudioConfig {
     pub secrets: SecretsSetting,
     /// Files that may contain what looks like a secret, as patterns of paths.
     pub secrets_allowed: Vec<String>,
+    /// Whether agents are told, with their next turn, which sessions change the same lines.
+    pub conflict_notes: bool,
     /// How the user is notified when a session settles or asks.
     pub notify: NotifySetting,
     /// Whether the dashboard rings the terminal's bell when a session settles or asks.
@@ -81,6 +83,7 @@ impl Default for StudioConfig {
             forge: None,
             secrets: SecretsSetting::default(),
             secrets_allowed: Vec::new(),
+            conflict_notes: true,
             notify: NotifySetting::default(),
             bell: true,
             open: Vec::new(),

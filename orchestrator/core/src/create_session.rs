@@ -23,11 +23,18 @@ const MAX_ATTEMPTS: u32 = 200;
 pub fn create(project: &Project, specs: &[SessionSpec]) -> Result<Vec<Id>> {
     let mut ids_by_name: BTreeMap<&str, Id> = BTreeMap::new();
     let mut ids = Vec::with_capacity(specs.len());
+    let mut groups: BTreeMap<usize, Id> = BTreeMap::new();
     for spec in specs {
         let after = spec.after.iter().filter_map(|name| ids_by_name.get(name.as_str()).cloned());
+        let group = spec.attempt.map(|attempt| groups.get(&attempt.task).cloned());
         let (id, ()) = create_one(project, spec, after.collect(), |record| {
-            Ok(store(project, record)?.then_some(()))
+            let own = || record.id.clone();
+            let group = group.clone().map(|first| first.unwrap_or_else(own));
+            Ok(store(project, &SessionRecord { group, ..record.clone() })?.then_some(()))
         })?;
+        if let Some(attempt) = spec.attempt {
+            groups.entry(attempt.task).or_insert_with(|| id.clone());
+        }
         ids_by_name.extend(spec.plan_ref.name.as_deref().map(|name| (name, id.clone())));
         ids.push(id);
     }
@@ -127,7 +134,8 @@ pub fn draft(project: &Project, spec: &SessionSpec) -> Result<SessionRecord> {
         checks,
         limits: limits(&spec.limits, &settings.limits),
         run_mode,
-        attempt: 1,
+        attempt: spec.attempt.map_or(1, |attempt| attempt.number),
+        group: None,
         after: Vec::new(),
         plan_ref: spec.plan_ref.clone(),
         created_at: project.clock.stamp(),

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use studio_git::repo::Repository;
 
+use crate::radar::ConflictingPair;
 use crate::seen;
 use crate::session::state::SessionState;
 use crate::session::summary::OpenRequest;
@@ -24,6 +25,8 @@ pub struct UserInbox<'v> {
     pub unseen: Vec<&'v SessionView>,
     /// The other settled sessions that are neither accepted nor discarded.
     pub seen: Vec<&'v SessionView>,
+    /// The pairs of sessions that change the same lines: information, which needs no answer.
+    pub conflicts: Vec<ConflictingPair>,
 }
 
 /// An open permission request.
@@ -62,6 +65,7 @@ impl<'v> UserInbox<'v> {
         settled.sort_by_key(|view| seen::settled_at(view));
         (inbox.seen, inbox.unseen) =
             settled.into_iter().partition(|view| seen::is_seen(repository, view));
+        inbox.conflicts = conflicts(views);
         inbox
     }
 
@@ -85,14 +89,28 @@ impl<'v> UserInbox<'v> {
                 "answers": [question.command("allow"), question.command("deny")],
             })
         };
+        let pair = |pair: &ConflictingPair| json!({"sessions": pair.ids, "files": pair.files});
         json!({
             "schema": 1,
             "questions": self.questions.iter().map(question).collect::<Vec<_>>(),
             "quiet": sessions(&self.quiet),
             "unseen": sessions(&self.unseen),
             "seen": sessions(&self.seen),
+            "conflicts": self.conflicts.iter().map(pair).collect::<Vec<_>>(),
         })
     }
+}
+
+/// Returns the pairs of sessions that change the same lines, each once.
+fn conflicts(views: &[SessionView]) -> Vec<ConflictingPair> {
+    let pairs_of = |view: &SessionView| {
+        let id = view.record.id.clone();
+        let others = view.conflicts_with.clone().unwrap_or_default().into_iter();
+        let others = others.filter(move |other| id < other.id);
+        let id = view.record.id.clone();
+        others.map(move |other| ConflictingPair { ids: [id.clone(), other.id], files: other.files })
+    };
+    views.iter().flat_map(pairs_of).collect()
 }
 
 /// Returns whether a session works and its agent has reported nothing for a long time. A session

@@ -11,6 +11,7 @@ use base::lock::Lock;
 use crate::exec::build_caches::BuildCaches;
 use crate::project::Project;
 use crate::session::journal::{JournalEntry, JournalWriter, SessionOutcome, WorkSummary};
+use crate::session::store::SessionStore;
 use crate::session_view::SessionView;
 use crate::supervisor::run::SupervisorConfig;
 use crate::supervisor::step::Input;
@@ -88,12 +89,21 @@ fn collect_and_check(
     runtime: &tokio::runtime::Runtime,
     journal: &mut JournalWriter,
 ) -> Result<SessionOutcome> {
-    let work: WorkSummary = match runtime.block_on(tasks::collect_work(config)) {
+    let (conflicts, collected) = runtime.block_on(tasks::collect_work(config));
+    let work: WorkSummary = match collected {
         Input::Imported { work } => work,
         Input::CannotImport { reason } => return Ok(SessionOutcome::Failed { why: reason }),
         _ => return Err(Failure::failed("the work was not collected")),
     };
     write(journal, JournalEntry::Work(work.clone()))?;
+    let store = SessionStore::new(&config.repository.common_dir);
+    let summary = store.summary(&config.record.id)?;
+    for conflict in conflicts {
+        let files = summary.new_conflicts_with(&conflict.id, &conflict.files);
+        if !files.is_empty() {
+            write(journal, JournalEntry::SameLines { id: conflict.id, files })?;
+        }
+    }
     if !work.is_changed() {
         return Ok(SessionOutcome::Empty);
     }

@@ -1,6 +1,7 @@
 //! Sessions of coding agents on one git repository: creates, starts, supervises, checks and lands
 //! them. Messages and questions for the user go through [`console::Console`].
 
+pub mod attempts;
 pub mod check;
 pub mod check_files;
 pub mod coach_json;
@@ -25,6 +26,7 @@ pub mod notification;
 pub mod overview;
 pub mod path_dependencies;
 pub mod project;
+pub mod radar;
 pub mod recheck;
 pub mod redact;
 pub mod review;

@@ -263,6 +263,7 @@ impl LiveSession {
             && !view.state.is_over()
         {
             view.standing = previous.standing;
+            view.conflicts_with = previous.conflicts_with;
             view.tampered = previous.tampered;
         }
         self.read_seen(project);
@@ -324,17 +325,20 @@ impl LiveSessions {
         let session = self.sessions.get_mut(&compared.record.id);
         let Some(Ok(view)) = session.map(|session| &mut session.view) else { return false };
         let is_same_work = view.work() == compared.work() && !view.state.is_over();
-        let is_known = view.standing == compared.standing && view.tampered == compared.tampered;
+        let is_known = view.standing == compared.standing
+            && view.conflicts_with == compared.conflicts_with
+            && view.tampered == compared.tampered;
         if !is_same_work || is_known {
             return false;
         }
         view.standing.clone_from(&compared.standing);
+        view.conflicts_with.clone_from(&compared.conflicts_with);
         view.tampered.clone_from(&compared.tampered);
         true
     }
 
-    /// Returns a number that differs when a comparison of the settled sessions with their branches
-    /// may have another result.
+    /// Returns a number that differs when a comparison of the sessions with their branches and with
+    /// each other may have another result.
     pub fn comparison_version(&self, project: &Project) -> u64 {
         let mut hasher = DefaultHasher::new();
         let mut refs = BTreeSet::from(["packed-refs".to_owned()]);
@@ -349,9 +353,11 @@ impl LiveSessions {
         hasher.finish()
     }
 
-    /// Returns the sessions that are compared with their branches.
+    /// Returns the sessions that are compared with their branches, once they settled, and with each
+    /// other.
     pub fn compared_views(&self) -> impl Iterator<Item = &SessionView> {
-        self.views().filter(|view| view.state.is_settled() && !view.state.is_over())
+        let is_compared = |view: &&SessionView| view.state.is_settled() || view.work().is_some();
+        self.views().filter(|view| !view.state.is_over()).filter(is_compared)
     }
 
     /// Returns the sessions that cannot be read, and why.

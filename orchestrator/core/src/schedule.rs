@@ -79,7 +79,9 @@ fn overlaps_running(store: &SessionStore, busy_ids: &[Id], record: &SessionRecor
     let paths = &record.plan_ref.paths;
     !paths.is_empty()
         && busy_ids.iter().filter_map(|id| store.load(id).ok()).any(|other| {
-            other.id != record.id && planner::task::paths_overlap(paths, &other.plan_ref.paths)
+            other.id != record.id
+                && !record.is_other_attempt(&other)
+                && planner::task::paths_overlap(paths, &other.plan_ref.paths)
         })
 }
 

@@ -6,6 +6,7 @@ use base::event::Usage;
 use serde_json::{Value, json};
 
 use crate::coach_json;
+use crate::radar::SessionConflict;
 use crate::session::collect::BranchStanding;
 use crate::session::journal::{CheckResult, WorkSummary};
 use crate::session::prepared_message::PreparedMessage;
@@ -24,6 +25,8 @@ pub struct SessionView {
     pub state: SessionState,
     /// The relation of the work to its branch; `None` if it was not determined.
     pub standing: Option<BranchStanding>,
+    /// The open sessions that change the same lines; `None` if that was not determined.
+    pub conflicts_with: Option<Vec<SessionConflict>>,
     /// The operation to undo in order to reopen it.
     pub undo_operation: Option<String>,
     /// The agent's changes to its git directory that plain git in the worktree would obey; `None`
@@ -48,6 +51,7 @@ impl SessionView {
             facts,
             state,
             standing: None,
+            conflicts_with: None,
             undo_operation,
             tampered: None,
             tried_in: None,
@@ -74,6 +78,28 @@ impl SessionView {
     /// Returns whether it waits for dependencies that have not landed.
     pub fn is_blocked(&self) -> bool {
         self.state == SessionState::Queued && !self.facts.dependencies.is_empty()
+    }
+
+    /// Returns the number of the attempt, if there are several at its task.
+    pub fn attempt_number(&self) -> Option<u32> {
+        self.record.group.as_ref().map(|_| self.record.attempt)
+    }
+
+    /// Describes in one line what it conflicts with: its branch, else another session.
+    pub fn conflict_text(&self) -> Option<String> {
+        let branch = self.record.base.branch.as_ref();
+        let standing = self.standing.as_ref().filter(|standing| !standing.conflicts.is_empty());
+        let other = || self.conflicts_with.iter().flatten().next();
+        let (with, files) = match (standing, branch) {
+            (Some(standing), Some(branch)) => (branch.as_str(), &standing.conflicts),
+            (_, _) => other().map(|other| (other.id.as_str(), &other.files))?,
+        };
+        let first = files.first()?;
+        let more = match files.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        Some(format!("conflicts with {with} in {first}{more}"))
     }
 
     /// Returns the collected work.
@@ -186,10 +212,12 @@ impl SessionView {
             "dirty": work.map(|work| work.dirty),
             "conflicts": self.standing.as_ref().map(|standing| &standing.conflicts),
             "landed_elsewhere": self.standing.as_ref().and_then(|it| it.landed.as_ref()),
+            "conflicts_with": self.conflicts_with,
             "checks": summary.checks.as_deref().map(checks_json),
             "coach": coach_json::json(summary),
             "usage": summary.usage.as_ref().map(usage_json),
             "attempt": record.attempt,
+            "group": record.group,
             "after": record.after,
             "tampered": self.tampered,
             "tried_in": self.tried_in,

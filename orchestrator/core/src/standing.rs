@@ -1,23 +1,53 @@
-//! Compares the work of sessions with their branches: which of them conflict.
+//! Compares the work of sessions with their branches and with each other: which of them conflict.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
 
 use studio_git::repo::Repository;
 
+use crate::radar::{self, RadarSession};
 use crate::session::collect::{self, BranchStanding};
 use crate::session::store::SessionStore;
 use crate::session_view::SessionView;
 
 /// Maximum number of sessions that one call compares with their branch; the results are cached.
 const MAX_COMPARED: usize = 20;
+/// Maximum number of pairs of sessions that one call merges; the results are cached.
+const MAX_MERGED_PAIRS: usize = 500;
 
 /// Must change when results of earlier versions become invalid.
 const CACHE_VERSION: &str = "2";
 
-/// Determines which sessions conflict with their branch. Sessions for which this fails or takes too
-/// long are left undetermined. Returns whether a further call would determine more.
+/// Determines which sessions conflict with their branch, and which with each other. Sessions for
+/// which this fails or takes too long are left undetermined. Returns whether a further call would
+/// determine more.
 pub fn compare(repository: &Repository, store: &SessionStore, views: &mut [SessionView]) -> bool {
+    let has_more_pairs = compare_pairs(repository, views);
+    compare_with_branches(repository, store, views) || has_more_pairs
+}
+
+/// Determines which open sessions change the same lines, as of their last snapshots. Returns whether
+/// a further call would determine more.
+pub fn compare_pairs(repository: &Repository, views: &mut [SessionView]) -> bool {
+    let of_view =
+        |view: &SessionView| RadarSession::of(&view.record, &view.facts.summary, &view.state);
+    let sessions: Vec<RadarSession> = views.iter().filter_map(of_view).collect();
+    // One that cannot be compared leaves the marks away.
+    let Ok(report) = radar::scan(repository, &sessions, MAX_MERGED_PAIRS) else { return false };
+    let mut conflicts = report.by_session();
+    for view in views.iter_mut().filter(|view| !view.state.is_over()) {
+        let is_compared = !report.unreadable.contains(&view.record.id);
+        let conflicts = conflicts.remove(&view.record.id).unwrap_or_default();
+        view.conflicts_with = is_compared.then_some(conflicts);
+    }
+    report.skipped > 0 && report.merged > 0
+}
+
+fn compare_with_branches(
+    repository: &Repository,
+    store: &SessionStore,
+    views: &mut [SessionView],
+) -> bool {
     let cache = store.root().join("cache/standing.json");
     let cached: BTreeMap<String, BranchStanding> = std::fs::read(&cache)
         .ok()

@@ -165,6 +165,7 @@ pub(crate) fn supervisor_config(
         setup: project.config.studio.setup.list(),
         limits: project.config.studio.limits,
         fails_on_base,
+        conflict_notes: project.config.studio.conflict_notes,
         notifier: Notifier::new(
             &project.config,
             record,

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::coach_rounds;
 use crate::session::journal::{
-    CheckResult, JournalEntry, JournalLine, SessionOutcome, TURN_CANCELLED, turn_end_text,
+    CheckResult, JournalEntry, JournalLine, SessionOutcome, TURN_CANCELLED, same_lines_text,
+    turn_end_text,
 };
 
 /// Maximum number of bytes of a tool call's arguments, and of its error.
@@ -134,6 +135,7 @@ impl Timeline {
             }
             JournalEntry::StopRequested => push(Kind::User, "stop".to_owned()),
             JournalEntry::Limit { what } => push(Kind::Note, format!("limit reached: {what}")),
+            JournalEntry::SameLines { id, files } => push(Kind::Note, same_lines_text(id, files)),
             JournalEntry::Note { text } => push(Kind::Note, text.clone()),
             JournalEntry::Exit { outcome, .. } => {
                 push(Kind::State, outcome_text(outcome));

@@ -2,17 +2,20 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::failure::{OrFail, Result};
 use serde::{Deserialize, Serialize};
 
 /// The file that is merged by union: notes that agents append to.
-const MEMORY_FILE: &str = "analysis/memory.md";
+pub(crate) const MEMORY_FILE: &str = "analysis/memory.md";
 /// Maximum number of bytes of hunks per file.
 const MAX_HUNK_BYTES: usize = 8192;
 /// Number of context lines around a hunk.
 const CONTEXT_LINES: usize = 3;
+
+/// Describes the conflict of a file with a directory.
+pub(crate) const NESTED: &str = "a file on one side, a directory on the other";
 
 /// A file with conflicting changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,9 +26,101 @@ pub struct Conflict {
     pub hunks: String,
 }
 
+/// What conflict markers and sentences call the two sides of a merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SideLabels<'a> {
+    /// Our side.
+    pub ours: &'a str,
+    /// Their side.
+    pub theirs: &'a str,
+}
+
 /// Resolves what can be resolved automatically (workspace memory, by union), and returns the other
 /// conflicts.
 pub fn resolve(repo: &git2::Repository, index: &mut git2::Index) -> Result<Vec<Conflict>> {
+    resolve_labelled(repo, index, SideLabels { ours: "target", theirs: "session" })
+}
+
+/// Like [`resolve`], with these names for the two sides.
+pub fn resolve_labelled(
+    repo: &git2::Repository,
+    index: &mut git2::Index,
+    labels: SideLabels<'_>,
+) -> Result<Vec<Conflict>> {
+    let mut conflicts = Vec::new();
+    for conflict in unresolved(repo, index)? {
+        let path = conflict_path(&conflict).to_string_lossy().into_owned();
+        conflicts.push(Conflict { path, hunks: describe_hunks(repo, &conflict, labels)? });
+    }
+    for path in nested_paths(index) {
+        let path = path.to_string_lossy().into_owned();
+        conflicts.push(Conflict { path, hunks: NESTED.to_owned() });
+    }
+    conflicts.sort_by(|a, b| a.path.cmp(&b.path));
+    conflicts.dedup_by(|a, b| a.path == b.path);
+    Ok(conflicts)
+}
+
+/// Like [`resolve`], but returns the paths only.
+pub(crate) fn conflicting_paths(
+    repo: &git2::Repository,
+    index: &mut git2::Index,
+) -> Result<Vec<PathBuf>> {
+    let conflicts = unresolved(repo, index)?;
+    let mut paths: Vec<PathBuf> =
+        conflicts.iter().map(|conflict| conflict_path(conflict).to_owned()).collect();
+    paths.extend(nested_paths(index));
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
+}
+
+/// Returns the files at whose path the index has a directory as well: libgit2 does not report all of
+/// them, and a tree with both would lose the file.
+fn nested_paths(index: &git2::Index) -> Vec<PathBuf> {
+    let mut nested = Vec::new();
+    // The entries that are the start of the current one.
+    let mut starts: Vec<Vec<u8>> = Vec::new();
+    for entry in index.iter() {
+        while starts.last().is_some_and(|start| !entry.path.starts_with(start)) {
+            starts.pop();
+        }
+        let is_inside = |start: &&Vec<u8>| entry.path.get(start.len()) == Some(&b'/');
+        if let Some(file) = starts.iter().find(is_inside) {
+            nested.push(PathBuf::from(OsStr::from_bytes(file)));
+        }
+        starts.push(entry.path);
+    }
+    nested.dedup();
+    nested
+}
+
+/// Returns whether two versions of a text conflict; `None` if one of them is not text.
+pub(crate) fn texts_conflict(
+    repo: &git2::Repository,
+    old: git2::Oid,
+    ours: git2::Oid,
+    theirs: git2::Oid,
+) -> Result<Option<bool>> {
+    let blob = |id| repo.find_blob(id).or_fail(cannot);
+    let (old, ours, theirs) = (blob(old)?, blob(ours)?, blob(theirs)?);
+    if [&old, &ours, &theirs].iter().any(|blob| blob.is_binary()) {
+        return Ok(None);
+    }
+    let result = git2::merge_file(
+        &to_input(old.content()),
+        &to_input(ours.content()),
+        &to_input(theirs.content()),
+        None,
+    );
+    result.map(|result| Some(!result.is_automergeable())).or_fail(cannot)
+}
+
+/// Returns the conflicts that cannot be resolved automatically.
+fn unresolved(
+    repo: &git2::Repository,
+    index: &mut git2::Index,
+) -> Result<Vec<git2::IndexConflict>> {
     if !index.has_conflicts() {
         return Ok(Vec::new());
     }
@@ -35,15 +130,11 @@ pub fn resolve(repo: &git2::Repository, index: &mut git2::Index) -> Result<Vec<C
         .or_fail(cannot)?;
     let mut unresolved = Vec::new();
     for conflict in conflicts {
-        let path = conflict_path(&conflict);
-        if path == Path::new(MEMORY_FILE) && merge_union(repo, index, &conflict)? {
-            continue;
+        let is_memory = conflict_path(&conflict) == Path::new(MEMORY_FILE);
+        if !(is_memory && merge_union(repo, index, &conflict)?) {
+            unresolved.push(conflict);
         }
-        let hunks = describe_hunks(repo, &conflict)?;
-        unresolved.push(Conflict { path: path.to_string_lossy().into_owned(), hunks });
     }
-    unresolved.sort_by(|a, b| a.path.cmp(&b.path));
-    unresolved.dedup_by(|a, b| a.path == b.path);
     Ok(unresolved)
 }
 
@@ -74,15 +165,20 @@ fn merge_union(
     Ok(true)
 }
 
-fn describe_hunks(repo: &git2::Repository, conflict: &git2::IndexConflict) -> Result<String> {
+fn describe_hunks(
+    repo: &git2::Repository,
+    conflict: &git2::IndexConflict,
+    labels: SideLabels<'_>,
+) -> Result<String> {
+    let SideLabels { ours, theirs } = labels;
     let (our, their) = match (&conflict.our, &conflict.their) {
         (Some(our), Some(their)) => (our, their),
-        (None, Some(_)) => return Ok("deleted in the target, changed here".to_owned()),
-        (Some(_), None) => return Ok("changed in the target, deleted here".to_owned()),
+        (None, Some(_)) => return Ok(format!("deleted in {ours}, changed in {theirs}")),
+        (Some(_), None) => return Ok(format!("changed in {ours}, deleted in {theirs}")),
         (None, None) => return Ok("deleted or renamed on both sides".to_owned()),
     };
     let mut options = git2::MergeFileOptions::new();
-    options.our_label("target").their_label("session");
+    options.our_label(ours).their_label(theirs);
     let Some(merged) = merge_text(repo, conflict, our, their, &mut options)? else {
         return Ok("binary, changed on both sides".to_owned());
     };
@@ -103,15 +199,16 @@ fn merge_text(
     if ours.is_binary() || theirs.is_binary() {
         return Ok(None);
     }
-    let to_input = |content| {
-        let mut input = git2::MergeFileInput::new();
-        input.content(content);
-        input
-    };
     let base = to_input(ancestor.as_ref().map_or(&b""[..], |blob| blob.content()));
     let (ours, theirs) = (to_input(ours.content()), to_input(theirs.content()));
     let result = git2::merge_file(&base, &ours, &theirs, Some(options)).or_fail(cannot)?;
     Ok(Some(result.content().to_vec()))
+}
+
+fn to_input(content: &[u8]) -> git2::MergeFileInput<'_> {
+    let mut input = git2::MergeFileInput::new();
+    input.content(content);
+    input
 }
 
 /// Returns the hunks between conflict markers of a merged text, with context lines.

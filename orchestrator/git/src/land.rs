@@ -29,6 +29,8 @@ pub struct LandRequest {
     pub receipt: Option<String>,
     /// The time, RFC 3339.
     pub time: String,
+    /// Other sessions that are discarded in the same operation.
+    pub dropped: Vec<SessionRepo>,
     /// The move of the session's base if only chosen hunks land: then the session stays open.
     pub base_update: Option<BaseUpdate>,
 }
@@ -71,7 +73,14 @@ pub fn accept(repository: &Repository, request: &LandRequest) -> Result<LandResu
             (OperationKind::AcceptHunks, DropPlan { keep, moves: Vec::new(), drop: Vec::new() })
         }
     };
-    let mut refs_first = drop_plan.keep;
+    let DropPlan { keep: mut refs_first, mut moves, drop: mut refs_last } = drop_plan;
+    for session_repo in &request.dropped {
+        let plan = discard::plan_drop(repository, session_repo, &operation)?;
+        refs_first.extend(plan.keep);
+        moves.extend(plan.moves);
+        refs_last.extend(plan.drop);
+    }
+    let sessions = std::iter::once(&request.session_repo).chain(&request.dropped);
     let name = format!("{}{}/work", discard::kept_prefix(&operation), request.session_repo.id);
     refs_first.push(RefChange::new(name, None, Some(candidate.work.clone())));
     let intent = Intent {
@@ -82,11 +91,12 @@ pub fn accept(repository: &Repository, request: &LandRequest) -> Result<LandResu
             checkouts: checkouts.clone(),
         }),
         refs_first,
-        moves: drop_plan.moves,
-        refs_last: drop_plan.drop,
+        moves,
+        refs_last,
+        dropped: request.dropped.iter().map(|session_repo| session_repo.id.clone()).collect(),
         receipt: request.receipt.clone(),
         note: request.landing_commit.note.clone(),
-        ..Intent::new(operation.clone(), &request.time, kind, vec![request.session_repo.clone()])
+        ..Intent::new(operation.clone(), &request.time, kind, sessions.cloned().collect())
     };
     match transaction::execute(repository, &mut log, &intent)? {
         TransactionResult::Yes => Ok(LandResult::Landed { operation, checkouts: checkouts.len() }),

@@ -35,6 +35,8 @@ pub mod names;
 pub mod object_quarantine;
 pub mod oplog;
 pub mod orphan;
+pub mod overlay;
+pub mod pair_conflicts;
 pub mod patch;
 pub mod publish;
 pub mod rebase;

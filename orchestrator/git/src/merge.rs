@@ -237,7 +237,7 @@ pub(crate) fn merge_tree(
 }
 
 /// Makes the attributes of a tree apply to merges.
-fn set_attributes(repo: &git2::Repository, tree: &git2::Tree<'_>) -> Result<()> {
+pub(crate) fn set_attributes(repo: &git2::Repository, tree: &git2::Tree<'_>) -> Result<()> {
     let mut attributes = git2::Index::new().or_fail(cannot)?;
     attributes.read_tree(tree).or_fail(cannot)?;
     repo.set_index(&mut attributes).or_fail(cannot)

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use base::failure::{Failure, OrFail, Result};
 use base::files::{Journal, UnreadableLine, read_lines};
+use base::id::Id;
 use base::lock::Lock;
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +60,9 @@ pub struct Intent {
     pub kind: OperationKind,
     /// The affected sessions.
     pub sessions: Vec<SessionRepo>,
+    /// Those of them that a landing drops, because another attempt at the same task lands.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<Id>,
     /// The operation that this one undoes.
     pub undoes: Option<String>,
     /// The move of the target branch, with its checkouts.
@@ -93,6 +97,7 @@ impl Intent {
             time: time.to_owned(),
             kind,
             sessions,
+            dropped: Vec::new(),
             undoes: None,
             landing: None,
             refs_first: Vec::new(),

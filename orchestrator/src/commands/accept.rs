@@ -7,7 +7,7 @@ use base::id::Id;
 use serde_json::json;
 
 use crate::commands::context::{CommandContext, CommonArgs};
-use crate::commands::{accept_all, resolve};
+use crate::commands::{accept_all, other_attempts, resolve};
 use crate::report;
 use studio_core::interrupt::Interrupt;
 use studio_core::landing::{self, Landed, LandingOptions, Rejection, stack};
@@ -79,6 +79,12 @@ pub(crate) struct Args {
     /// Do not run the checks (recorded in the receipt)
     #[arg(long)]
     pub no_checks: bool,
+    /// Discard the other attempts at the session's task, in the same operation
+    #[arg(long, conflicts_with_all = ["keep_others", "hunks", "dry_run"])]
+    pub drop_others: bool,
+    /// Keep the other attempts at the session's task, without a question
+    #[arg(long)]
+    pub keep_others: bool,
 }
 
 /// The merge strategy.
@@ -121,6 +127,7 @@ impl Args {
             yes: self.yes,
             match_tree: self.match_tree.clone(),
             hunks: self.hunks.clone(),
+            dropped: Vec::new(),
         }
     }
 }
@@ -157,11 +164,16 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let mut landed = Vec::new();
     let mut rejections = Vec::new();
     for view in &views {
+        let others = other_attempts::to_drop(&context, args, view)?;
+        let locks = other_attempts::prepare(&context, &others)?;
+        let dropped = others.iter().map(|view| view.record.session_repo.clone()).collect();
+        let options = LandingOptions { dropped, ..options.clone() };
         let land = || land_one(&context, view, &options);
         let result = match args.resolve {
             Some(turns) => resolve::until_it_lands(&context, &view.record.id, turns, land),
             None => land(),
         };
+        drop(locks);
         match result {
             Ok(landed_session) => {
                 if !context.json {
@@ -249,6 +261,9 @@ pub(crate) fn print_landed(landed: &Landed, is_one_of_many: bool) {
             if let Some(hunks) = &landed.hunks {
                 let count = base::text::count(hunks.remaining, "hunk");
                 report::say(&format!("remaining in the session: {count}: studio review {id}"));
+            }
+            for id in &landed.dropped {
+                report::out(&format!("{id} discarded"));
             }
             report::say(&format!("undo: studio undo {operation}"));
         }

@@ -1,6 +1,7 @@
 //! `studio discard`: discards sessions; `undo` restores them.
 
 use base::failure::{Failure, Result};
+use base::lock::Lock;
 use serde_json::json;
 use studio_core::project::Project;
 
@@ -54,6 +55,17 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 
 /// Discards sessions, including running ones; returns the operation that can be undone.
 pub(crate) fn discard_all(context: &CommandContext, views: &[SessionView]) -> Result<String> {
+    let locks = prepare(context, views)?;
+    let session_repos: Vec<_> = views.iter().map(|view| view.record.session_repo.clone()).collect();
+    let operation = discard::discard(&context.repository, &session_repos, &context.clock.stamp())?;
+    drop(locks);
+    context.schedule()?;
+    Ok(operation)
+}
+
+/// Stops sessions that run, takes their locks, and collects their work, so that they can be
+/// discarded.
+pub(crate) fn prepare(context: &CommandContext, views: &[SessionView]) -> Result<Vec<Lock>> {
     for view in views.iter().filter(|view| !view.state.is_settled()) {
         stop::request_stop(context, &view.record.id)?;
         stop::wait_until_stopped(context, &view.record.id)?;
@@ -75,11 +87,7 @@ pub(crate) fn discard_all(context: &CommandContext, views: &[SessionView]) -> Re
             &snapshot::SnapshotLimits::default(),
         );
     }
-    let session_repos: Vec<_> = views.iter().map(|view| view.record.session_repo.clone()).collect();
-    let operation = discard::discard(&context.repository, &session_repos, &context.clock.stamp())?;
-    drop(locks);
-    context.schedule()?;
-    Ok(operation)
+    Ok(locks)
 }
 
 fn ensure_open(view: &SessionView) -> Result<()> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use base::failure::{OrFail, Result};
 use studio_core::inbox::UserInbox;
 use studio_core::session_view::SessionView;
+use studio_core::standing;
 
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::list;
@@ -29,6 +30,11 @@ pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
     }
     if inbox.is_empty() {
         report::say("nothing needs you");
+    }
+    if !inbox.conflicts.is_empty() {
+        report::say(&report::inbox::conflicts(&inbox.conflicts));
+    }
+    if inbox.is_empty() {
         return Ok(0);
     }
     for (title, group) in sections(&inbox) {
@@ -67,7 +73,9 @@ fn views(context: &CommandContext) -> Result<Vec<SessionView>> {
     for (_, failure) in unreadable {
         report::say(&format!("{}: studio doctor", failure.sentence()));
     }
-    Ok(views.into_iter().map(|view| context.salvage(view)).collect())
+    let mut views: Vec<SessionView> = views.into_iter().map(|view| context.salvage(view)).collect();
+    standing::compare_pairs(&context.repository, &mut views);
+    Ok(views)
 }
 
 /// Shows one request after the other until all are answered or skipped. Returns the exit code, or

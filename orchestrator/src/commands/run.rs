@@ -20,7 +20,7 @@ use studio_core::launch::requirements::AgentOptions;
 use studio_core::launch::{command, requirements as agent_requirements};
 use studio_core::session::record::RunLimits;
 use studio_core::session::record::RunMode;
-use studio_core::session::spec::{SessionSpec, SessionStart};
+use studio_core::session::spec::{AttemptSpec, SessionSpec, SessionStart};
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
 use studio_git::names::WorktreeTemplate;
@@ -44,6 +44,9 @@ pub(crate) struct Args {
     /// Maximum number of sessions that run at the same time
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
+    /// Number of attempts at each task, from the same commit; see `studio compare`
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20), conflicts_with_all = ["file", "accept"])]
+    pub attempts: Option<u32>,
     /// Agent (see `studio agents`); several, separated by commas, take the tasks in turn
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     pub agent: Vec<String>,
@@ -251,6 +254,7 @@ fn session_specs(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpe
             .hint("studio run --tasks FILE")
             .hint("studio run --requirements FILE"));
     }
+    let mut specs = with_attempts(specs, args.attempts.unwrap_or(1));
     let start = session_start(context, args)?;
     let mut agents = args.agent.iter().cycle();
     for spec in &mut specs {
@@ -273,6 +277,18 @@ fn session_specs(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpe
         spec.agent = Some(agent);
     }
     Ok(specs)
+}
+
+/// Repeats each task for the given number of attempts; the attempts at one task follow each other.
+fn with_attempts(specs: Vec<SessionSpec>, attempts: u32) -> Vec<SessionSpec> {
+    if attempts == 1 {
+        return specs;
+    }
+    let repeat = |(task, spec): (usize, SessionSpec)| {
+        let attempt = move |number| Some(AttemptSpec { task, number });
+        (1..=attempts).map(move |n| SessionSpec { attempt: attempt(n), ..spec.clone() })
+    };
+    specs.into_iter().enumerate().flat_map(repeat).collect()
 }
 
 /// Returns where the sessions start, if it is not a plain commit.
@@ -354,7 +370,7 @@ fn dry_run(context: &CommandContext, specs: &[SessionSpec]) -> Result<u8> {
         worktree::refuse_blocked_branch(&context.repository.open()?, &record.session_repo)?;
         if context.json {
             report::json_line(&json!({
-                "task": record.task, "agent": record.agent, "persona": record.persona,
+                "task": record.task, "attempt": record.attempt, "agent": record.agent, "persona": record.persona,
                 "base": record.base, "checks": record.checks, "name": spec.plan_ref.name,
                 "after": spec.after, "paths": spec.plan_ref.paths,
                 "requirements": spec.plan_ref.requirements, "contract": spec.plan_ref.contract,
@@ -365,12 +381,16 @@ fn dry_run(context: &CommandContext, specs: &[SessionSpec]) -> Result<u8> {
             [] => String::new(),
             after => format!(", after {}", after.join(", ")),
         };
+        let attempt = match spec.attempt {
+            Some(attempt) => format!(", attempt {}", attempt.number),
+            None => String::new(),
+        };
         let rounds = match &spec.plan_ref.contract {
             Some(_) => format!(", player and coach for {}", spec.plan_ref.requirements.join(", ")),
             None => String::new(),
         };
         report::out(&base::text::printable(&format!(
-            "would start: {} (agent {}, base {}{after}{rounds})",
+            "would start: {} (agent {}, base {}{attempt}{after}{rounds})",
             table::first_lines(&spec.task, 1),
             table::agent(&record),
             base::text::head(&record.base.commit, 12),
@@ -390,6 +410,9 @@ fn summary(context: &CommandContext, ids: &[Id], outcome: WatchOutcome) -> Resul
     }
     if outcome == WatchOutcome::Interrupted {
         return Ok(130);
+    }
+    if let Some(view) = views.iter().find(|it| it.record.group.is_some() && !context.json) {
+        report::say(&format!("compare the attempts: studio compare {}", view.record.id));
     }
     for view in views.iter().filter(|view| view.is_blocked() && !context.json) {
         let reason = view.reason().unwrap_or_default();

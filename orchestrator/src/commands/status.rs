@@ -1,12 +1,15 @@
 //! `studio status`: prints one session in full.
 
 use base::failure::Result;
+use base::id::Id;
 
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::table;
+use studio_core::radar::SessionConflict;
 use studio_core::seen;
 use studio_core::session::collect;
+use studio_core::standing;
 use studio_git::import;
 
 /// The command line of `status`.
@@ -32,6 +35,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         view.standing =
             collect::branch_standing(&context.repository, &view.record, &work).ok().flatten();
     }
+    view.conflicts_with = conflicts_with(&context, &view.record.id);
     view.tampered = import::tampering_warning(&view.record.session_repo);
     match context.json {
         true => report::json_line(&view.json()),
@@ -44,4 +48,11 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         }
     }
     Ok(0)
+}
+
+/// Returns the open sessions that change the same lines as this one, as of their last snapshots.
+fn conflicts_with(context: &CommandContext, id: &Id) -> Option<Vec<SessionConflict>> {
+    let mut views = context.views().ok()?;
+    standing::compare_pairs(&context.repository, &mut views);
+    views.into_iter().find(|view| view.record.id == *id)?.conflicts_with
 }

@@ -361,6 +361,9 @@ impl Canvas<'_> {
         if !row.conflicts.is_empty() {
             lines.push(format!("conflicts  {}", row.conflicts.join(", ")));
         }
+        for other in &row.conflicts_with {
+            lines.push(format!("conflicts  with {}: {}", other.id, other.files.join(", ")));
+        }
         let max = if height < 8 { 1 } else { lines.len() };
         for (index, line) in (0..).zip(lines.iter().take(max)) {
             self.put(Rect { y: at.y + index, ..at }, line, self.style(Tone::Dim));
@@ -616,7 +619,8 @@ fn state_name(row: &OverviewRow) -> (String, Tone) {
     if row.key.request.is_some() {
         return ("asks".to_owned(), Tone::Attention);
     }
-    let mark = if row.conflicts.is_empty() && row.warning.is_none() { "" } else { " (!)" };
+    let has_conflicts = !row.conflicts.is_empty() || !row.conflicts_with.is_empty();
+    let mark = if has_conflicts || row.warning.is_some() { " (!)" } else { "" };
     let tone = match &row.state {
         _ if !mark.is_empty() => Tone::Attention,
         SessionState::Failed { .. } | SessionState::Crashed => Tone::Bad,

@@ -8,13 +8,14 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Color;
 use studio_core::overview::{Overview, OverviewRow, RowKey, SessionGroup};
+use studio_core::radar::SessionConflict;
 use studio_core::session::journal::{CheckResult, JournalEntry, JournalLine, SessionOutcome};
 use studio_core::session::state::SessionState;
 
 use crate::dashboard::keys::{Action, Key};
 use crate::dashboard::preview::{PreviewTab, RequestText};
 use crate::dashboard::state::{Dashboard, DashboardEffect, DashboardMode};
-use crate::dashboard::view::{Drawn, Hit, draw};
+use crate::dashboard::view::{Drawn, Hit, draw, state_name};
 
 fn now() -> Timestamp {
     "2026-01-02T10:00:00Z".parse().unwrap()
@@ -32,6 +33,7 @@ fn row(id: &str, group: SessionGroup, state: SessionState, text: &str) -> Overvi
         text: text.to_owned(),
         last_message: None,
         conflicts: Vec::new(),
+        conflicts_with: Vec::new(),
         warning: None,
         changes: None,
         cost_usd: None,
@@ -324,4 +326,17 @@ fn rows_out_of_sight_are_counted_and_ids_differ_where_they_are_cut() {
     state.selected = state.overview.rows.last().map(|row| row.key.clone());
     let shown = text(&state, 80, 24);
     assert!(shown.contains("↑ 4 needs you") && !shown.contains('↓'), "{shown}");
+}
+
+#[test]
+fn a_session_that_changes_the_lines_of_another_one_is_marked() {
+    let mut row = row("port-it-cccc", SessionGroup::Working, SessionState::Working, "x");
+    assert_eq!(state_name(&row).0, "working");
+    let id = Id::parse("fix-it-dddd").unwrap();
+    row.conflicts_with = vec![SessionConflict { id, files: vec!["src/lib.rs".to_owned()] }];
+    assert_eq!(state_name(&row).0, "working (!)");
+    let mut state = Dashboard::new("shop".to_owned(), true);
+    state.set_overview(Overview { rows: vec![row] });
+    let shown = text(&state, 100, 30);
+    assert!(shown.contains("conflicts  with fix-it-dddd: src/lib.rs"), "{shown}");
 }

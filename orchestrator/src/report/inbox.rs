@@ -3,8 +3,18 @@
 use base::text::printable;
 use jiff::Timestamp;
 use studio_core::inbox::InboxQuestion;
+use studio_core::radar::ConflictingPair;
 
 use crate::report::table;
+
+/// Formats the pairs of sessions that change the same lines, one per line.
+pub(crate) fn conflicts(pairs: &[ConflictingPair]) -> String {
+    let line = |pair: &ConflictingPair| {
+        let [first, second] = &pair.ids;
+        printable(&format!("{first} and {second} change the same lines: {}", pair.files.join(", ")))
+    };
+    pairs.iter().map(line).collect::<Vec<_>>().join("\n")
+}
 
 /// Formats questions, each with the commands that answer it.
 pub(crate) fn questions(questions: &[InboxQuestion<'_>], now: Timestamp) -> String {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::report::table::first_lines;
 use studio_core::coach_rounds;
 use studio_core::session::journal::{
-    CheckResult, JournalEntry, JournalLine, SessionOutcome, turn_end_text,
+    CheckResult, JournalEntry, JournalLine, SessionOutcome, same_lines_text, turn_end_text,
 };
 use studio_core::session::record::RunLimits;
 
@@ -115,6 +115,7 @@ fn entry_text(entry: &JournalEntry) -> Option<String> {
         }
         JournalEntry::StopRequested => "stop requested".to_owned(),
         JournalEntry::Limit { what } => format!("limit reached: {what}"),
+        JournalEntry::SameLines { id, files } => same_lines_text(id, files),
         JournalEntry::Note { text } => format!("note: {text}"),
         JournalEntry::Exit { outcome: SessionOutcome::Failed { why }, .. } => {
             format!("failed: {why}")

@@ -149,7 +149,7 @@ impl Row {
     }
 
     fn of(view: &SessionView, id: &str, now: Timestamp) -> Row {
-        let has_warning = has_conflicts(view) || view.tampered.is_some();
+        let has_warning = view.conflict_text().is_some() || view.tampered.is_some();
         let mark = if has_warning { " (!)" } else { "" };
         let one_line =
             |text: &str| printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
@@ -157,7 +157,10 @@ impl Row {
             id: id.to_owned(),
             state: format!("{}{mark}", view.state.name()),
             style: if has_warning { YELLOW } else { style(&view.state) },
-            task: one_line(&view.record.task),
+            task: match view.attempt_number() {
+                Some(number) => format!("{number}: {}", one_line(&view.record.task)),
+                None => one_line(&view.record.task),
+            },
             agent: one_line(&agent(&view.record)),
             changes: changes(view),
             age: age(&view.record.created_at, now),
@@ -199,22 +202,15 @@ fn short_command(view: &SessionView, id: &str) -> String {
     }
 }
 
-fn has_conflicts(view: &SessionView) -> bool {
-    view.standing.as_ref().is_some_and(|it| !it.conflicts.is_empty())
-}
-
 /// Returns the reason for a session's state, if it is worth a line.
 fn reason(view: &SessionView) -> Option<String> {
     if let Some(clause) = view.landed_elsewhere().filter(|_| !view.state.is_over()) {
         return Some(format!("landed elsewhere: {clause}"));
     }
-    if let (Some(standing), Some(branch)) = (&view.standing, &view.record.base.branch)
-        && let [first, rest @ ..] = standing.conflicts.as_slice()
-        && view.state == SessionState::Ready
+    if view.state == SessionState::Ready
+        && let Some(text) = view.conflict_text()
     {
-        let suffix =
-            if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        return Some(format!("conflicts with {branch} in {first}{suffix}"));
+        return Some(text);
     }
     let summary = &view.facts.summary;
     let has_reason = match &view.state {
@@ -233,7 +229,8 @@ fn reason(view: &SessionView) -> Option<String> {
         | SessionState::Accepted
         | SessionState::Discarded => false,
     };
-    view.reason().filter(|_| has_reason)
+    let conflict = || view.conflict_text().filter(|_| !view.state.is_over());
+    view.reason().filter(|_| has_reason).or_else(conflict)
 }
 
 fn style(state: &SessionState) -> &'static str {

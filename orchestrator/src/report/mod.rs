@@ -2,6 +2,8 @@
 
 pub mod agents;
 pub mod coach;
+pub mod compare;
+pub mod conflicts;
 pub mod doctor;
 pub mod inbox;
 pub mod journal;

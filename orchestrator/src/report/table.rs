@@ -94,6 +94,10 @@ pub(crate) fn page(view: &SessionView) -> String {
             },
         ),
     ]);
+    if let Some(group) = &record.group {
+        let text = format!("{} of the group {group}: studio compare {group}", record.attempt);
+        lines.push(row("attempt", &text));
+    }
     let tried_in = view.tried_in.as_ref().map(|path| row("tried in", &path.display().to_string()));
     lines.extend(tried_in);
     lines.extend(view.message.as_ref().map(|message| row("message", message.subject())));
@@ -119,8 +123,12 @@ pub(crate) fn page(view: &SessionView) -> String {
         };
         lines.extend(text.map(|text| row("history", &text)));
         if !standing.conflicts.is_empty() {
-            lines.push(row("conflicts", &standing.conflicts.join(", ")));
+            let files = standing.conflicts.join(", ");
+            lines.push(row("conflicts", &format!("with {target}: {files}")));
         }
+    }
+    for other in view.conflicts_with.iter().flatten() {
+        lines.push(row("conflicts", &format!("with {}: {}", other.id, other.files.join(", "))));
     }
     lines.extend(coach::rows(summary).iter().map(|(name, text)| row(name, text)));
     lines.extend(summary.usage.as_ref().map(|usage| row("usage", &coach::usage(usage))));

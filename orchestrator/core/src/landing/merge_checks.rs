@@ -438,6 +438,31 @@ pub fn run(
     Ok(ChecksRun::Checks(results))
 }
 
+/// Like [`run`], for checks without a result of an earlier run on these files: failed ones are cached
+/// as well.
+pub(crate) fn run_cached(
+    project: &Project,
+    templates: &Templates,
+    state: TreeState<'_>,
+    checks: &[String],
+) -> Result<ChecksRun> {
+    let file = |check: &String| cache_file(project, state.tree, check);
+    let red = |check: &String| file(check).with_extension("red");
+    let cached = |check: &String| read_cached(&file(check)).or_else(|| read_cached(&red(check)));
+    let missing: Vec<String> =
+        checks.iter().filter(|check| cached(check).is_none()).cloned().collect();
+    if !missing.is_empty() {
+        match run(project, templates, state, &missing)? {
+            ChecksRun::Checks(results) => {
+                let failed = results.iter().filter(|result| !result.ok);
+                failed.for_each(|result| write_cached(&red(&result.command), result));
+            }
+            failed @ ChecksRun::SetUpFailed { .. } => return Ok(failed),
+        }
+    }
+    Ok(ChecksRun::Checks(checks.iter().filter_map(cached).collect()))
+}
+
 /// Runs the setup lines in the worktree and returns the first that failed. They run every time,
 /// because the work may have changed what it needs.
 async fn set_up(

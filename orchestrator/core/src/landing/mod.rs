@@ -40,6 +40,7 @@ use studio_git::landing_history;
 use studio_git::merge::{self, Candidate, LandingCommit, MergeStrategy, PreparedMerge};
 use studio_git::names::BranchName;
 use studio_git::secrets::{self, FoundSecret};
+use studio_git::session_repo::SessionRepo;
 use studio_git::signing::{self, CommitSigner};
 use studio_git::snapshot::{self, Snapshot};
 
@@ -80,6 +81,8 @@ pub struct LandingOptions {
     pub match_tree: Option<String>,
     /// The hunks to land; all if empty. The session stays open with the rest.
     pub hunks: Vec<String>,
+    /// Sessions that are discarded in the same operation; the caller holds their locks.
+    pub dropped: Vec<SessionRepo>,
 }
 
 /// A session that landed.
@@ -109,6 +112,8 @@ pub struct Landed {
     pub hunks: Option<LandedHunks>,
     /// How the target had the work already, if nothing was left to land.
     pub elsewhere: Option<LandedWork>,
+    /// The sessions that were discarded in the same operation.
+    pub dropped: Vec<base::id::Id>,
 }
 
 /// The rejection of a landing.
@@ -171,6 +176,7 @@ impl Landed {
             hooks: Vec::new(),
             elsewhere: None,
             hunks: None,
+            dropped: Vec::new(),
         }
     }
 
@@ -181,6 +187,7 @@ impl Landed {
             "strategy": self.strategy, "message_by": self.message_by,
             "checks": checks_json(&self.checks), "check_files": self.check_files,
             "elsewhere": self.elsewhere,
+            "dropped": self.dropped,
         });
         if let Some(hunks) = &self.hunks {
             landed["hunks"] = json!(hunks.ids);
@@ -614,6 +621,7 @@ impl LandingRun<'_> {
             landing_commit,
             receipt: Some(receipt),
             time: project.clock.stamp(),
+            dropped: self.options.dropped.clone(),
             base_update,
         };
         match land::accept(repository, &request)? {
@@ -628,6 +636,8 @@ impl LandingRun<'_> {
                     &commit,
                 ));
                 landed.operation = Some(operation);
+                let dropped = self.options.dropped.iter();
+                landed.dropped = dropped.map(|session_repo| session_repo.id.clone()).collect();
                 landed.commit = Some(commit);
                 Ok(Some(landed))
             }

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use base::id::Id;
 
+use crate::radar::SessionConflict;
 use crate::seen;
 use crate::session::id::shortest_prefix;
 use crate::session::state::SessionState;
@@ -101,6 +102,8 @@ pub struct OverviewRow {
     pub last_message: Option<String>,
     /// The paths that conflict with the session's branch.
     pub conflicts: Vec<String>,
+    /// The open sessions that change the same lines.
+    pub conflicts_with: Vec<SessionConflict>,
     /// A warning about changes to the session's git directory.
     pub warning: Option<String>,
     /// Lines added and removed, and whether some are not committed.
@@ -227,12 +230,15 @@ fn session_row(view: &SessionView, is_seen: bool, ids: &[Id]) -> OverviewRow {
         key: RowKey { id: record.id.clone(), request: None },
         group: SessionGroup::of(view),
         is_new: is_settled && !view.state.is_over() && !is_seen,
-        task: one_line(&record.task),
+        task: match view.attempt_number() {
+            Some(number) => format!("attempt {number}: {}", one_line(&record.task)),
+            None => one_line(&record.task),
+        },
         agent: match &record.persona {
             Some(persona) => format!("{} as {persona}", record.agent),
             None => record.agent.clone(),
         },
-        text: one_line(&text(view, &conflicts)),
+        text: one_line(&text(view)),
         last_message: summary.last_message.clone(),
         warning: view.tampered.clone(),
         changes: view.work().map(|work| (work.insertions, work.deletions, work.dirty)),
@@ -243,27 +249,18 @@ fn session_row(view: &SessionView, is_seen: bool, ids: &[Id]) -> OverviewRow {
         prefix: prefix.to_owned(),
         since,
         conflicts,
+        conflicts_with: view.conflicts_with.clone().unwrap_or_default(),
     }
 }
 
 /// Returns what matters most about a session.
-fn text(view: &SessionView, conflicts: &[String]) -> String {
+fn text(view: &SessionView) -> String {
     let last_message =
         || view.facts.summary.last_message.clone().filter(|it| !it.trim().is_empty());
     let reason = || view.reason().unwrap_or_default();
     match &view.state {
         SessionState::Working | SessionState::Starting => last_message().unwrap_or_else(reason),
-        SessionState::Ready => match (conflicts, &view.record.base.branch) {
-            ([first, rest @ ..], Some(branch)) => {
-                let more = if rest.is_empty() {
-                    String::new()
-                } else {
-                    format!(" and {} more", rest.len())
-                };
-                format!("conflicts with {branch} in {first}{more}")
-            }
-            (_, _) => reason(),
-        },
+        SessionState::Ready => view.conflict_text().unwrap_or_else(reason),
         SessionState::Queued
         | SessionState::Waiting { .. }
         | SessionState::Checking

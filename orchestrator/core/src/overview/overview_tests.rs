@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
+use crate::radar::SessionConflict;
 use crate::session::collect::BranchStanding;
 use crate::session::journal::{JournalEntry, JournalLine, SessionOutcome};
 use crate::session::record::SessionRecord;
@@ -92,6 +93,11 @@ fn a_conflict_is_the_text_of_a_ready_session() {
     ready.standing = Some(BranchStanding { ahead: 1, behind: 1, conflicts, landed: None });
     let overview = Overview::of(&[(&ready, false)]);
     assert_eq!(overview.rows[0].text, "conflicts with main in a and 1 more");
+    ready.standing = None;
+    let other = Id::parse("other-it").unwrap();
+    ready.conflicts_with = Some(vec![SessionConflict { id: other, files: vec!["c".to_owned()] }]);
+    let overview = Overview::of(&[(&ready, false)]);
+    assert_eq!(overview.rows[0].text, "conflicts with other-it in c");
 }
 
 #[test]

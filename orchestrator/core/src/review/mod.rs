@@ -114,7 +114,7 @@ pub fn open(
     };
     let others: Vec<SessionView> =
         others.iter().filter(|other| other.record.id != view.record.id).cloned().collect();
-    let overlaps = Overlaps::of(&project.repository, &files, &others);
+    let overlaps = Overlaps::of(&project.repository, view, &files, &others);
     let tests = TestedModules::of(&files);
     let lines = check_files::lines(project, &view.record);
     let check_files = check_files::changed(&repo, &comparison.from, &comparison.to, &lines)?;

@@ -1,6 +1,6 @@
 //! What the other open sessions change, compared with the hunks of a review.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -8,6 +8,7 @@ use base::failure::Result;
 use studio_git::hunks::{self, DiffHunk, FilePatch, LineOrigin};
 use studio_git::repo::Repository;
 
+use crate::radar::{self, RadarSession};
 use crate::session_view::SessionView;
 
 /// Maximum number of other sessions that are compared.
@@ -18,6 +19,8 @@ const MAX_SESSIONS: usize = 100;
 pub struct Overlaps {
     /// By the path before the change.
     by_path: BTreeMap<PathBuf, Vec<OtherChange>>,
+    /// The sessions and files that conflict with the reviewed session, merged as they are.
+    conflicts: BTreeSet<(String, PathBuf)>,
 }
 
 /// The change of a file by another session.
@@ -31,13 +34,21 @@ struct OtherChange {
 }
 
 impl Overlaps {
-    /// Compares the collected work of other sessions with these files. Sessions that cannot be read
-    /// are skipped.
-    pub fn of(repository: &Repository, files: &[FilePatch], others: &[SessionView]) -> Overlaps {
+    /// Compares the collected work of other sessions with these files of a session. Sessions that
+    /// cannot be read, and other attempts at its task, are skipped.
+    pub fn of(
+        repository: &Repository,
+        own: &SessionView,
+        files: &[FilePatch],
+        others: &[SessionView],
+    ) -> Overlaps {
         let mut overlaps = Overlaps::default();
         let is_changed = |view: &&SessionView| {
-            !view.state.is_over() && view.work().is_some_and(|it| it.is_changed())
+            !view.state.is_over()
+                && !own.record.is_other_attempt(&view.record)
+                && view.work().is_some_and(|it| it.is_changed())
         };
+        overlaps.add_conflicts(repository, own, others);
         for view in others.iter().filter(is_changed).take(MAX_SESSIONS) {
             let _ = overlaps.add(repository, files, view);
         }
@@ -64,6 +75,27 @@ impl Overlaps {
         Ok(())
     }
 
+    /// Adds what the conflict radar says, which also compares sessions that started elsewhere.
+    fn add_conflicts(
+        &mut self,
+        repository: &Repository,
+        own: &SessionView,
+        others: &[SessionView],
+    ) {
+        let of_view =
+            |view: &SessionView| RadarSession::of(&view.record, &view.facts.summary, &view.state);
+        let Some(own) = of_view(own) else { return };
+        let mut sessions = vec![own];
+        sessions.extend(others.iter().filter_map(of_view));
+        let Ok(conflicts) = radar::conflicts_of_first(repository, &sessions, MAX_SESSIONS) else {
+            return;
+        };
+        for conflict in conflicts {
+            let files = conflict.files.into_iter().map(PathBuf::from);
+            self.conflicts.extend(files.map(|file| (conflict.id.to_string(), file)));
+        }
+    }
+
     fn changes(&self, file: &FilePatch) -> &[OtherChange] {
         let path = file.old_path.as_ref();
         path.and_then(|path| self.by_path.get(path)).map(Vec::as_slice).unwrap_or_default()
@@ -72,9 +104,9 @@ impl Overlaps {
     /// Returns the sessions that change lines of this hunk.
     pub fn same_lines(&self, file: &FilePatch, hunk: &DiffHunk) -> Vec<String> {
         let own = changed_lines(hunk);
-        let touches = |change: &&OtherChange| {
-            change.old == file.old.map(|old| old.id)
-                && change.lines.iter().any(|other| own.iter().any(|own| overlap(own, other)))
+        let touches = |change: &&OtherChange| match change.old == file.old.map(|old| old.id) {
+            true => change.lines.iter().any(|other| own.iter().any(|own| overlap(own, other))),
+            false => self.conflicts.contains(&(change.session.clone(), file.path.clone())),
         };
         self.changes(file).iter().filter(touches).map(|change| change.session.clone()).collect()
     }

@@ -134,6 +134,10 @@ fn dispositions_of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id
         }
         let disposition = disposition(intent, is_done);
         for session_repo in &intent.sessions {
+            let disposition = match intent.dropped.contains(&session_repo.id) && is_done {
+                true => Some(Disposition::Discarded { operation: intent.id.clone() }),
+                false => disposition.clone(),
+            };
             let previous = match &disposition {
                 Some(disposition) => {
                     dispositions.insert(session_repo.id.clone(), disposition.clone())

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use base::clock::Clock;
+use base::id::Id;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -138,6 +139,13 @@ pub enum JournalEntry {
         /// The limit, in words.
         what: String,
     },
+    /// Another session changes the same lines. Each file is told once.
+    SameLines {
+        /// The other session.
+        id: Id,
+        /// The conflicting files.
+        files: Vec<String>,
+    },
     /// A note that does not change the state.
     Note {
         /// One sentence.
@@ -236,6 +244,11 @@ impl CheckResult {
             None => failed,
         }
     }
+}
+
+/// Describes that another session changes the same lines.
+pub fn same_lines_text(id: &Id, files: &[String]) -> String {
+    format!("{id} changes the same lines: {}", files.join(", "))
 }
 
 /// The outcome of a supervised run.

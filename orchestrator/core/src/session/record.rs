@@ -54,6 +54,9 @@ pub struct SessionRecord {
     pub run_mode: RunMode,
     /// The number of this attempt at the task, starting at 1.
     pub attempt: u32,
+    /// The first of several attempts at the task, which names the group of all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Id>,
     /// Sessions that must be accepted before this one starts.
     #[serde(default)]
     pub after: Vec<Id>,
@@ -139,7 +142,13 @@ impl Templates {
 impl SessionRecord {
     /// Returns whether it starts from the tip of its branch at its start, not at its creation.
     pub(crate) fn starts_at_tip(&self) -> bool {
-        !self.after.is_empty() || !self.plan_ref.paths.is_empty()
+        // Attempts at one task start from the same commit.
+        self.group.is_none() && (!self.after.is_empty() || !self.plan_ref.paths.is_empty())
+    }
+
+    /// Returns whether another session is an attempt at the same task.
+    pub(crate) fn is_other_attempt(&self, other: &SessionRecord) -> bool {
+        self.group.is_some() && self.group == other.group && self.id != other.id
     }
 
     /// Replaces the checks and limits by those that the user has set since the creation.

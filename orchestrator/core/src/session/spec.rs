@@ -32,8 +32,19 @@ pub struct SessionSpec {
     pub limits: RunLimits,
     /// How it is run.
     pub run_mode: RunMode,
+    /// Its place among several attempts at the same task.
+    pub attempt: Option<AttemptSpec>,
     /// Where it starts, if not at a plain commit.
     pub start: Option<SessionStart>,
+}
+
+/// One of several attempts at the same task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttemptSpec {
+    /// The number of the task among the tasks of the command.
+    pub task: usize,
+    /// The number of the attempt, starting at 1.
+    pub number: u32,
 }
 
 /// The start of a session that is not a plain commit.

@@ -178,6 +178,10 @@ pub struct JournalSummary {
     pub unchecked: Option<Unchecked>,
     /// The last note.
     pub note: Option<String>,
+    /// The sessions that changed the same lines, with the files, as far as they were recorded.
+    pub same_lines: BTreeMap<Id, BTreeSet<String>>,
+    /// Those of them that the agent was not told about.
+    pub unsent_same_lines: BTreeMap<Id, BTreeSet<String>>,
     /// The time of the last entry, RFC 3339.
     pub updated_at: Option<String>,
     /// The end of the last run, RFC 3339 in UTC; `None` during a run.
@@ -294,6 +298,7 @@ impl JournalSummary {
             }
             JournalEntry::Turn { n, .. } => {
                 self.pending.pop_front();
+                self.unsent_same_lines.clear();
                 self.turns = *n;
                 self.in_turn = true;
                 self.interrupted = true;
@@ -348,6 +353,11 @@ impl JournalSummary {
             }
             JournalEntry::Checks { commands } => self.set_checks(commands),
             JournalEntry::StopRequested | JournalEntry::Limit { .. } => {}
+            JournalEntry::SameLines { id, files } => {
+                for recorded in [&mut self.same_lines, &mut self.unsent_same_lines] {
+                    recorded.entry(id.clone()).or_default().extend(files.iter().cloned());
+                }
+            }
             JournalEntry::Note { text } => self.note = Some(text.clone()),
             JournalEntry::Exit { outcome, .. } => {
                 self.phase = Phase::Ended { outcome: outcome.clone() };
@@ -385,6 +395,13 @@ impl JournalSummary {
             self.unchecked = (!all_passed).then_some(Unchecked::OtherChecks);
         }
         self.commands = Some(commands.to_vec());
+    }
+
+    /// Returns the files in which a conflict with another session was not recorded yet.
+    pub fn new_conflicts_with(&self, id: &Id, files: &[String]) -> Vec<String> {
+        let recorded = self.same_lines.get(id);
+        let is_new = |file: &&String| !recorded.is_some_and(|files| files.contains(*file));
+        files.iter().filter(is_new).cloned().collect()
     }
 
     /// Returns the failed check that ended the run, if there is one.

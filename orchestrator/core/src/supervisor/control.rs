@@ -46,6 +46,13 @@ pub enum ControlRequest {
         #[serde(default)]
         always: bool,
     },
+    /// Record that another session changes the same lines.
+    SameLines {
+        /// The other session.
+        id: Id,
+        /// The files.
+        files: Vec<String>,
+    },
     /// Check that the supervisor is reachable.
     Status,
     /// Follow the message that the agent is writing: one line for each change, until the connection

@@ -3,6 +3,7 @@
 pub mod control;
 mod network;
 pub mod run;
+mod same_lines;
 pub mod spawn;
 pub mod step;
 pub mod tasks;

@@ -25,6 +25,7 @@ use crate::launch::{
     AgentCommand, AgentEvent, LaunchParams, Launcher, PermissionRequest, RunningAgent,
 };
 use crate::notification::Notifier;
+use crate::radar::SessionConflict;
 use crate::session::journal::{JournalEntry, JournalWriter, SessionOutcome};
 use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
@@ -76,6 +77,8 @@ pub(crate) struct SupervisorConfig {
     /// Returns the base branch if a check fails on its tip as well. It takes as long as the check,
     /// and can be cancelled.
     pub fails_on_base: FailsOnBase,
+    /// Whether the agent is told which sessions change the same lines.
+    pub conflict_notes: bool,
     /// Notifies the user.
     pub notifier: Notifier,
     /// Called every 30 seconds.
@@ -93,7 +96,8 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
         AgentProtocol::Command if config.row.resume.is_empty() => ConversationMemory::PerTurn,
         AgentProtocol::Command => ConversationMemory::Continued,
     };
-    let state = RunState::new(config.record.clone(), store.summary(id)?, memory);
+    let state = RunState::new(config.record.clone(), store.summary(id)?, memory)
+        .with_conflict_notes(config.conflict_notes);
     let (network, mut network_rx) = NetworkQuestions::new(
         [&config.runner, &config.check_runner, &config.setup_runner],
         state.summary.last_request,
@@ -295,6 +299,9 @@ impl Supervisor {
             control::ControlRequest::Status | control::ControlRequest::Follow => return Ok(Ok(())),
             control::ControlRequest::Send { text } => Input::Send { text },
             control::ControlRequest::Stop => Input::Stop,
+            control::ControlRequest::SameLines { id, files } => {
+                Input::SameLines { conflicts: vec![SessionConflict { id, files }] }
+            }
             control::ControlRequest::Answer { n, allow, always } => match self.find_open_request(n)
             {
                 Ok(n) => Input::Answer { n, allow, always },
@@ -363,7 +370,12 @@ impl Supervisor {
                 self.journal.sync().or_fail(|| "cannot write the journal")?;
                 let tx = self.tx.clone();
                 let task = tasks::collect_work(&self.config);
-                tokio::spawn(async move { tx.send(InternalEvent::Input(task.await)) });
+                tokio::spawn(async move {
+                    let (conflicts, imported) = task.await;
+                    for input in [Input::SameLines { conflicts }, imported] {
+                        let _ = tx.send(InternalEvent::Input(input));
+                    }
+                });
             }
             SupervisorAction::Check => {
                 let tx = self.tx.clone();

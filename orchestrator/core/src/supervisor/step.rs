@@ -1,11 +1,15 @@
 //! Decides the next actions of a supervisor. A pure state machine: `run` carries out the
 //! [`SupervisorAction`]s.
 
+use std::collections::BTreeSet;
+
 use base::event::Usage;
-use base::text::{CONTINUE_PROMPT, count};
+use base::id::Id;
+use base::text::{CONTINUE_PROMPT, count, printable};
 use serde_json::Value;
 
 use crate::launch::Decision;
+use crate::radar::SessionConflict;
 use crate::sandbox::limits::ExceededLimit;
 use crate::session::journal::{
     CheckResult, JournalEntry, SessionOutcome, TURN_CANCELLED, WorkSummary,
@@ -26,6 +30,8 @@ pub(crate) struct RunState {
     message: String,
     /// Whether the turn before it was interrupted.
     was_interrupted: bool,
+    /// Whether the agent is told which sessions change the same lines.
+    conflict_notes: bool,
 }
 
 /// What a running agent knows of earlier turns.
@@ -80,6 +86,8 @@ pub(crate) enum Input {
     AgentExited { reason: String },
     /// The session's work was collected.
     Imported { work: WorkSummary },
+    /// Other sessions change the same lines.
+    SameLines { conflicts: Vec<SessionConflict> },
     /// The session's work could not be collected.
     CannotImport { reason: String },
     /// The checks have run.
@@ -161,6 +169,7 @@ pub(crate) fn step(state: &mut RunState, input: Input) -> Vec<SupervisorAction> 
         Input::TurnEnded { reason: why } => actions.on_turn_ended(why),
         Input::AgentExited { reason: why } => actions.on_agent_exited(why),
         Input::Imported { work } => actions.on_imported(work),
+        Input::SameLines { conflicts } => actions.on_same_lines(conflicts),
         Input::CannotImport { reason: why } => actions.on_import_failed(why),
         Input::Checked { results } => actions.on_checked(results),
         Input::Send { text } => actions.write(JournalEntry::Sent { text }),
@@ -183,7 +192,41 @@ impl RunState {
         memory: ConversationMemory,
     ) -> RunState {
         let (agent, message) = (AgentStatus::Absent, String::new());
-        RunState { summary, record, ending: None, agent, memory, message, was_interrupted: false }
+        RunState {
+            summary,
+            record,
+            ending: None,
+            agent,
+            memory,
+            message,
+            was_interrupted: false,
+            conflict_notes: true,
+        }
+    }
+
+    /// Sets whether the agent is told which sessions change the same lines.
+    #[must_use]
+    pub(crate) fn with_conflict_notes(self, conflict_notes: bool) -> RunState {
+        RunState { conflict_notes, ..self }
+    }
+
+    /// Returns the note about sessions that change the same lines, for the next prompt.
+    fn conflict_note(&self) -> Option<String> {
+        let conflicts = &self.summary.unsent_same_lines;
+        if conflicts.is_empty() || !self.conflict_notes {
+            return None;
+        }
+        let line = |(id, files): (&Id, &BTreeSet<String>)| {
+            let files = files.iter().map(|file| format!("`{}`", printable(file)));
+            format!("- session `{id}`: {}", files.collect::<Vec<_>>().join(", "))
+        };
+        let lines: Vec<String> = conflicts.iter().map(line).collect();
+        Some(format!(
+            "Note from studio: other agents are changing the same lines as you, in worktrees of \
+             their own, in these files. Keep your changes there as small as your task allows, so \
+             that both can be merged.\n{}",
+            lines.join("\n")
+        ))
     }
 
     /// Returns whether the running agent knows the earlier turns.
@@ -370,7 +413,10 @@ impl StepActions<'_> {
         if self.state.agent == AgentStatus::Absent {
             return self.launch();
         }
-        let (text, recap) = self.state.next_prompt(loaded);
+        let (mut text, recap) = self.state.next_prompt(loaded);
+        if let Some(note) = self.state.conflict_note() {
+            text = format!("{text}\n\n{note}");
+        }
         self.state.was_interrupted = self.state.summary.interrupted;
         let n = self.state.summary.turns + 1;
         self.write(JournalEntry::Turn { n, text: text.clone(), log_bytes: None });
@@ -500,6 +546,15 @@ impl StepActions<'_> {
         }
         self.write(JournalEntry::Checking);
         self.actions.push(SupervisorAction::Check);
+    }
+
+    fn on_same_lines(&mut self, conflicts: Vec<SessionConflict>) {
+        for conflict in conflicts {
+            let files = self.state.summary.new_conflicts_with(&conflict.id, &conflict.files);
+            if !files.is_empty() {
+                self.write(JournalEntry::SameLines { id: conflict.id, files });
+            }
+        }
     }
 
     fn on_import_failed(&mut self, reason: String) {

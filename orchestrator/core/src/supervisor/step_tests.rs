@@ -33,6 +33,7 @@ fn run_state(checks: &[&str], limits: RunLimits, attended: bool) -> RunState {
         limits,
         run_mode: RunMode { attended, ..RunMode::default() },
         attempt: 1,
+        group: None,
         after: Vec::new(),
         plan_ref: crate::session::record::PlanRef::default(),
         created_at: "t".into(),

@@ -9,10 +9,12 @@ use tokio_util::sync::CancellationToken;
 use crate::check;
 use crate::exec::build_caches::BuildCaches;
 use crate::exec::runner::{SandboxedRunner, home};
+use crate::radar::SessionConflict;
 use crate::session::collect;
 use crate::session::journal::WorkSummary;
 use crate::session::record::SessionRecord;
 use crate::supervisor::run::SupervisorConfig;
+use crate::supervisor::same_lines;
 use crate::supervisor::step::Input;
 use studio_git::recreate_worktree::Recreated;
 use studio_git::repo::Repository;
@@ -104,21 +106,25 @@ async fn run_setup(
     Input::WorktreeReady { note }
 }
 
-/// Collects the session's work: import, then a snapshot of uncommitted changes.
+/// Collects the session's work: import, then a snapshot of uncommitted changes. Returns also the
+/// sessions that change the same lines.
 pub(crate) fn collect_work(
     config: &SupervisorConfig,
-) -> impl Future<Output = Input> + Send + 'static {
+) -> impl Future<Output = (Vec<SessionConflict>, Input)> + Send + 'static {
     let (repository, record) = (config.repository.clone(), config.record.clone());
     let runner = config.runner.clone();
     async move {
         let collect = move || {
-            let _frozen = runner.freeze();
-            collect::collect(&repository, &record, &snapshot::SnapshotLimits::default())
+            let frozen = runner.freeze();
+            let limits = snapshot::SnapshotLimits::default();
+            let work = collect::collect(&repository, &record, &limits)?.work;
+            drop(frozen);
+            Ok::<_, Failure>((same_lines::find(&repository, &record, &work), work))
         };
         match tokio::task::spawn_blocking(collect).await {
-            Ok(Ok(collected)) => Input::Imported { work: collected.work },
-            Ok(Err(failure)) => Input::CannotImport { reason: failure.full_text() },
-            Err(e) => Input::CannotImport { reason: e.to_string() },
+            Ok(Ok((conflicts, work))) => (conflicts, Input::Imported { work }),
+            Ok(Err(failure)) => (Vec::new(), Input::CannotImport { reason: failure.full_text() }),
+            Err(e) => (Vec::new(), Input::CannotImport { reason: e.to_string() }),
         }
     }
 }

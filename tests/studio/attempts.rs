@@ -1,0 +1,176 @@
+//! Several attempts at one task: `run --attempts`, `compare`, and landing one of them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::{Value, json};
+use testkit::env::built;
+use testkit::model_server::ModelServer;
+use testkit::model_server::reply::ScriptedReply;
+use testkit::repo::tree;
+
+use crate::fixtures::Scene;
+
+/// A check that runs every test below `tests`.
+const CHECK: &str = "for t in tests/*; do sh $t || exit 1; done";
+
+/// Creates a repository with a test, and agents that do the task in different ways.
+fn scene() -> Scene {
+    let scene = Scene::new();
+    scene.configure(&format!(
+        "checks = [\"{CHECK}\"]\n\
+         [studio.agents.good]\nprotocol = \"command\"\ncommand = [\"sh\", \"-c\", \"echo 4 > answer; mkdir -p tests; echo 'grep -q 4 answer' > tests/four\"]\n\
+         [studio.agents.long]\nprotocol = \"command\"\ncommand = [\"sh\", \"-c\", \"printf '4\\\\n\\\\n\\\\n\\\\n\\\\n\\\\n' > answer\"]\n\
+         [studio.agents.wrong]\nprotocol = \"command\"\ncommand = [\"sh\", \"-c\", \"echo 5 > answer; echo 'grep -q . answer' > tests/some\"]\n"
+    ));
+    scene.repo.commit_file("tests/exists", "test -e README.md\n");
+    scene
+}
+
+/// Runs three attempts by three agents, and returns their ids.
+fn attempts(scene: &Scene) -> Vec<String> {
+    let run = ["run", "--attempts", "3", "--agent", "wrong,long,good", "compute", "--json"];
+    let ran = scene.studio(run);
+    let summary = ran.exits(0).json_lines().pop().unwrap();
+    let sessions = summary["sessions"].as_array().unwrap();
+    let ids: Vec<String> =
+        sessions.iter().map(|it| it["id"].as_str().unwrap().to_owned()).collect();
+    for (n, session) in (1..).zip(sessions) {
+        assert_eq!((&session["group"], &session["attempt"]), (&json!(ids[0]), &json!(n)));
+        assert_eq!(session["base"], sessions[0]["base"]);
+        scene.await_free(session["id"].as_str().unwrap());
+    }
+    ids
+}
+
+#[test]
+fn the_tests_of_each_attempt_run_on_the_code_of_the_others() {
+    let scene = scene();
+    let ids = attempts(&scene);
+    let [wrong, long, good] = ids.as_slice() else { panic!("{ids:?}") };
+    let compared = scene.studio(["compare", "--json"]).exits(0).json();
+    assert_eq!((&compared["group"], &compared["task"]), (&json!(wrong), &json!("compute")));
+    let ranked: Vec<&str> = compared["attempts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["id"].as_str().unwrap())
+        .collect();
+    // All pass their own checks; the tests of `good` fail on the code of `wrong` only.
+    assert_eq!(ranked, [good, long, wrong]);
+    let results = |index: usize| -> Vec<&str> {
+        let tests = compared["attempts"][index]["tests"].as_array().unwrap();
+        tests.iter().map(|it| it["result"].as_str().unwrap()).collect()
+    };
+    assert_eq!(results(0), ["passed", "no_tests", "passed"]);
+    assert_eq!(results(1), ["passed", "no_tests", "passed"]);
+    assert_eq!(results(2), ["passed", "no_tests", "failed"]);
+    assert_eq!(compared["attempts"][0]["test_files"], json!(["tests/four"]));
+    assert_eq!(compared["attempts"][2]["failed"], 1);
+
+    // A repeated call runs nothing again.
+    let checks = scene.repo.path().join(".git/studio/cache/checks");
+    let cached = tree(&checks);
+    assert_eq!(scene.studio(["compare", good, "--json"]).json(), compared);
+    assert_eq!(tree(&checks), cached);
+    let page = scene.studio(["compare", wrong]);
+    page.exits(0)
+        .output_contains("tests of each attempt (rows) on the code of each attempt (columns)")
+        .output_contains(&format!("studio accept {good}"));
+    scene.studio(["list"]).exits(0).output_contains("3: compute");
+    // Alternatives do not count as conflicts.
+    assert_eq!(scene.studio(["conflicts", "--json"]).json()["pairs"], json!([]));
+    scene.repo.is_sound();
+}
+
+#[test]
+fn accept_drops_the_others_and_undo_restores_all_of_them() {
+    let scene = scene();
+    let ids = attempts(&scene);
+    let worktrees = || -> Vec<_> { ids.iter().map(|id| tree(scene.worktree(id).path())).collect() };
+    let refs = || scene.repo.git(["for-each-ref", "refs/heads", "refs/studio/snapshots"]);
+    let (files_before, refs_before) = (worktrees(), refs());
+    let states = |expected: [&str; 3]| {
+        for (id, state) in ids.iter().zip(expected) {
+            assert_eq!(scene.status(id)["state"], state, "{id}");
+        }
+    };
+    let plain = scene.studio(["accept", &ids[2], "-m", "Compute", "--dry-run"]);
+    plain.exits(0);
+    states(["ready", "ready", "ready"]);
+
+    let landed = scene.studio(["accept", &ids[2], "-m", "Compute", "--drop-others", "--json"]);
+    let landed = landed.exits(0).json();
+    assert_eq!(landed["landed"][0]["dropped"], json!([ids[0], ids[1]]));
+    states(["discarded", "discarded", "accepted"]);
+    assert_eq!(scene.repo.git(["worktree", "list"]).lines().count(), 1);
+    assert_eq!(scene.repo.read("answer"), "4\n");
+    let operations = scene.studio(["operations", "--json"]).json();
+    assert_eq!(operations["operations"].as_array().unwrap().len(), 1, "one operation");
+
+    scene.studio(["undo"]).exits(0);
+    states(["ready", "ready", "ready"]);
+    assert_eq!((worktrees(), refs()), (files_before, refs_before));
+    assert!(!scene.repo.path().join("answer").exists());
+    scene.studio(["doctor"]).exits(0);
+    scene.repo.is_sound();
+
+    // Without a terminal and without the flag, nothing is dropped.
+    let kept = scene.studio(["accept", &ids[2], "-m", "Compute"]);
+    kept.exits(0).output_contains("the other attempts stay open");
+    states(["ready", "ready", "accepted"]);
+}
+
+#[test]
+fn hunks_of_two_attempts_land_one_after_the_other() {
+    let scene = Scene::new();
+    let lines: String = (1..=30).map(|n| format!("line {n}\n")).collect();
+    scene.repo.commit_file("long", lines);
+    scene.configure("checks = [\"test -e long\"]");
+    let edit = |n: u32, word: &str| format!("sed -i 's/^line {n}$/{word}/' long");
+    let task = format!("sh {} && {}", edit(3, "three"), edit(20, "twenty"));
+    let first = scene.ready(&task);
+    let second = scene.ready(&format!("sh {} && {}", edit(3, "III"), edit(28, "XXVIII")));
+    let hunk = |id: &str, text: &str| -> String {
+        let review = scene.studio(["review", id, "--json"]).exits(0).json();
+        let hunks = review["reviews"][0]["hunks"].as_array().unwrap().clone();
+        let has = |hunk: &Value| {
+            hunk["lines"].as_array().unwrap().iter().any(|line| line["text"] == text)
+        };
+        hunks.iter().find(|hunk| has(hunk)).unwrap()["id"].as_str().unwrap().to_owned()
+    };
+    let from_first = hunk(&first, "twenty");
+    scene.studio(["accept", &first, "--hunks", &from_first, "-m", "Twenty"]).exits(0);
+    let from_second = hunk(&second, "XXVIII");
+    scene.studio(["accept", &second, "--hunks", &from_second, "-m", "XXVIII"]).exits(0);
+    let text = scene.repo.read("long");
+    assert!(text.contains("twenty") && text.contains("XXVIII"), "{text}");
+    assert!(!text.contains("three") && !text.contains("\nIII\n"), "{text}");
+    for id in [&first, &second] {
+        assert_eq!(scene.status(id)["state"], "ready", "it stays open with the rest");
+    }
+}
+
+#[test]
+fn a_judge_decides_ties_only_and_disagreement_is_a_tie() {
+    for (answers, winner) in [(["A", "B"], true), (["A", "A"], false)] {
+        let scene = Scene::new();
+        assert!(built("g3").exists());
+        let server = ModelServer::start(answers.map(ScriptedReply::says).to_vec());
+        scene.configure("");
+        let path = scene.env.home().join(".config/g3/config.toml");
+        let agents = std::fs::read_to_string(path).unwrap();
+        scene.env.config(&format!("{}\n{agents}", server.config_toml("anthropic")));
+        let first = scene.ready("write a 1");
+        let second = scene.ready("write b 1");
+        let compared = scene.studio(["compare", &first, &second, "--judge", "--json"]);
+        let judge = compared.exits(0).json()["judge"].clone();
+        assert_eq!(judge.as_array().unwrap().len(), 1);
+        assert_eq!(judge[0]["winner"].is_string(), winner, "{judge}");
+        let requests = server.requests();
+        assert_eq!(requests.len(), 2, "both orders");
+        for request in requests {
+            let text = request.body.to_string();
+            assert!(!text.contains(&first) && !text.contains(&second), "{text}");
+        }
+    }
+}
