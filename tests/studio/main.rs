@@ -2,6 +2,7 @@
 
 mod accept;
 mod accept_hunks;
+mod admission;
 mod agent_output;
 mod agent_processes;
 mod agents;
@@ -37,6 +38,7 @@ mod git_worktree;
 mod hostile_commands;
 mod inbox;
 mod isolation;
+mod issues;
 mod leftovers;
 mod limits;
 mod list;
@@ -49,6 +51,8 @@ mod notifications;
 mod pains;
 mod permissions;
 mod plan;
+mod plan_import;
+mod rate_limits;
 mod ready;
 mod real_agents;
 mod repository_kinds;

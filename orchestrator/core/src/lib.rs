@@ -1,6 +1,7 @@
 //! Sessions of coding agents on one git repository: creates, starts, supervises, checks and lands
 //! them. Messages and questions for the user go through [`console::Console`].
 
+mod admission;
 pub mod check;
 pub mod check_files;
 pub mod coach_json;
@@ -24,8 +25,11 @@ pub mod notification;
 pub mod overview;
 pub mod path_dependencies;
 pub mod project;
+mod queue_reasons;
+pub mod rate_limit;
 pub mod redact;
 pub mod review;
+mod run_budget;
 pub mod sandbox;
 pub mod schedule;
 pub mod seen;
@@ -39,3 +43,5 @@ pub mod supervisor;
 pub mod supervisor_process;
 pub mod timeline;
 pub mod trial;
+mod waker;
+pub mod waker_process;

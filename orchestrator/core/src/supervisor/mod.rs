@@ -1,8 +1,10 @@
 //! The supervisor: the process that runs one session's agent.
 
+mod account_watch;
 pub mod control;
 mod network;
 pub mod run;
 pub mod spawn;
+mod stall;
 pub mod step;
 pub mod tasks;
