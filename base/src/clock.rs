@@ -42,8 +42,36 @@ impl Clock {
         if self.fixed.is_some() { TimeZone::UTC } else { TimeZone::system() }
     }
 
+    /// Returns a time in the user's time zone, as short as it is clear: `17:42` today, `Mon 17:42`
+    /// within a week, `2026-01-12 17:42` otherwise.
+    pub fn local_time(&self, time: Timestamp) -> String {
+        let (now, time) = (self.now().to_zoned(self.zone()), time.to_zoned(self.zone()));
+        let days = now.date().until(time.date()).map_or(i32::MAX, |span| span.get_days());
+        let format = match days {
+            0 => "%H:%M",
+            1..=6 => "%a %H:%M",
+            _ => "%Y-%m-%d %H:%M",
+        };
+        time.strftime(format).to_string()
+    }
+
     /// Returns the current time as RFC 3339 in UTC with milliseconds.
     pub fn stamp(&self) -> String {
         format!("{:.3}", self.now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_local_time_is_as_short_as_it_is_clear() {
+        let clock = Clock::fixed("2026-01-02T10:00:00Z".parse().unwrap());
+        let local = |time: &str| clock.local_time(time.parse().unwrap());
+        assert_eq!(local("2026-01-02T17:42:30Z"), "17:42");
+        assert_eq!(local("2026-01-03T05:00:00Z"), "Sat 05:00");
+        assert_eq!(local("2026-01-20T05:00:00Z"), "2026-01-20 05:00");
+        assert_eq!(local("2026-01-01T05:00:00Z"), "2026-01-01 05:00");
     }
 }

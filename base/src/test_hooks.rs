@@ -25,6 +25,10 @@ pub enum TestHook {
     Busy,
     /// The free memory in bytes.
     Memory,
+    /// The load average of the machine.
+    Load,
+    /// The free bytes on the disk of the worktrees.
+    FreeDisk,
     /// Whether `g3-desktop` uses xcap for screenshots and windows on Linux, if it was built with
     /// it.
     Xcap,
@@ -74,6 +78,8 @@ mod environment {
             TestHook::LoginMs => "G3_TEST_LOGIN_MS",
             TestHook::Busy => "G3_TEST_BUSY",
             TestHook::Memory => "G3_TEST_MEMORY",
+            TestHook::Load => "G3_TEST_LOAD",
+            TestHook::FreeDisk => "G3_TEST_FREE_DISK",
             TestHook::Xcap => "G3_TEST_XCAP",
             TestHook::Namespaces => "G3_TEST_NAMESPACES",
         }

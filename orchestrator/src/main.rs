@@ -5,24 +5,25 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use orchestrator::commands::completions;
 use orchestrator::{cli::Cli, report};
-use studio_core::{recheck, sandbox, selftest, supervisor_process};
+use studio_core::{recheck, sandbox, selftest, supervisor_process, waker_process};
 
 fn main() -> ExitCode {
     // The sandbox is an internal command: its arguments belong to another program.
     if let Some(code) = sandbox::main(std::env::args_os().skip(1)) {
         return code;
     }
-    // So are the supervisor, the checks of ready sessions and the agent of the self-test, which completions do not offer.
-    let supervisor = supervisor_process::Args::parse(std::env::args_os().skip(1));
-    let recheck =
-        recheck::Args::parse(std::env::args_os().skip(1)).map(|args| recheck::main(&args));
-    let scripted_agent = selftest::agent::main(std::env::args_os().skip(1));
-    let internal = recheck.or_else(|| scripted_agent.map(|result| result.map(|()| 0)));
-    let (json, result) = match (supervisor, internal) {
-        (Some(args), _) => (false, supervisor_process::run(&args)),
-        (None, Some(result)) => (false, result),
-        (None, None) if completions::answer(Cli::command) => return ExitCode::SUCCESS,
-        (None, None) => {
+    // So are the processes in the background and the agent of the self-test, which completions do not
+    // offer.
+    let args = || std::env::args_os().skip(1);
+    let internal = supervisor_process::Args::parse(args())
+        .map(|args| supervisor_process::run(&args))
+        .or_else(|| recheck::Args::parse(args()).map(|args| recheck::main(&args)))
+        .or_else(|| waker_process::parse(args()).map(|dir| waker_process::run(&dir)))
+        .or_else(|| selftest::agent::main(args()).map(|result| result.map(|()| 0)));
+    let (json, result) = match internal {
+        Some(result) => (false, result),
+        None if completions::answer(Cli::command) => return ExitCode::SUCCESS,
+        None => {
             let cli = Cli::parse();
             (cli.json(), cli.run())
         }

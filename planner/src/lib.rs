@@ -6,6 +6,7 @@ pub mod document;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz_tests;
 pub mod history;
+pub mod import;
 pub mod plan;
 pub mod planning_stage;
 pub mod requirement;

@@ -95,7 +95,8 @@ impl TestEnv {
             .env("GIT_CONFIG_GLOBAL", self.home().join(".gitconfig"))
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("G3_TEST_NOW", NOW)
-            .env("G3_TEST_SEED", "1");
+            .env("G3_TEST_SEED", "1")
+            .env("G3_TEST_LOAD", "0");
         for (key, value) in &self.variables {
             job = job.env(key, value);
         }

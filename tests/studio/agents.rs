@@ -119,3 +119,46 @@ fn agents_are_listed_outside_of_repositories() {
     let outside = scene.env.home().join("tmp");
     scene.studio_in(&outside, ["agents"]).exits(0).output_contains("fake (default)");
 }
+
+/// Counts its starts in its own directory, then runs the rest of the script.
+fn counting_agent(scene: &Scene, rest: &str) {
+    let script = format!(
+        "cd '{{state}}' && echo x >> starts && n=$(wc -l < starts) && cd '{{worktree}}'; {rest}"
+    );
+    scene.configure(&format!(
+        "[studio.agents.counting]\nprotocol = \"command\"\ncommand = [\"sh\", \"-c\", {script:?}, \"{{prompt}}\"]\n"
+    ));
+}
+
+fn starts(scene: &Scene, id: &str) -> usize {
+    let file = scene.session_file(id, "agent-state/starts");
+    std::fs::read_to_string(file).unwrap_or_default().lines().count()
+}
+
+#[test]
+fn a_command_that_fails_at_its_start_is_started_again() {
+    let scene = Scene::new();
+    counting_agent(&scene, "test $n -ge 3 || { echo locked >&2; exit 1; }; echo 1 > a; echo done");
+    let id = scene.exec(["--agent", "counting", "x"]);
+    scene.await_state(&id, "ready");
+    assert_eq!(starts(&scene, &id), 3);
+    counting_agent(&scene, "echo locked >&2; exit 1");
+    let failed = scene.exec(["--agent", "counting", "x"]);
+    let why = scene.await_state(&failed, "failed")["why"].clone();
+    assert_eq!(why, "the agent exited with code 1: locked (3 attempts)");
+}
+
+#[test]
+fn a_command_that_did_something_or_is_missing_is_not_started_again() {
+    let scene = Scene::new();
+    for rest in ["echo 1 > a; echo bad >&2; exit 1", "echo hello; echo bad >&2; exit 1", "exit 1"] {
+        counting_agent(&scene, rest);
+        let id = scene.exec(["--agent", "counting", "x"]);
+        scene.await_state(&id, "failed");
+        assert_eq!(starts(&scene, &id), 1, "{rest}");
+    }
+    counting_agent(&scene, "exec /no/such/program");
+    let id = scene.exec(["--agent", "counting", "x"]);
+    scene.await_state(&id, "failed");
+    assert_eq!(starts(&scene, &id), 1);
+}

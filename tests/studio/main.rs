@@ -2,6 +2,7 @@
 
 mod accept;
 mod accept_hunks;
+mod admission;
 mod agent_output;
 mod agent_processes;
 mod agents;
@@ -43,6 +44,7 @@ mod inbox;
 mod isolation;
 mod landed_elsewhere;
 mod landing_hooks;
+mod issues;
 mod leftovers;
 mod limits;
 mod list;
@@ -57,6 +59,8 @@ mod pains;
 mod permissions;
 mod plan;
 mod queue;
+mod plan_import;
+mod rate_limits;
 mod ready;
 mod real_agents;
 mod recheck;

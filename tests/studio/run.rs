@@ -59,6 +59,7 @@ fn the_json_of_a_session_has_every_field() {
             "task",
             "state",
             "why",
+            "waiting_until",
             "agent",
             "persona",
             "branch",

@@ -187,6 +187,11 @@ static KEYS: &[ConfigKey] = &[
     // The default depends on the machine, which has at least one core.
     limit("studio.jobs", U32, Some(1)),
     feature("studio.recheck"),
+    ConfigKey {
+        path: "studio.max_load",
+        kind: ValueKind::Number,
+        untrusted: UntrustedRule::Lowers(Some(4)),
+    },
     limit("studio.limits.timeout_seconds", MAX_I64, None),
     limit("studio.limits.max_turns", U32, None),
     limit("studio.limits.max_tokens", MAX_I64, None),
@@ -195,11 +200,19 @@ static KEYS: &[ConfigKey] = &[
         kind: ValueKind::Number,
         untrusted: UntrustedRule::Lowers(None),
     },
+    ConfigKey {
+        path: "studio.limits.total_budget_usd",
+        kind: ValueKind::Number,
+        untrusted: UntrustedRule::Lowers(None),
+    },
+    key("studio.limits.expected_cost_usd", ValueKind::Number),
     limit("studio.limits.output_bytes", MAX_I64, Some(64 << 20)),
     key("studio.limits.disk_floor_bytes", ValueKind::Whole(MAX_I64)),
     limit("studio.limits.check_seconds", MAX_I64, Some(3_600)),
     // These defaults depend on the machine; the numbers are their minimum.
     limit("studio.limits.memory_bytes", MAX_I64, Some(1 << 30)),
+    key("studio.limits.stall_seconds", ValueKind::Whole(MAX_I64)),
+    key("studio.limits.expected_memory_bytes", ValueKind::Whole(MAX_I64)),
     limit("studio.limits.processes", MAX_I64, Some(4_096)),
     limit("studio.limits.disk_bytes", MAX_I64, Some(100 << 30)),
     key("studio.sign", ValueKind::Switch),

@@ -35,6 +35,8 @@ pub struct StudioConfig {
     pub jobs: Option<u32>,
     /// Whether ready sessions are checked again in the background when their target has moved.
     pub recheck: bool,
+    /// The load average for each core above which no further session starts (4 when absent).
+    pub max_load: Option<f64>,
     /// The limits of a session.
     pub limits: SessionLimits,
     /// Whether landed commits are signed as the user's git would.
@@ -76,6 +78,7 @@ impl Default for StudioConfig {
             setup_network: None,
             jobs: None,
             recheck: true,
+            max_load: None,
             limits: SessionLimits::default(),
             sign: false,
             confirm_check_changes: false,
@@ -193,15 +196,25 @@ pub struct SessionLimits {
     pub max_tokens: Option<u64>,
     /// Cost in US dollars.
     pub budget_usd: Option<f64>,
+    /// Cost in US dollars of all sessions of a run together.
+    pub total_budget_usd: Option<f64>,
+    /// Cost in US dollars that a run with a total budget reserves for a session without a budget of
+    /// its own (1 when absent).
+    pub expected_cost_usd: Option<f64>,
     /// Bytes of the agent's output that are kept (64 MiB when absent).
     pub output_bytes: Option<u64>,
     /// Bytes of free disk space that must remain (512 MiB when absent).
     pub disk_floor_bytes: Option<u64>,
+    /// Seconds without an event after which a working session counts as stuck (600 when absent); a
+    /// running tool call may take six times as long. 0 switches it off.
+    pub stall_seconds: Option<u64>,
     /// Timeout of one check or setup command, in seconds (3,600 when absent).
     pub check_seconds: Option<u64>,
     /// Bytes of memory of all processes of a session or check together (half of the machine's
     /// memory when absent).
     pub memory_bytes: Option<u64>,
+    /// Bytes of memory that must be free before a session starts (512 MiB when absent).
+    pub expected_memory_bytes: Option<u64>,
     /// Number of processes and threads of a session or check together (4,096, or 256 for each core
     /// if that is more, when absent).
     pub processes: Option<u64>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::config::studio::SessionLimits;
-use base::failure::{Failure, Result};
+use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::lock::Lock;
 
@@ -11,7 +11,7 @@ use crate::fork;
 use crate::project::Project;
 use crate::schedule::default_jobs;
 use crate::session::random;
-use crate::session::record::{RunLimits, SCHEMA, SessionRecord, Templates};
+use crate::session::record::{RunLimits, RunMode, SCHEMA, SessionRecord, Templates};
 use crate::session::spec::SessionSpec;
 use studio_git::{checkout, start_point, worktree};
 
@@ -24,13 +24,17 @@ pub fn create(project: &Project, specs: &[SessionSpec]) -> Result<Vec<Id>> {
     let mut ids_by_name: BTreeMap<&str, Id> = BTreeMap::new();
     let mut ids = Vec::with_capacity(specs.len());
     let mut groups: BTreeMap<usize, Id> = BTreeMap::new();
+    let run = base::random::hex::<8>().or_fail(|| "no random bytes")?;
     for spec in specs {
         let after = spec.after.iter().filter_map(|name| ids_by_name.get(name.as_str()).cloned());
         let group = spec.attempt.map(|attempt| groups.get(&attempt.task).cloned());
         let (id, ()) = create_one(project, spec, after.collect(), |record| {
             let own = || record.id.clone();
             let group = group.clone().map(|first| first.unwrap_or_else(own));
-            Ok(store(project, &SessionRecord { group, ..record.clone() })?.then_some(()))
+            let run = record.plan_ref.plan.clone().unwrap_or_else(|| run.clone());
+            let run_mode = RunMode { run: Some(run), ..record.run_mode.clone() };
+            let record = SessionRecord { group, run_mode, ..record.clone() };
+            Ok(store(project, &record)?.then_some(()))
         })?;
         if let Some(attempt) = spec.attempt {
             groups.entry(attempt.task).or_insert_with(|| id.clone());
@@ -151,6 +155,7 @@ fn limits(flags: &RunLimits, defaults: &SessionLimits) -> RunLimits {
         turns: flags.turns.or(defaults.max_turns),
         tokens: flags.tokens.or(defaults.max_tokens),
         usd: flags.usd.or(defaults.budget_usd),
+        total_usd: flags.total_usd.or(defaults.total_budget_usd),
         output_bytes: flags.output_bytes.or(defaults.output_bytes),
         disk_floor_bytes: Some(defaults.disk_floor_bytes.unwrap_or(512 << 20)),
         // The configuration applies when a run starts.

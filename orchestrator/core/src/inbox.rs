@@ -21,6 +21,10 @@ pub struct UserInbox<'v> {
     pub questions: Vec<InboxQuestion<'v>>,
     /// Working sessions without an event for a long time: their agents may be stuck.
     pub quiet: Vec<&'v SessionView>,
+    /// Sessions whose agents are stuck.
+    pub stalled: Vec<&'v SessionView>,
+    /// Sessions that wait for the end of a rate limit, and continue by themselves.
+    pub parked: Vec<&'v SessionView>,
     /// Settled sessions that the user has not looked at since they settled.
     pub unseen: Vec<&'v SessionView>,
     /// The other settled sessions that are neither accepted nor discarded.
@@ -60,6 +64,9 @@ impl<'v> UserInbox<'v> {
         inbox.questions.sort_by_key(|question| question.request.asked_at.clone());
         inbox.quiet = views.iter().filter(|view| is_quiet(view, now)).collect();
         inbox.quiet.sort_by_key(|view| view.facts.summary.updated_at.clone());
+        inbox.stalled = views.iter().filter(|view| view.is_stalled()).collect();
+        inbox.parked = views.iter().filter(|view| view.waiting_until().is_some()).collect();
+        inbox.parked.sort_by_key(|view| view.waiting_until());
         let mut settled: Vec<&SessionView> =
             views.iter().filter(|view| view.state.is_settled() && !view.state.is_over()).collect();
         settled.sort_by_key(|view| seen::settled_at(view));
@@ -73,6 +80,8 @@ impl<'v> UserInbox<'v> {
     pub fn is_empty(&self) -> bool {
         self.questions.is_empty()
             && self.quiet.is_empty()
+            && self.stalled.is_empty()
+            && self.parked.is_empty()
             && self.unseen.is_empty()
             && self.seen.is_empty()
     }
@@ -94,6 +103,8 @@ impl<'v> UserInbox<'v> {
             "schema": 1,
             "questions": self.questions.iter().map(question).collect::<Vec<_>>(),
             "quiet": sessions(&self.quiet),
+            "stalled": sessions(&self.stalled),
+            "parked": sessions(&self.parked),
             "unseen": sessions(&self.unseen),
             "seen": sessions(&self.seen),
             "conflicts": self.conflicts.iter().map(pair).collect::<Vec<_>>(),

@@ -2,6 +2,7 @@
 //! them. Messages and questions for the user go through [`console::Console`].
 
 pub mod attempts;
+mod admission;
 pub mod check;
 pub mod check_files;
 pub mod coach_json;
@@ -28,8 +29,11 @@ pub mod path_dependencies;
 pub mod project;
 pub mod radar;
 pub mod recheck;
+mod queue_reasons;
+pub mod rate_limit;
 pub mod redact;
 pub mod review;
+mod run_budget;
 pub mod sandbox;
 pub mod schedule;
 pub mod seen;
@@ -43,3 +47,5 @@ pub mod supervisor;
 pub mod supervisor_process;
 pub mod timeline;
 pub mod trial;
+mod waker;
+pub mod waker_process;

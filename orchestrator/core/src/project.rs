@@ -15,6 +15,7 @@ use base::lock::Lock;
 
 use crate::console::{Console, Silent};
 use crate::interrupt::Interrupt;
+use crate::queue_reasons::QueueReasons;
 use crate::session::collect;
 use crate::session::disposition::{self, Dispositions};
 use crate::session::id::{NamedSession, resolve};
@@ -22,7 +23,7 @@ use crate::session::journal::{JournalEntry, SessionOutcome};
 use crate::session::prepared_message::PreparedMessage;
 use crate::session::state::SessionState;
 use crate::session::store::SessionStore;
-use crate::session::summary::{JournalSummary, Phase, SessionFacts};
+use crate::session::summary::{Disposition, JournalSummary, Phase, SessionFacts};
 use crate::session::target_check::TargetCheck;
 use crate::session_view::SessionView;
 use studio_git::repo::Repository;
@@ -82,7 +83,7 @@ impl Project {
 
     /// Starts the sessions that can start.
     pub fn schedule(&self) -> Result<Vec<Id>> {
-        crate::schedule::step(&self.repository, &self.dispositions()?)
+        crate::schedule::step(&self.repository, &self.config, &self.dispositions()?)
     }
 
     /// Takes a session's lock. A command that only reads a session releases it quickly; a
@@ -137,8 +138,13 @@ impl Project {
         let disposition = dispositions.get(id).clone();
         let dependencies = dispositions.open_dependencies(&record);
         let record = record.with_settings(&summary);
-        let mut view =
-            SessionView::new(record, SessionFacts { locked, summary, disposition, dependencies });
+        let is_queued = summary.phase == Phase::Queued && dependencies.is_empty();
+        let queue_reason = match is_queued && disposition == Disposition::Open {
+            true => QueueReasons::read(self.store.root()).waiting.remove(id),
+            false => None,
+        };
+        let facts = SessionFacts { locked, summary, disposition, dependencies, queue_reason };
+        let mut view = SessionView::new(record, facts);
         view.tried_in = dispositions.tried_in(id).cloned();
         self.read_preparation(&mut view);
         view.undo_operation.take_if(|operation| !dispositions.is_kept(&self.repository, operation));

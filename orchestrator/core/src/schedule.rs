@@ -1,51 +1,64 @@
 //! The scheduler: an idempotent step under the repository's scheduler lock, called by every command
 //! that changes something. There is no daemon.
 
+use base::clock::Clock;
+use base::config::Config;
 use base::failure::{OrFail, Result};
 use base::id::Id;
 use base::lock::Lock;
 
+use crate::admission::{Machine, Room};
+use crate::launch::registry;
+use crate::queue_reasons::QueueReasons;
+use crate::rate_limit::{Account, AccountAccess, RateLimits};
+use crate::run_budget::{self, BudgetShortage};
 use crate::session::disposition::Dispositions;
 use crate::session::record::SessionRecord;
+use crate::session::state::rate_limit_reason;
 use crate::session::store::SessionStore;
-use crate::session::summary::{Disposition, Phase};
+use crate::session::summary::{Disposition, Phase, QueueReason};
 use crate::supervisor::spawn;
+use crate::waker;
 use studio_git::repo::Repository;
 use studio_git::worktree;
 
-/// Starts queued sessions while job slots are free; returns those that were started.
-pub(crate) fn step(repository: &Repository, dispositions: &Dispositions) -> Result<Vec<Id>> {
+/// The sessions of a repository at the beginning of a step.
+#[derive(Default)]
+struct ScheduledSessions {
+    /// Sessions that can start, the oldest first.
+    queue: Vec<SessionRecord>,
+    /// The number of sessions that occupy a job slot.
+    active: u32,
+    /// The number of those that are being started.
+    starting: u64,
+    /// Sessions that a process works on. Includes a session that is landing: until it has landed,
+    /// others cannot start from its work.
+    busy_ids: Vec<Id>,
+}
+
+/// Starts queued sessions while there is room for them; returns those that were started.
+pub(crate) fn step(
+    repository: &Repository,
+    config: &Config,
+    dispositions: &Dispositions,
+) -> Result<Vec<Id>> {
     let store = SessionStore::new(&repository.common_dir);
     let _lock = lock(repository)?;
-    let mut queue: Vec<SessionRecord> = Vec::new();
-    let (mut active, mut busy_ids) = (0u32, Vec::new());
-    for id in store.ids()? {
-        let locked = store.is_locked(&id);
-        // A damaged session does not block others; `list` and `doctor` report it.
-        let Ok(summary) = store.summary(&id) else {
-            active += u32::from(locked);
-            continue;
-        };
-        match summary.phase {
-            Phase::Queued if !locked && is_open(dispositions, &id) => queue.extend(store.load(&id)),
-            Phase::Queued | Phase::Ended { .. } if !locked => {}
-            Phase::Ended { .. } => {}
-            Phase::Queued
-            | Phase::Starting
-            | Phase::Working
-            | Phase::Waiting { .. }
-            | Phase::Checking => active += u32::from(locked),
-        }
-        // Includes a session that is landing: until it has landed, others cannot start from its
-        // work.
-        busy_ids.extend(locked.then_some(id));
+    let mut sessions = ScheduledSessions::read(&store, dispositions)?;
+    let queue = std::mem::take(&mut sessions.queue);
+    if queue.is_empty() {
+        QueueReasons::default().write(store.root());
+        return Ok(Vec::new());
     }
-    queue.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+    let mut room = Room::new(Machine::measure(), config, sessions.starting);
+    let mut reasons = QueueReasons::default();
     let mut started = Vec::new();
     for mut record in queue {
-        let must_wait = !dispositions.open_dependencies(&record).is_empty()
-            || overlaps_running(&store, &busy_ids, &record);
-        if active >= record.run_mode.jobs.max(1) || must_wait {
+        if !dispositions.open_dependencies(&record).is_empty() {
+            continue;
+        }
+        if let Some(reason) = obstacle(&store, config, &sessions, &room, &record) {
+            reasons.waiting.insert(record.id, reason);
             continue;
         }
         let Some(lock) = store.lock(&record.id)? else { continue };
@@ -57,11 +70,115 @@ pub(crate) fn step(repository: &Repository, dispositions: &Dispositions) -> Resu
             rebase_on_tip(repository, &store, &mut record)?;
         }
         spawn::spawn(&repository.common_dir, &record.id, lock)?;
-        active += 1;
-        busy_ids.push(record.id.clone());
+        sessions.active += 1;
+        room.start_one();
+        sessions.busy_ids.push(record.id.clone());
         started.push(record.id);
     }
+    reasons.write(store.root());
+    if reasons.needs_waker() && sessions.busy_ids.is_empty() {
+        let directory = repository.main_checkout.as_deref();
+        waker::start(&repository.common_dir, store.root(), directory);
+    }
     Ok(started)
+}
+
+impl ScheduledSessions {
+    fn read(store: &SessionStore, dispositions: &Dispositions) -> Result<ScheduledSessions> {
+        let mut sessions = ScheduledSessions::default();
+        for id in store.ids()? {
+            let locked = store.is_locked(&id);
+            // A damaged session does not block others; `list` and `doctor` report it.
+            let Ok(summary) = store.summary(&id) else {
+                sessions.active += u32::from(locked);
+                continue;
+            };
+            match summary.phase {
+                Phase::Queued if !locked && is_open(dispositions, &id) => {
+                    sessions.queue.extend(store.load(&id));
+                }
+                Phase::Queued | Phase::Ended { .. } if !locked => {}
+                // A parked session has no agent at work.
+                Phase::Ended { .. } | Phase::Parked { .. } => {}
+                Phase::Queued | Phase::Starting => {
+                    sessions.active += u32::from(locked);
+                    sessions.starting += u64::from(locked);
+                }
+                Phase::Working | Phase::Waiting { .. } | Phase::Checking => {
+                    sessions.active += u32::from(locked);
+                }
+            }
+            sessions.busy_ids.extend(locked.then_some(id));
+        }
+        sessions.queue.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
+        Ok(sessions)
+    }
+}
+
+/// Returns why a session does not start now.
+fn obstacle(
+    store: &SessionStore,
+    config: &Config,
+    sessions: &ScheduledSessions,
+    room: &Room,
+    record: &SessionRecord,
+) -> Option<QueueReason> {
+    let jobs = record.run_mode.jobs.max(1);
+    if sessions.active >= jobs {
+        return Some(QueueReason::new("waiting for a free slot"));
+    }
+    if let Some(other) = overlapping(store, &sessions.busy_ids, record) {
+        return Some(QueueReason::new(format!("waiting for `{other}`, which has the same paths")));
+    }
+    let is_first = sessions.active == 0;
+    let floor = record.limits.disk_floor_bytes;
+    if let Some(text) = room.shortage(&record.session_repo.worktree, floor, is_first) {
+        return Some(QueueReason { changes_by_itself: true, ..QueueReason::new(text) });
+    }
+    if let Some(shortage) = budget_shortage(store, config, record) {
+        let needs_user = !shortage.can_change;
+        return Some(QueueReason { needs_user, ..QueueReason::new(shortage.text) });
+    }
+    rate_limit(config, record)
+}
+
+/// Returns why the budget of its run does not allow a session to start.
+fn budget_shortage(
+    store: &SessionStore,
+    config: &Config,
+    record: &SessionRecord,
+) -> Option<BudgetShortage> {
+    let summary = store.summary(&record.id).ok()?;
+    let limits = summary.limits.or(record.limits);
+    run_budget::shortage(store, config, record, &limits, &summary)
+}
+
+/// Returns the rate limit of the account of a session's agent. After the end of a limit, this is
+/// where one session takes the right to ask first.
+fn rate_limit(config: &Config, record: &SessionRecord) -> Option<QueueReason> {
+    let row = registry::row(config, &record.agent).ok()?;
+    let account = Account::of(config, &record.agent, &row);
+    let limits = RateLimits::of_user();
+    let limit = limits.get(&account)?;
+    match limits.access(&account, record.id.as_str(), Clock::from_env().now()).ok()? {
+        AccountAccess::Open => None,
+        AccountAccess::Wait(until) => Some(QueueReason {
+            text: rate_limit_reason(&limit.until.to_string()),
+            until: Some(until.to_string()),
+            changes_by_itself: true,
+            needs_user: false,
+        }),
+    }
+}
+
+/// Lets a session ask its model service before the rate limit of its account ends; the others of
+/// the account wait for the result. Returns whether there is a limit.
+pub fn try_rate_limit(config: &Config, record: &SessionRecord) -> Result<bool> {
+    let row = registry::row(config, &record.agent)?;
+    let account = Account::of(config, &record.agent, &row);
+    let now = Clock::from_env().now();
+    let tried = RateLimits::of_user().try_now(&account, record.id.as_str(), now);
+    tried.or_fail(|| "cannot change the rate limit of the account")
 }
 
 /// Takes the scheduler lock, which is required to start a session.
@@ -74,15 +191,19 @@ fn is_open(dispositions: &Dispositions, id: &Id) -> bool {
     *dispositions.get(id) == Disposition::Open
 }
 
-/// Returns whether a running session has paths that overlap with this one's.
-fn overlaps_running(store: &SessionStore, busy_ids: &[Id], record: &SessionRecord) -> bool {
+/// Returns a running session with paths that overlap with this one's.
+fn overlapping(store: &SessionStore, busy_ids: &[Id], record: &SessionRecord) -> Option<Id> {
     let paths = &record.plan_ref.paths;
-    !paths.is_empty()
-        && busy_ids.iter().filter_map(|id| store.load(id).ok()).any(|other| {
-            other.id != record.id
-                && !record.is_other_attempt(&other)
-                && planner::task::paths_overlap(paths, &other.plan_ref.paths)
-        })
+    if paths.is_empty() {
+        return None;
+    }
+    let mut others = busy_ids.iter().filter_map(|id| store.load(id).ok());
+    let overlaps = |other: &SessionRecord| {
+        other.id != record.id
+            && !record.is_other_attempt(other)
+            && planner::task::paths_overlap(paths, &other.plan_ref.paths)
+    };
+    others.find(overlaps).map(|other| other.id)
 }
 
 /// Updates the base of a session that waited to the current tip of its branch, if the branch still

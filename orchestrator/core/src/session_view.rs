@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use base::clock::Clock;
 use base::event::Usage;
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ use crate::session::journal::{CheckResult, WorkSummary};
 use crate::session::prepared_message::PreparedMessage;
 use crate::session::record::SessionRecord;
 use crate::session::state::{SessionState, reason, state};
-use crate::session::summary::SessionFacts;
+use crate::session::summary::{Phase, SessionFacts};
 
 /// A session with everything that is displayed about it.
 #[derive(Clone, Debug)]
@@ -75,9 +76,35 @@ impl SessionView {
         Some(landed.clause(self.record.base.branch.as_ref()?.as_str()))
     }
 
-    /// Returns whether it waits for dependencies that have not landed.
+    /// Returns whether its agent counts as stuck.
+    pub fn is_stalled(&self) -> bool {
+        let is_waiting = matches!(self.state, SessionState::Waiting { .. });
+        is_waiting && self.facts.summary.stalled.is_some()
+    }
+
+    /// Returns whether it waits for the end of a rate limit.
+    pub fn is_parked(&self) -> bool {
+        let is_waiting = matches!(self.state, SessionState::Waiting { .. });
+        is_waiting && self.facts.summary.is_parked()
+    }
+
+    /// Returns when it continues by itself, if that is known: RFC 3339 with the user's offset.
+    pub fn waiting_until(&self) -> Option<String> {
+        let until = match (&self.state, &self.facts.summary.phase) {
+            (SessionState::Waiting { .. }, Phase::Parked { until, .. }) => until,
+            (SessionState::Queued, _) => self.facts.queue_reason.as_ref()?.until.as_ref()?,
+            (_, _) => return None,
+        };
+        let until: jiff::Timestamp = until.parse().ok()?;
+        let zoned = until.to_zoned(Clock::from_env().zone());
+        Some(zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string())
+    }
+
+    /// Returns whether it waits for dependencies that have not landed, or for the user to raise a
+    /// budget.
     pub fn is_blocked(&self) -> bool {
-        self.state == SessionState::Queued && !self.facts.dependencies.is_empty()
+        let needs_user = self.facts.queue_reason.as_ref().is_some_and(|reason| reason.needs_user);
+        self.state == SessionState::Queued && (needs_user || !self.facts.dependencies.is_empty())
     }
 
     /// Returns the number of the attempt, if there are several at its task.
@@ -125,7 +152,13 @@ impl SessionView {
                 .dependencies
                 .iter()
                 .map(|dependency| format!("studio status {}", dependency.id));
-            return status_commands.chain([self.command("discard", id)]).collect();
+            let raise = self.facts.queue_reason.as_ref().filter(|reason| reason.needs_user);
+            let raise = raise.map(|_| format!("studio resume {id} --total-budget USD"));
+            return raise
+                .into_iter()
+                .chain(status_commands)
+                .chain([self.command("discard", id)])
+                .collect();
         }
         if self.landed_elsewhere().is_some() && !self.state.is_over() {
             return ["accept", "discard"].map(|command| self.command(command, id)).to_vec();
@@ -136,6 +169,8 @@ impl SessionView {
             | SessionState::Starting
             | SessionState::Working
             | SessionState::Checking => &["logs -f", "stop"],
+            SessionState::Waiting { .. } if self.is_stalled() => &["logs -f", "send", "stop"],
+            SessionState::Waiting { .. } if summary.is_parked() => &["resume --now", "stop"],
             SessionState::Waiting { .. } if summary.open_requests.is_empty() => {
                 &["logs -f", "stop"]
             }
@@ -175,6 +210,7 @@ impl SessionView {
                 format!("studio accept {id} --include '{file}'")
             }
             "logs -f" => format!("studio logs {id} -f"),
+            "resume --now" => format!("studio resume {id} --now"),
             "resume --ask" => format!("studio resume {id} --ask"),
             "answer" => {
                 let n = self.facts.summary.open_requests.keys().next().copied().unwrap_or(1);
@@ -197,6 +233,7 @@ impl SessionView {
             "task": record.task,
             "state": self.state.name(),
             "why": self.reason(),
+            "waiting_until": self.waiting_until(),
             "agent": record.agent,
             "persona": record.persona,
             "branch": record.session_repo.branch,

@@ -17,6 +17,8 @@ use crate::landing::{self, merge_checks, message};
 use crate::launch::{host, requirements};
 use crate::notification::Notifier;
 use crate::project::Project;
+use crate::rate_limit::Account;
+use crate::run_budget;
 use crate::recheck;
 use crate::session::journal::{JournalEntry, SessionOutcome};
 use crate::session::record::SessionRecord;
@@ -156,6 +158,8 @@ pub(crate) fn supervisor_config(
         merge_checks::fails_on_base(&project, &session_record, check).ok().flatten()
     });
     Ok(SupervisorConfig {
+        expected_usd: run_budget::expected_usd(&project.config),
+        account: Account::of(&project.config, &record.agent, &row),
         repository: project.repository.clone(),
         record: record.clone(),
         runner,

@@ -12,6 +12,7 @@ use crate::session::journal::{
     CheckResult, JournalEntry, JournalLine, SessionOutcome, TURN_CANCELLED, same_lines_text,
     turn_end_text,
 };
+use crate::session::state::rate_limit_reason;
 
 /// Maximum number of bytes of a tool call's arguments, and of its error.
 const MAX_CALL_BYTES: usize = 300;
@@ -137,6 +138,12 @@ impl Timeline {
             JournalEntry::Limit { what } => push(Kind::Note, format!("limit reached: {what}")),
             JournalEntry::SameLines { id, files } => push(Kind::Note, same_lines_text(id, files)),
             JournalEntry::Note { text } => push(Kind::Note, text.clone()),
+            JournalEntry::Parked { until, why } => {
+                push(Kind::Note, format!("{}: {why}", rate_limit_reason(until)));
+            }
+            JournalEntry::Stalled { why } => push(Kind::Note, format!("stalled: {why}")),
+            JournalEntry::StallEnded => push(Kind::Note, "progress again".to_owned()),
+            JournalEntry::Unparked => push(Kind::Note, "the rate limit has ended".to_owned()),
             JournalEntry::Exit { outcome, .. } => {
                 push(Kind::State, outcome_text(outcome));
                 self.open_calls.clear();

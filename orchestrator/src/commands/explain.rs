@@ -7,6 +7,7 @@ use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::coach;
 use studio_core::session::journal::SessionOutcome;
+use studio_core::session::state::rate_limit_reason;
 use studio_core::session::summary::{Disposition, Phase};
 use studio_core::session_view::SessionView;
 use studio_git::worktree;
@@ -60,6 +61,9 @@ fn text(view: &SessionView, worktree_exists: bool, tip: Option<String>) -> Strin
         Phase::Starting => "a supervisor took over".to_owned(),
         Phase::Working => format!("turn {} was started", summary.turns),
         Phase::Waiting { reason } => format!("waiting: {reason}"),
+        Phase::Parked { until, why } => {
+            format!("{}: {why}", rate_limit_reason(until))
+        }
         Phase::Checking => "the checks were begun".to_owned(),
         Phase::Ended { outcome: SessionOutcome::Ready } => "the run ended well".to_owned(),
         Phase::Ended { outcome: SessionOutcome::Failed { why } } => {

@@ -60,9 +60,11 @@ pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
 }
 
 /// Returns the lists of sessions, with their titles.
-fn sections<'i, 'v>(inbox: &'i UserInbox<'v>) -> [(&'static str, &'i Vec<&'v SessionView>); 3] {
+fn sections<'i, 'v>(inbox: &'i UserInbox<'v>) -> [(&'static str, &'i Vec<&'v SessionView>); 5] {
     [
         ("No event for 10 minutes or more", &inbox.quiet),
+        ("Stalled", &inbox.stalled),
+        ("Waiting for a rate limit", &inbox.parked),
         ("New", &inbox.unseen),
         ("Seen", &inbox.seen),
     ]

@@ -23,6 +23,7 @@ pub mod fork;
 pub mod gc;
 pub mod inbox;
 pub mod interactive;
+pub mod issue;
 pub mod journal_follower;
 pub mod list;
 pub mod list_watch;

@@ -6,12 +6,14 @@ use serde_json::json;
 use studio_core::project::Project;
 
 use crate::commands::context::{CommandContext, CommonArgs};
-use crate::commands::interactive;
 use crate::commands::run::LimitArgs;
+use crate::commands::{interactive, send};
 use crate::report;
+use studio_core::schedule;
 use studio_core::session::journal::JournalEntry;
 use studio_core::session::record::RunLimits;
 use studio_core::session::state::SessionState;
+use studio_core::session_view::SessionView;
 use studio_core::supervisor::step::{ReachedLimit, exhausted_limit};
 use studio_git::transaction;
 
@@ -30,6 +32,9 @@ pub(crate) struct Args {
     /// Work with g3 yourself, on this terminal
     #[arg(short, long, conflicts_with_all = ["all", "ask"])]
     pub interactive: bool,
+    /// Try at once, although the account of the agent is rate limited
+    #[arg(long, conflicts_with = "interactive")]
+    pub now: bool,
     /// Limits that replace those of the session
     #[command(flatten)]
     pub limits: LimitArgs,
@@ -64,30 +69,13 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         let view = context.find(name, |state| state.is_settled() && !state.is_over())?;
         return interactive::resume(&context, &view.record.id);
     }
-    let is_resumable = |state: &SessionState| {
-        matches!(
-            state,
-            SessionState::Crashed
-                | SessionState::Stopped
-                | SessionState::Failed { .. }
-                | SessionState::Empty
-        )
-    };
-    let views = match args.all {
-        true => {
-            let mut views = context.views()?;
-            let is_pending = |state: &SessionState| {
-                matches!(
-                    state,
-                    SessionState::Crashed | SessionState::Stopped | SessionState::Queued
-                )
-            };
-            views.retain(|view| is_pending(&view.state));
-            views
+    let views = selected(&context, args)?;
+    if args.now {
+        for view in &views {
+            schedule::try_rate_limit(&context.config, &view.record)?;
         }
-        false => context.find_all(&args.ids, is_resumable)?,
-    };
-    // A queued session only needs a call of the scheduler.
+    }
+    // A queued session only needs a call of the scheduler, and a parked one not even that.
     let (mut ids, mut failures): (Vec<&Id>, Vec<Failure>) = (Vec::new(), Vec::new());
     for view in &views {
         let id = &view.record.id;
@@ -96,7 +84,16 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             limits: args.limits.limits(),
             attended: args.ask.then_some(true),
         };
-        let unchanged = view.state == SessionState::Queued && !input.changes_settings();
+        if view.is_stalled() {
+            // The stuck turn is cancelled, and the agent continues.
+            match send::deliver(&context, id, base::text::CONTINUE_PROMPT) {
+                Ok(_) => ids.push(id),
+                Err(failure) => failures.push(failure),
+            }
+            continue;
+        }
+        let is_waiting = view.state == SessionState::Queued || view.is_parked();
+        let unchanged = is_waiting && !input.changes_settings();
         match if unchanged { Ok(()) } else { requeue_with(&context, id, input) } {
             Ok(()) => ids.push(id),
             // A busy session does not prevent resuming the others.
@@ -113,12 +110,45 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     for id in ids.iter().filter(|_| !context.json) {
         let updated = context.view(id)?;
         // A supervisor that was just started holds the lock before its first entry.
-        match updated.state == SessionState::Queued && !updated.facts.locked {
-            true => report::say(&format!("{id} waits for a free slot")),
+        let is_queued = updated.state == SessionState::Queued && !updated.facts.locked;
+        match is_queued || (updated.is_parked() && !args.now) {
+            true => report::say(&format!("{id}: {}", updated.reason().unwrap_or_default())),
             false => report::say(&format!("{id} resumed: studio logs {id} -f")),
         }
     }
     failures.into_iter().next().map_or(Ok(0), Err)
+}
+
+/// Returns the sessions to resume.
+fn selected(context: &CommandContext, args: &Args) -> Result<Vec<SessionView>> {
+    let is_resumable = |state: &SessionState| {
+        matches!(
+            state,
+            SessionState::Crashed
+                | SessionState::Stopped
+                | SessionState::Failed { .. }
+                | SessionState::Empty
+        )
+    };
+    Ok(match args.all {
+        true => {
+            let mut views = context.views()?;
+            let is_pending = |state: &SessionState| {
+                matches!(
+                    state,
+                    SessionState::Crashed | SessionState::Stopped | SessionState::Queued
+                )
+            };
+            views.retain(|view| is_pending(&view.state) || (args.now && view.is_parked()));
+            views
+        }
+        false => {
+            let is_waiting = |state: &SessionState| {
+                args.now && matches!(state, SessionState::Queued | SessionState::Waiting { .. })
+            };
+            context.find_all(&args.ids, |state| is_resumable(state) || is_waiting(state))?
+        }
+    })
 }
 
 /// Queues a session with an optional prompt and calls the scheduler.

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::watch::{self, WatchFrom, WatchOutcome};
-use crate::commands::{list, preflight, requirements, tasks};
+use crate::commands::{issue, list, preflight, requirements, tasks};
 use crate::report;
 use crate::report::table;
 use studio_core::create_session::{create, draft};
@@ -41,6 +41,12 @@ pub(crate) struct Args {
     /// Task file: TOML with [[task]], or a Markdown list; `after` orders the tasks
     #[arg(long = "tasks", value_name = "FILE")]
     pub file: Option<PathBuf>,
+    /// Value of a parameter `{{NAME}}` of the task file (repeatable)
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = tasks::parameter, requires = "file")]
+    pub parameters: Vec<(String, String)>,
+    /// Issue to work on: its number or URL (read by `gh` or `glab`), or a Markdown file (repeatable)
+    #[arg(long = "issue", value_name = "ISSUE", value_parser = NonEmptyStringValueParser::new())]
+    pub issues: Vec<String>,
     /// Maximum number of sessions that run at the same time
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
@@ -115,6 +121,9 @@ pub(crate) struct LimitArgs {
     /// Maximum cost of a session in US dollars
     #[arg(long, value_name = "USD", value_parser = dollars)]
     pub budget: Option<f64>,
+    /// Maximum cost of all sessions of this run together in US dollars
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub total_budget: Option<f64>,
     /// Maximum number of tokens of a session
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_tokens: Option<u64>,
@@ -143,6 +152,7 @@ impl LimitArgs {
             turns: self.max_turns,
             tokens: self.max_tokens,
             usd: self.budget,
+            total_usd: self.total_budget,
             memory_bytes: self.memory,
             processes: self.processes,
             disk_bytes: self.disk,
@@ -243,7 +253,10 @@ fn session_specs(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpe
         specs.push(SessionSpec::of(if task == "-" { stdin_task()? } else { task.clone() }));
     }
     if let Some(file) = &args.file {
-        specs.extend(tasks::read(file)?);
+        specs.extend(tasks::read(file, &args.parameters)?);
+    }
+    for reference in &args.issues {
+        specs.push(SessionSpec::of(issue::read(context, reference)?));
     }
     if let Some(requirements) = requirements.as_ref().filter(|_| specs.is_empty()) {
         specs.push(SessionSpec::of(requirements.title.clone()));
@@ -252,6 +265,7 @@ fn session_specs(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpe
         return Err(Failure::usage("no task is given")
             .hint("studio run 'add a test for the parser'")
             .hint("studio run --tasks FILE")
+            .hint("studio run --issue 42")
             .hint("studio run --requirements FILE"));
     }
     let mut specs = with_attempts(specs, args.attempts.unwrap_or(1));
@@ -354,6 +368,7 @@ fn apply_flags(spec: &mut SessionSpec, args: &Args) {
         accept: args.accept,
         sandboxed: args.sandbox != "off",
         network: args.network.as_deref().and_then(NetworkPolicy::parse),
+        run: None,
         config: None,
         directory: None,
     };

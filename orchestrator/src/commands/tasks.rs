@@ -1,9 +1,10 @@
 //! `--tasks FILE`: TOML with `[[task]]`, or a Markdown list with one task per item.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use base::failure::{Failure, Result};
-use planner::task::{self, Task, TaskFileError};
+use planner::task::{self, Task, TaskFileError, template};
 
 use studio_core::session::record::PlanRef;
 use studio_core::session::spec::SessionSpec;
@@ -11,13 +12,30 @@ use studio_core::session::spec::SessionSpec;
 /// Maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Reads the tasks of a file, each after its dependencies.
-pub(crate) fn read(path: &Path) -> Result<Vec<SessionSpec>> {
+/// Parses `NAME=VALUE`, the value of a parameter.
+pub(crate) fn parameter(text: &str) -> std::result::Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if template::is_name(name) => Ok((name.to_owned(), value.to_owned())),
+        Some((name, _)) => Err(format!("invalid name `{name}`: use letters, digits, `-` and `_`")),
+        None => Err("must be NAME=VALUE".to_owned()),
+    }
+}
+
+/// Reads the tasks of a file, each after its dependencies; `{{name}}` is replaced by the value of
+/// that parameter.
+pub(crate) fn read(path: &Path, parameters: &[(String, String)]) -> Result<Vec<SessionSpec>> {
     let unreadable =
         |reason: String| Failure::usage(format!("cannot read {}", path.display())).because(reason);
     let bytes =
         base::files::read_bounded(path, MAX_BYTES).map_err(|e| unreadable(e.to_string()))?;
     let text = String::from_utf8(bytes).map_err(|_| unreadable("it is not UTF-8".to_owned()))?;
+    let mut values = BTreeMap::new();
+    for (name, value) in parameters {
+        if values.insert(name.clone(), value.clone()).is_some() {
+            return Err(Failure::usage(format!("--set {name} is given twice")));
+        }
+    }
+    let text = template::fill(&text, &values).map_err(|errors| invalid_list(path, &errors))?;
     let parsed = match path.extension().is_some_and(|extension| extension == "toml") {
         true => task::from_toml(&text),
         false => task::from_markdown(&text),

@@ -144,6 +144,7 @@ impl<'d> Watcher<'d> {
             summary: JournalSummary::default(),
             disposition: Disposition::Open,
             dependencies: Vec::new(),
+            queue_reason: None,
         };
         self.watched.push(Watched {
             id: id.clone(),

@@ -10,6 +10,7 @@ use studio_core::session::journal::{
     CheckResult, JournalEntry, JournalLine, SessionOutcome, same_lines_text, turn_end_text,
 };
 use studio_core::session::record::RunLimits;
+use studio_core::session::state::rate_limit_reason;
 
 /// Formats the lines of a journal in order.
 #[derive(Debug, Default)]
@@ -117,6 +118,12 @@ fn entry_text(entry: &JournalEntry) -> Option<String> {
         JournalEntry::Limit { what } => format!("limit reached: {what}"),
         JournalEntry::SameLines { id, files } => same_lines_text(id, files),
         JournalEntry::Note { text } => format!("note: {text}"),
+        JournalEntry::Parked { until, why } => {
+            format!("{}: {why}", rate_limit_reason(until))
+        }
+        JournalEntry::Stalled { why } => format!("stalled: {why}"),
+        JournalEntry::StallEnded => "the agent makes progress again".to_owned(),
+        JournalEntry::Unparked => "the rate limit has ended".to_owned(),
         JournalEntry::Exit { outcome: SessionOutcome::Failed { why }, .. } => {
             format!("failed: {why}")
         }

@@ -2,6 +2,7 @@
 
 mod graph;
 mod markdown;
+pub mod template;
 mod toml;
 
 pub use graph::{paths_overlap, topological_order, validate};

@@ -29,8 +29,8 @@ use crate::launch::exit_reason::{self, ExitReason};
 use crate::launch::message_buffer::MessageBuffer;
 use crate::launch::update::{SessionUpdates, is_plausible};
 use crate::launch::{
-    AgentCommand, AgentEvent, Decision, LaunchParams, Launcher, RunningAgent, cannot_start,
-    permission, wire,
+    AgentCommand, AgentEvent, Decision, LaunchParams, Launcher, RETRY_DELAYS, RunningAgent,
+    cannot_start, permission, wire,
 };
 use crate::sandbox::SandboxFailure;
 
@@ -43,9 +43,6 @@ const BANNER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an agent may take to exit after its input was closed: one that is renewing its login
 /// would lose it otherwise.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// The pauses before a program that exited at its start is started again.
-const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 
 /// Starts agents of the agents table that speak ACP.
 pub(crate) struct AcpLauncher;

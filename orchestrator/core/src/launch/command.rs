@@ -1,10 +1,16 @@
 //! Any program as an agent: one process per prompt, whose exit code is the result.
 
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant, SystemTime};
+
 use base::clock::Clock;
 use base::config::studio::{AgentProtocol, AgentRow};
 use base::failure::{Failure, Result};
 use base::process::GRACE;
 use futures_util::future::BoxFuture;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -14,7 +20,10 @@ use crate::launch::json_lines::{AgentConversation, JsonLinesReader, TurnReport};
 use crate::launch::log::OutputLog;
 use crate::launch::message_buffer::MessageBuffer;
 use crate::launch::wire::OutputTail;
-use crate::launch::{AgentCommand, AgentEvent, LaunchParams, Launcher, RunningAgent, cannot_start};
+use crate::launch::{
+    AgentCommand, AgentEvent, LaunchParams, Launcher, RETRY_DELAYS, RunningAgent, cannot_start,
+};
+use crate::rate_limit::LimitNotice;
 use crate::sandbox::SandboxFailure;
 use crate::session::journal::TURN_CANCELLED;
 
@@ -46,6 +55,11 @@ pub fn refuse_too_long(row: &AgentRow, text: &str) -> Result<()> {
 
 const PROMPT: &str = "{prompt}";
 
+/// How long after its start the error of a program may be a failed start.
+const START_TIME: Duration = Duration::from_secs(10);
+/// Maximum number of entries of a worktree that are compared.
+const MAX_COMPARED_ENTRIES: usize = 5000;
+
 impl Launcher for CommandLauncher {
     fn launch(&self, params: LaunchParams) -> BoxFuture<'static, Result<RunningAgent>> {
         Box::pin(async move {
@@ -76,8 +90,9 @@ async fn serve(
     while let Some(command) = rx.recv().await {
         let event = match command {
             AgentCommand::Prompt(text) => {
-                match run_turn(&params, &text, &mut reader, &mut rx, &tx).await {
+                match run_started_turn(&params, &text, &mut reader, &mut rx, &tx).await {
                     TurnResult::Ended(error) => AgentEvent::TurnEnded(error),
+                    TurnResult::NotStarted(error) => AgentEvent::TurnEnded(Some(error)),
                     TurnResult::ConversationLost => AgentEvent::ConversationLost,
                 }
             }
@@ -131,8 +146,33 @@ impl OutputReader {
 enum TurnResult {
     /// It ended, with this error, if any.
     Ended(Option<String>),
+    /// The program exited with this error before it did anything.
+    NotStarted(String),
     /// The program failed to continue the conversation.
     ConversationLost,
+}
+
+/// Runs one process, again if it exits with an error before it does anything: with pauses, since
+/// another process may hold what it needs.
+async fn run_started_turn(
+    params: &LaunchParams,
+    text: &str,
+    reader: &mut OutputReader,
+    rx: &mut UnboundedReceiver<AgentCommand>,
+    tx: &UnboundedSender<AgentEvent>,
+) -> TurnResult {
+    let mut attempts = 1;
+    loop {
+        let result = run_turn(params, text, reader, rx, tx).await;
+        let TurnResult::NotStarted(error) = result else { return result };
+        let Some(delay) = RETRY_DELAYS.get(attempts - 1) else {
+            return TurnResult::NotStarted(format!("{error} ({attempts} attempts)"));
+        };
+        tokio::select! {
+            () = tokio::time::sleep(*delay) => attempts += 1,
+            () = wait_cancelled(rx) => return TurnResult::Ended(Some(TURN_CANCELLED.to_owned())),
+        }
+    }
 }
 
 /// Runs one process.
@@ -149,6 +189,7 @@ async fn run_turn(
     }
     let conversation = reader.conversation_id().filter(|_| !params.row.resume.is_empty());
     let is_continued = conversation.is_some();
+    let (before, started) = (WorktreeVersion::of(&params.worktree), Instant::now());
     let mut process = match params.runner.start(&fill_template(params, conversation, text)) {
         Ok(process) => process,
         Err(failure) => return failed(cannot_start(&params.row.command, failure.into_cause())),
@@ -175,15 +216,24 @@ async fn run_turn(
         (status, report)
     };
     let ((status, report), output) = tokio::join!(end, read_output(streams, params, reader, tx));
-    let TurnOutput { report: turn, stderr_tail } = output;
+    let TurnOutput { report: turn, stderr_tail, is_silent } = output;
     let is_confined = params.runner.is_confined();
     let failure = report.read();
     if let Some(SandboxFailure::Limit(limit)) = failure {
         let _ = tx.send(AgentEvent::LimitReached(limit));
         return TurnResult::Ended(Some(sandbox_failure(&SandboxFailure::Limit(limit))));
     }
+    let has_done_nothing = || {
+        let is_unchanged = before.is_some() && before == WorktreeVersion::of(&params.worktree);
+        is_silent && !is_continued && failure.is_none() && is_unchanged
+    };
     let error = match status {
         Some(Ok(status)) if status.success() => turn.error,
+        Some(Ok(status))
+            if is_failed_start(status, &stderr_tail, started) && has_done_nothing() =>
+        {
+            return TurnResult::NotStarted(exit_error(status, &stderr_tail, is_confined));
+        }
         Some(Ok(status)) => Some(match (failure, turn.error) {
             (Some(failure), _) => {
                 cannot_start(&params.row.command, sandbox_failure(&failure)).sentence()
@@ -200,6 +250,44 @@ async fn run_turn(
             TurnResult::ConversationLost
         }
         _ => TurnResult::Ended(error),
+    }
+}
+
+/// Returns whether a program may have failed at its start: soon, with a message that is not a rate
+/// limit. A missing program is still missing later.
+fn is_failed_start(status: ExitStatus, stderr_tail: &str, started: Instant) -> bool {
+    let is_missing = matches!(base::process::exit_code(status), 126 | 127);
+    let (now, zone) = (Timestamp::now(), TimeZone::UTC);
+    let is_limit = LimitNotice::in_error(stderr_tail, now, &zone).is_some();
+    !is_missing && !is_limit && !stderr_tail.is_empty() && started.elapsed() < START_TIME
+}
+
+/// The number of entries of a worktree and the newest time of modification.
+#[derive(PartialEq, Eq)]
+struct WorktreeVersion {
+    entries: usize,
+    newest: Option<SystemTime>,
+}
+
+impl WorktreeVersion {
+    /// Returns the version of a worktree; `None` if it is too large.
+    fn of(worktree: &Path) -> Option<WorktreeVersion> {
+        let mut version = WorktreeVersion { entries: 0, newest: None };
+        let mut directories = vec![worktree.to_owned()];
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(directory).ok()?.flatten() {
+                version.entries += 1;
+                if version.entries > MAX_COMPARED_ENTRIES {
+                    return None;
+                }
+                let Ok(meta) = entry.metadata() else { continue };
+                version.newest = version.newest.max(meta.modified().ok());
+                if meta.is_dir() {
+                    directories.push(entry.path());
+                }
+            }
+        }
+        Some(version)
     }
 }
 
@@ -255,6 +343,8 @@ impl Streams {
 struct TurnOutput {
     report: TurnReport,
     stderr_tail: String,
+    /// Whether nothing was written to stdout.
+    is_silent: bool,
 }
 
 /// Copies both streams to the log until they end, and sends the events of stdout.
@@ -275,10 +365,12 @@ async fn read_output(
         }
     };
     let (mut stdout, mut stderr) = (streams.stdout, streams.stderr);
+    let mut is_silent = true;
     let (mut stdout_buffer, mut stderr_buffer) = (vec![0; 16 << 10], vec![0; 16 << 10]);
     while stdout.is_some() || stderr.is_some() {
         tokio::select! {
             n = read(&mut stdout, &mut stdout_buffer) => {
+                is_silent &= n == 0;
                 write_log(&stdout_buffer[..n]);
                 send(reader.push(&stdout_buffer[..n]));
             }
@@ -290,7 +382,7 @@ async fn read_output(
     }
     let (events, report) = reader.finish();
     send(events);
-    TurnOutput { report, stderr_tail: stderr_tail.text() }
+    TurnOutput { report, stderr_tail: stderr_tail.text(), is_silent }
 }
 
 /// Reads from a stream; a stream that has ended is removed.

@@ -18,6 +18,7 @@ pub mod wire;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
+use std::time::Duration;
 
 use base::config::studio::AgentRow;
 use base::event::Usage;
@@ -30,6 +31,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use crate::exec::runner::SandboxedRunner;
 use crate::launch::live_message::LiveMessages;
 use crate::sandbox::limits::ExceededLimit;
+
+/// The pauses before a program that exited at its start is started again.
+const RETRY_DELAYS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 
 /// A way to start an agent: over ACP, or any command.
 pub(crate) trait Launcher {

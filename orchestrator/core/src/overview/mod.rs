@@ -53,6 +53,7 @@ impl SessionGroup {
             SessionState::Queued if view.facts.dependencies.iter().any(is_discarded) => {
                 SessionGroup::NeedsYou
             }
+            SessionState::Waiting { .. } if view.is_stalled() => SessionGroup::NeedsYou,
             SessionState::Failed { .. }
             | SessionState::Crashed
             | SessionState::Empty

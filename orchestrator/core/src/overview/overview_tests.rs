@@ -33,6 +33,7 @@ fn view(id: &str, second: u32, entries: &[JournalEntry]) -> SessionView {
         summary: JournalSummary::of(&lines),
         disposition: Disposition::Open,
         dependencies: Vec::new(),
+        queue_reason: None,
     };
     SessionView::new(record, facts)
 }

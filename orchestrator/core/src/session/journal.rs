@@ -146,6 +146,22 @@ pub enum JournalEntry {
         /// The conflicting files.
         files: Vec<String>,
     },
+    /// The account of the agent is rate limited: the turn was cancelled, or does not begin yet.
+    Parked {
+        /// When the limit ends, RFC 3339 in UTC.
+        until: String,
+        /// The message of the agent that reported it.
+        why: String,
+    },
+    /// The rate limit has ended.
+    Unparked,
+    /// The agent counts as stuck.
+    Stalled {
+        /// Why, as a clause.
+        why: String,
+    },
+    /// The agent makes progress again.
+    StallEnded,
     /// A note that does not change the state.
     Note {
         /// One sentence.

@@ -185,6 +185,9 @@ pub struct RunLimits {
     pub tokens: Option<u64>,
     /// Cost in US dollars.
     pub usd: Option<f64>,
+    /// Cost in US dollars of all sessions of its run together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_usd: Option<f64>,
     /// Bytes of raw output of the agent that are kept.
     pub output_bytes: Option<u64>,
     /// Bytes of free space that must remain on the disk of the worktree.
@@ -209,6 +212,7 @@ impl RunLimits {
             turns: self.turns.or(previous.turns),
             tokens: self.tokens.or(previous.tokens),
             usd: self.usd.or(previous.usd),
+            total_usd: self.total_usd.or(previous.total_usd),
             output_bytes: self.output_bytes.or(previous.output_bytes),
             disk_floor_bytes: self.disk_floor_bytes.or(previous.disk_floor_bytes),
             memory_bytes: self.memory_bytes.or(previous.memory_bytes),
@@ -234,6 +238,9 @@ pub struct RunMode {
     /// Which hosts its agent can reach, if that was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkPolicy>,
+    /// The run that it belongs to: its sessions share a total budget.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// The file given with `--config`; absolute.
     pub config: Option<PathBuf>,
     /// The directory whose `g3.toml` applies: where the session was created.

@@ -1,10 +1,12 @@
 //! The state of a session, a pure function of its facts.
 
+use base::clock::Clock;
 use serde::{Deserialize, Serialize};
 
 use crate::session::journal::SessionOutcome;
 use crate::session::summary::{
-    Denials, Dependency, Disposition, FailedCalls, JournalSummary, Phase, SessionFacts, Unchecked,
+    Denials, Dependency, Disposition, FailedCalls, JournalSummary, Phase, QueueReason,
+    SessionFacts, Unchecked,
 };
 
 /// The states of a session. The state diagram is in docs/architecture.md.
@@ -41,6 +43,9 @@ pub fn state(facts: &SessionFacts) -> SessionState {
         Phase::Starting => if_locked(SessionState::Starting),
         Phase::Working => if_locked(SessionState::Working),
         Phase::Waiting { reason } => if_locked(SessionState::Waiting { reason: reason.clone() }),
+        Phase::Parked { until, .. } => {
+            if_locked(SessionState::Waiting { reason: rate_limit_reason(until) })
+        }
         Phase::Checking => if_locked(SessionState::Checking),
         // Unchecked work is not ready, and a changed worktree is not empty.
         Phase::Ended { outcome: SessionOutcome::Ready | SessionOutcome::Empty }
@@ -54,6 +59,14 @@ pub fn state(facts: &SessionFacts) -> SessionState {
         }
         Phase::Ended { outcome: SessionOutcome::Empty } => SessionState::Empty,
         Phase::Ended { outcome: SessionOutcome::Stopped } => SessionState::Stopped,
+    }
+}
+
+/// Says until when an account is rate limited, in the user's time zone.
+pub fn rate_limit_reason(until: &str) -> String {
+    match until.parse() {
+        Ok(until) => format!("rate limit until {}", Clock::from_env().local_time(until)),
+        Err(_) => "rate limit".to_owned(),
     }
 }
 
@@ -111,7 +124,7 @@ impl SessionState {
 pub fn reason(facts: &SessionFacts, state: &SessionState) -> Option<String> {
     let summary = &facts.summary;
     let reason = match state {
-        SessionState::Queued => queued_reason(&facts.dependencies),
+        SessionState::Queued => queued_reason(&facts.dependencies, facts.queue_reason.as_ref()),
         SessionState::Starting => "creating the worktree and starting the agent".into(),
         SessionState::Working => format!("turn {}", summary.turns),
         SessionState::Waiting { reason } => reason.clone(),
@@ -190,9 +203,9 @@ fn stopped_reason(summary: &JournalSummary) -> &'static str {
     }
 }
 
-fn queued_reason(dependencies: &[Dependency]) -> String {
+fn queued_reason(dependencies: &[Dependency], reason: Option<&QueueReason>) -> String {
     match dependencies.first() {
-        None => "waiting for a free slot".into(),
+        None => reason.map_or_else(|| "waiting for a free slot".into(), |it| it.text.clone()),
         Some(Dependency { id, disposition: Disposition::Discarded { operation } }) => {
             format!("waiting for `{id}`, which was discarded (studio undo {operation})")
         }
@@ -273,6 +286,7 @@ mod tests {
             summary: JournalSummary::of(&lines),
             disposition,
             dependencies: Vec::new(),
+            queue_reason: None,
         })
         .name()
     }

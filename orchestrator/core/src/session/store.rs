@@ -19,7 +19,7 @@ use studio_git::{move_worktree, moved_repository};
 
 /// The format of cached summaries: a cache with another one is not used. Increment it whenever a
 /// summary gets a field.
-const SUMMARY_FORMAT: u32 = 1;
+const SUMMARY_FORMAT: u32 = 2;
 
 /// The directory of studio's data about a repository.
 #[derive(Clone, Debug)]
@@ -203,6 +203,11 @@ impl SessionStore {
     /// Returns whether the session's lock is held.
     pub fn is_locked(&self, id: &Id) -> bool {
         Lock::is_held(&self.file(id, "lock")).unwrap_or(false)
+    }
+
+    /// Returns whether the lock of any session is held.
+    pub(crate) fn any_locked(&self) -> Result<bool> {
+        Ok(self.ids()?.iter().any(|id| self.is_locked(id)))
     }
 
     /// Takes the session's lock; returns `None` if it is held.

@@ -30,6 +30,30 @@ pub struct SessionFacts {
     pub disposition: Disposition,
     /// Dependencies that have not landed.
     pub dependencies: Vec<Dependency>,
+    /// What it waits for besides its dependencies, if it is queued.
+    pub queue_reason: Option<QueueReason>,
+}
+
+/// Why the scheduler did not start a queued session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct QueueReason {
+    /// The reason, as a clause.
+    pub text: String,
+    /// When that ends, if it is known: RFC 3339 in UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// Whether it can end although no session changes.
+    pub changes_by_itself: bool,
+    /// Whether only the user can end it.
+    pub needs_user: bool,
+}
+
+impl QueueReason {
+    /// Creates the reason of a session that waits for others.
+    pub(crate) fn new(text: impl Into<String>) -> QueueReason {
+        QueueReason { text: text.into(), ..QueueReason::default() }
+    }
 }
 
 /// A session that another one depends on.
@@ -91,6 +115,13 @@ pub enum Phase {
     Waiting {
         /// What it is waiting for.
         reason: String,
+    },
+    /// The account of the agent is rate limited.
+    Parked {
+        /// When the limit ends, RFC 3339 in UTC.
+        until: String,
+        /// The message of the agent that reported it.
+        why: String,
     },
     /// The checks are running.
     Checking,
@@ -155,6 +186,12 @@ pub struct JournalSummary {
     /// The start of the current run, RFC 3339; `None` if there is none.
     #[serde(rename = "run_began")]
     pub run_started_at: Option<String>,
+    /// How long the current run was parked, in milliseconds.
+    pub parked_ms: u64,
+    /// Since when the current run is parked, RFC 3339.
+    pub parked_since: Option<String>,
+    /// Why the agent counts as stuck, if it does.
+    pub stalled: Option<String>,
     /// The number of model replies that the agent reported.
     pub replies: u32,
     /// The coach's results, if there is a coach.
@@ -264,14 +301,26 @@ impl JournalSummary {
         if let JournalEntry::Spawned { .. } = &line.entry {
             self.ended_at = None;
             // The previous run has no exit entry: it ended at its last entry.
+            if let Some(previous_time) = &previous_time {
+                self.end_parking(previous_time);
+            }
             let previous_run = self.run_started_at.replace(line.time.clone()).zip(previous_time);
             let duration = previous_run.and_then(|(started, ended)| milliseconds(&started, &ended));
-            self.worked_ms = self.worked_ms.saturating_add(duration.unwrap_or(0));
+            let worked = duration.unwrap_or(0).saturating_sub(self.parked_ms);
+            self.worked_ms = self.worked_ms.saturating_add(worked);
+            self.parked_ms = 0;
+        }
+        if let JournalEntry::Parked { .. } = &line.entry {
+            self.parked_since.get_or_insert_with(|| line.time.clone());
+        }
+        if let JournalEntry::Unparked | JournalEntry::Exit { .. } = &line.entry {
+            self.end_parking(&line.time);
         }
         if let JournalEntry::Exit { ms, .. } = &line.entry {
             self.ended_at = Some(line.time.clone());
             let started = self.run_started_at.take();
-            let duration = ms.or_else(|| milliseconds(&started?, &line.time));
+            let since_start = || milliseconds(&started?, &line.time);
+            let duration = ms.or_else(|| Some(since_start()?.saturating_sub(self.parked_ms)));
             self.worked_ms = self.worked_ms.saturating_add(duration.unwrap_or(0));
         }
         self.add_entry(&line.entry);
@@ -280,6 +329,17 @@ impl JournalSummary {
         {
             request.asked_at = Some(line.time.clone());
         }
+    }
+
+    /// Counts the time since the run was parked.
+    fn end_parking(&mut self, now: &str) {
+        let parked = self.parked_since.take().and_then(|since| milliseconds(&since, now));
+        self.parked_ms = self.parked_ms.saturating_add(parked.unwrap_or(0));
+    }
+
+    /// Returns whether the account of the agent is rate limited.
+    pub(crate) fn is_parked(&self) -> bool {
+        matches!(self.phase, Phase::Parked { .. })
     }
 
     /// Adds one entry.
@@ -303,6 +363,7 @@ impl JournalSummary {
                 self.in_turn = true;
                 self.interrupted = true;
                 self.is_checked = false;
+                self.stalled = None;
                 self.phase = Phase::Working;
             }
             JournalEntry::Event { event } => self.add_event(event),
@@ -335,7 +396,8 @@ impl JournalSummary {
                 self.interrupted = why.is_some();
                 self.in_turn = false;
                 self.open_requests.clear();
-                self.phase = Phase::Working;
+                self.stalled = None;
+                self.update_phase();
             }
             JournalEntry::Work(work) => {
                 self.coach.iter_mut().for_each(|coach| coach.record_work(work));
@@ -359,11 +421,33 @@ impl JournalSummary {
                 }
             }
             JournalEntry::Note { text } => self.note = Some(text.clone()),
+            JournalEntry::Parked { .. }
+            | JournalEntry::Unparked
+            | JournalEntry::Stalled { .. }
+            | JournalEntry::StallEnded => self.add_pause(entry),
             JournalEntry::Exit { outcome, .. } => {
                 self.phase = Phase::Ended { outcome: outcome.clone() };
+                self.stalled = None;
                 self.open_requests.clear();
             }
         }
+    }
+
+    /// Adds the begin or the end of a rate limit or a stall.
+    fn add_pause(&mut self, entry: &JournalEntry) {
+        if let JournalEntry::Parked { until, why } = entry {
+            self.phase = Phase::Parked { until: until.clone(), why: why.clone() };
+        }
+        if let JournalEntry::Stalled { why } = entry {
+            self.stalled = Some(why.clone());
+        }
+        if let JournalEntry::StallEnded = entry {
+            self.stalled = None;
+        }
+        if let (JournalEntry::Unparked, Phase::Parked { .. }) = (entry, &self.phase) {
+            self.phase = Phase::Working;
+        }
+        self.update_phase();
     }
 
     /// Resets what belongs to the previous run.
@@ -371,6 +455,7 @@ impl JournalSummary {
         self.phase = Phase::Starting;
         self.in_turn = false;
         self.unchecked = None;
+        self.stalled = None;
         self.open_requests.clear();
         self.denials = Denials::default();
         self.failed_calls = FailedCalls::default();
@@ -430,6 +515,9 @@ impl JournalSummary {
     }
 
     fn update_phase(&mut self) {
+        if self.is_parked() {
+            return;
+        }
         self.phase = match self.open_requests.iter().next() {
             Some((n, request)) => {
                 let description =
@@ -438,7 +526,10 @@ impl JournalSummary {
                     if request.description.len() > MAX_REASON_BYTES { "…" } else { "" };
                 Phase::Waiting { reason: format!("permission {n}: {description}{ellipsis}") }
             }
-            None => Phase::Working,
+            None => match &self.stalled {
+                Some(why) => Phase::Waiting { reason: format!("stalled: {why}") },
+                None => Phase::Working,
+            },
         };
     }
 
@@ -447,6 +538,7 @@ impl JournalSummary {
         let Ok(event) = serde_json::from_value::<Event>(event.clone()) else { return };
         if let Phase::Waiting { .. } = self.phase
             && self.open_requests.is_empty()
+            && self.stalled.is_none()
         {
             self.phase = Phase::Working;
         }
@@ -456,7 +548,7 @@ impl JournalSummary {
                 self.usage = Some(self.usage.unwrap_or_default().plus(usage));
                 self.conversation_usage = self.conversation_usage.plus(usage);
             }
-            EventKind::Retry { why, .. } => {
+            EventKind::Retry { why, .. } if !self.is_parked() => {
                 self.phase = Phase::Waiting { reason: format!("retrying: {why}") };
             }
             EventKind::Error { text, .. } => self.last_message = Some(text),
@@ -465,6 +557,7 @@ impl JournalSummary {
             EventKind::ToolEnd { ok: false, text, .. } => self.failed_calls.add(&text),
             EventKind::Start { model, .. } => self.model = Some(model),
             EventKind::Text { .. }
+            | EventKind::Retry { .. }
             | EventKind::Reasoning { .. }
             | EventKind::ToolStart { .. }
             | EventKind::ToolOutput { .. }

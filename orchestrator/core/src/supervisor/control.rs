@@ -166,6 +166,7 @@ async fn answer_connection(stream: Stream, token: String, channels: ControlChann
                 request @ (ControlRequest::Send { .. }
                 | ControlRequest::Stop
                 | ControlRequest::Answer { .. }
+                | ControlRequest::SameLines { .. }
                 | ControlRequest::Status) => forward(request, &channels.requests).await,
             },
             Ok(_) => Reply::Refused("invalid token".to_owned()),

@@ -26,12 +26,16 @@ use crate::launch::{
 };
 use crate::notification::Notifier;
 use crate::radar::SessionConflict;
+use crate::rate_limit::Account;
+use crate::run_budget;
 use crate::session::journal::{JournalEntry, JournalWriter, SessionOutcome};
 use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
 use crate::session::summary::Phase;
+use crate::supervisor::account_watch::AccountWatch;
 use crate::supervisor::control::{self, ControlCall, ControlChannels};
 use crate::supervisor::network::{self, NetworkQuestions};
+use crate::supervisor::stall::{StallChange, StallDetector};
 use crate::supervisor::step::{
     self, ConversationMemory, Input, RunState, SupervisorAction, step as decide,
 };
@@ -81,6 +85,10 @@ pub(crate) struct SupervisorConfig {
     pub conflict_notes: bool,
     /// Notifies the user.
     pub notifier: Notifier,
+    /// The account with which the agent asks its model.
+    pub account: Account,
+    /// The cost that a run reserves for a session without a budget of its own.
+    pub expected_usd: f64,
     /// Called every 30 seconds.
     pub on_tick: Box<dyn Fn()>,
 }
@@ -112,8 +120,11 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     let elapsed = Duration::from_millis(state.summary.worked_ms);
     let remaining = |seconds| Duration::from_secs(seconds).saturating_sub(elapsed);
     let timeout = state.limits().seconds.map(remaining);
+    let account = AccountWatch::start(config.account.clone(), id.as_str(), clock);
+    let log = store.file(id, "agent.log");
+    let stall = StallDetector::new(config.limits.stall_seconds, log.clone());
     let mut supervisor = Supervisor {
-        log: store.file(id, "agent.log"),
+        log,
         config,
         journal,
         state,
@@ -126,10 +137,14 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
         checks: None,
         launch_task: None,
         kill_at: None,
+        deadline: timeout.map(|time| Instant::now() + time),
+        account,
+        stall,
+        parked_since: None,
+        parked: Duration::ZERO,
     };
     supervisor.handle_input(Input::Begin { pid: std::process::id() })?;
-    let deadline = timeout.map(|time| Instant::now() + time);
-    let outcome = supervisor.event_loop(rx, requests_rx, &mut network_rx, deadline).await?;
+    let outcome = supervisor.event_loop(rx, requests_rx, &mut network_rx).await?;
     // No process may be left when another command takes the session's lock.
     let SupervisorConfig { runner, check_runner, setup_runner, .. } = &supervisor.config;
     let all_ended =
@@ -153,6 +168,14 @@ struct Supervisor {
     checks: Option<JoinHandle<()>>,
     launch_task: Option<JoinHandle<()>>,
     kill_at: Option<Instant>,
+    /// When the time limit is reached.
+    deadline: Option<Instant>,
+    account: AccountWatch,
+    stall: StallDetector,
+    /// Since when the session is parked.
+    parked_since: Option<Instant>,
+    /// How long it was parked before.
+    parked: Duration,
 }
 
 impl Supervisor {
@@ -162,16 +185,15 @@ impl Supervisor {
         mut rx: UnboundedReceiver<InternalEvent>,
         mut requests_rx: UnboundedReceiver<ControlCall>,
         network_rx: &mut UnboundedReceiver<NetworkRequest>,
-        deadline: Option<Instant>,
     ) -> Result<SessionOutcome> {
         let mut tick = tokio::time::interval(TICK_INTERVAL);
         tick.tick().await;
         let mut deletion_check = tokio::time::interval(DELETION_INTERVAL);
-        let mut deadline = deadline;
         loop {
             if let Phase::Ended { outcome } = &self.state.summary.phase {
                 return Ok(outcome.clone());
             }
+            let stall_deadline = self.stall_deadline();
             tokio::select! {
                 Some(event) = rx.recv() => self.on_internal_event(event)?,
                 Some((request, reply_tx)) = requests_rx.recv() => {
@@ -180,8 +202,16 @@ impl Supervisor {
                 }
                 event = next_agent_event(&mut self.agent) => self.on_agent_event(event)?,
                 Some(request) = network_rx.recv() => self.on_network_request(request)?,
-                () = sleep_until(deadline) => {
-                    deadline = None;
+                () = self.account.changed() => {
+                    let input = self.account.check(self.state.is_parked());
+                    self.handle_optional(input)?;
+                }
+                () = sleep_until(stall_deadline) => {
+                    let input = self.stall.check().map(|why| Input::Stalled { why });
+                    self.handle_optional(input)?;
+                }
+                () = sleep_until(self.deadline.filter(|_| self.parked_since.is_none())) => {
+                    self.deadline = None;
                     let seconds = self.state.limits().seconds.unwrap_or_default();
                     self.handle_input(Input::Limit { limit: count(seconds, "second") })?;
                 }
@@ -212,7 +242,54 @@ impl Supervisor {
         for action in decide(&mut self.state, input) {
             self.execute(action)?;
         }
+        self.count_parking();
         Ok(())
+    }
+
+    /// Returns the limit if the sessions of the run have used up their total budget.
+    fn total_budget_limit(&self) -> Option<Input> {
+        let SupervisorConfig { repository, record, expected_usd, .. } = &self.config;
+        let store = SessionStore::new(&repository.common_dir);
+        let (limits, summary) = (self.state.limits(), &self.state.summary);
+        let total = run_budget::used_up(&store, record, &limits, summary, *expected_usd)?;
+        Some(Input::Limit { limit: format!("a total budget of ${total:.2} for its run") })
+    }
+
+    /// Returns when the agent counts as stuck, if it is expected to send events.
+    fn stall_deadline(&self) -> Option<Instant> {
+        self.stall.deadline().filter(|_| self.state.expects_events())
+    }
+
+    /// Returns what an event says about a stall.
+    fn stall_change(&mut self, event: &serde_json::Value) -> Option<Input> {
+        match self.stall.on_event(event) {
+            StallChange::Began(why) => Some(Input::Stalled { why }),
+            StallChange::Progress => self.state.is_stalled().then_some(Input::StallEnded),
+            StallChange::Unchanged => None,
+        }
+    }
+
+    fn handle_optional(&mut self, input: Option<Input>) -> Result<()> {
+        input.map_or(Ok(()), |input| self.handle_input(input))
+    }
+
+    /// Time during which the session is parked does not count.
+    fn count_parking(&mut self) {
+        match (self.state.is_parked(), self.parked_since) {
+            (true, None) => self.parked_since = Some(Instant::now()),
+            (false, Some(since)) => {
+                self.parked_since = None;
+                self.parked += since.elapsed();
+                self.deadline = self.deadline.map(|deadline| deadline + since.elapsed());
+            }
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+
+    /// Returns how long the run has worked.
+    fn worked(&self) -> Duration {
+        let parked = self.parked_since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.started.elapsed().saturating_sub(self.parked + parked)
     }
 
     fn on_internal_event(&mut self, event: InternalEvent) -> Result<()> {
@@ -223,6 +300,8 @@ impl Supervisor {
                 self.kill_at = None;
                 self.agent = Some(agent);
                 self.note_missing_network()?;
+                let limit = self.account.check_before_prompt();
+                self.handle_optional(limit)?;
                 self.handle_input(Input::Launched { conversation_id, loaded })
             }
         }
@@ -242,7 +321,16 @@ impl Supervisor {
     fn on_agent_event(&mut self, event: Option<AgentEvent>) -> Result<()> {
         self.note_missing_network()?;
         match event {
-            Some(AgentEvent::Event(event)) => self.handle_input(Input::Event { event }),
+            Some(AgentEvent::Event(event)) => {
+                let limit = self.account.on_event(&event);
+                let stall = self.stall_change(&event);
+                self.handle_optional(stall)?;
+                let is_usage = event["type"] == "usage";
+                self.handle_input(Input::Event { event })?;
+                let budget = is_usage.then(|| self.total_budget_limit()).flatten();
+                self.handle_optional(budget)?;
+                self.handle_optional(limit)
+            }
             Some(AgentEvent::ConversationStarted(id)) => {
                 self.handle_input(Input::ConversationStarted { id })
             }
@@ -274,11 +362,22 @@ impl Supervisor {
                 self.handle_input(Input::SandboxLimit { limit })
             }
             Some(AgentEvent::TurnEnded(reason)) => {
-                let reason = reason.map(|reason| self.with_network_hint(reason));
+                let last_message = self.state.summary.last_message.as_deref();
+                let limit = self.account.on_turn_end(reason.as_deref(), last_message);
+                let reason = match (&limit, reason) {
+                    // The last message of the agent is the error.
+                    (Some(Input::RateLimited { why, .. }), None) => Some(why.clone()),
+                    (_, reason) => reason.map(|reason| self.with_network_hint(reason)),
+                };
+                self.handle_optional(limit)?;
                 self.handle_input(Input::TurnEnded { reason })
             }
             Some(AgentEvent::Exited(reason)) => {
                 self.agent = None;
+                if self.state.summary.in_turn {
+                    let limit = self.account.on_turn_end(Some(&reason), None);
+                    self.handle_optional(limit)?;
+                }
                 let reason = self.with_network_hint(reason);
                 self.handle_input(Input::AgentExited { reason })
             }
@@ -330,7 +429,7 @@ impl Supervisor {
         match action {
             SupervisorAction::Write(mut entry) => {
                 if let JournalEntry::Exit { ms, .. } = &mut entry {
-                    *ms = u64::try_from(self.started.elapsed().as_millis()).ok();
+                    *ms = u64::try_from(self.worked().as_millis()).ok();
                 }
                 if let JournalEntry::Turn { log_bytes, .. } = &mut entry {
                     *log_bytes = std::fs::metadata(&self.log).ok().map(|log| log.len());
@@ -347,6 +446,7 @@ impl Supervisor {
             }
             SupervisorAction::Launch { conversation_id } => self.launch(conversation_id),
             SupervisorAction::Prompt { text, recap } => {
+                self.stall.restart();
                 let text = if recap {
                     tasks::append_diff(&self.config, self.state.summary.work.as_ref(), text)
                 } else {

@@ -71,6 +71,7 @@ fn radar_session(
         locked: store.is_locked(&record.id),
         disposition: dispositions.get(&record.id).clone(),
         dependencies: Vec::new(),
+        queue_reason: None,
         summary,
     };
     RadarSession::of(record, &facts.summary, &state(&facts))

@@ -1,6 +1,9 @@
 //! Decides the next actions of a supervisor. A pure state machine: `run` carries out the
 //! [`SupervisorAction`]s.
 
+mod parking;
+mod stalling;
+
 use std::collections::BTreeSet;
 
 use base::event::Usage;
@@ -32,6 +35,14 @@ pub(crate) struct RunState {
     was_interrupted: bool,
     /// Whether the agent is told which sessions change the same lines.
     conflict_notes: bool,
+    /// Whether the session's work is being collected.
+    importing: bool,
+    /// Whether a turn that was stuck was cancelled for a message of the user.
+    redirected: bool,
+    /// Whether an agent that got no prompt yet has loaded the conversation so far.
+    unprompted: Option<bool>,
+    /// Whether the rate limit ended before the cancelled turn did.
+    limit_ended: bool,
 }
 
 /// What a running agent knows of earlier turns.
@@ -102,6 +113,15 @@ pub(crate) enum Input {
     Limit { limit: String },
     /// A note for the user.
     Note { text: String },
+    /// The agent counts as stuck.
+    Stalled { why: String },
+    /// The agent makes progress again.
+    StallEnded,
+    /// The account of the agent is rate limited until this time, RFC 3339 in UTC; `ended_turn` is
+    /// whether that ended the turn, whose end follows.
+    RateLimited { until: String, why: String, ended_turn: bool },
+    /// The rate limit has ended.
+    RateLimitEnded,
     /// The agent's processes reached a limit of their sandbox, which ended them.
     SandboxLimit { limit: ExceededLimit },
 }
@@ -172,13 +192,19 @@ pub(crate) fn step(state: &mut RunState, input: Input) -> Vec<SupervisorAction> 
         Input::SameLines { conflicts } => actions.on_same_lines(conflicts),
         Input::CannotImport { reason: why } => actions.on_import_failed(why),
         Input::Checked { results } => actions.on_checked(results),
-        Input::Send { text } => actions.write(JournalEntry::Sent { text }),
+        Input::Send { text } => actions.on_send(text),
         Input::Answer { n, allow, always } => {
             actions.answer(n, Decision { allow, always, reason: None });
         }
         Input::Stop => actions.on_stop(),
         Input::Limit { limit } => actions.on_limit(limit),
         Input::Note { text } => actions.write(JournalEntry::Note { text }),
+        Input::Stalled { why } => actions.on_stalled(why),
+        Input::StallEnded => actions.on_stall_ended(),
+        Input::RateLimited { until, why, ended_turn } => {
+            actions.on_rate_limited(until, why, ended_turn);
+        }
+        Input::RateLimitEnded => actions.on_rate_limit_ended(),
         Input::SandboxLimit { limit } => actions.on_sandbox_limit(limit),
     }
     actions.actions
@@ -201,6 +227,10 @@ impl RunState {
             message,
             was_interrupted: false,
             conflict_notes: true,
+            importing: false,
+            redirected: false,
+            unprompted: None,
+            limit_ended: false,
         }
     }
 
@@ -406,7 +436,10 @@ impl StepActions<'_> {
         if let Some(ending) = self.state.ending.take() {
             return self.end_with(ending);
         }
-        self.prompt(loaded);
+        match self.state.summary.is_parked() {
+            true => self.state.unprompted = Some(loaded),
+            false => self.prompt(loaded),
+        }
     }
 
     fn prompt(&mut self, loaded: bool) {
@@ -511,11 +544,22 @@ impl StepActions<'_> {
         if !self.state.summary.in_turn {
             return;
         }
-        if let (Some(error), None) = (&reason, &self.state.ending) {
+        if reason.is_none() && self.state.summary.is_parked() {
+            // It was complete before it was cancelled: no model has to be asked.
+            self.write(JournalEntry::Unparked);
+        }
+        let redirected = std::mem::take(&mut self.state.redirected);
+        let continues = self.state.summary.is_parked() || redirected;
+        if let (Some(error), None, false) = (&reason, &self.state.ending, continues) {
             self.state.ending = Some(Ending::Failed(error.clone()));
         }
         let n = self.state.summary.turns;
         self.write(JournalEntry::TurnEnd { n, why: reason });
+        self.import();
+    }
+
+    fn import(&mut self) {
+        self.state.importing = true;
         self.actions.push(SupervisorAction::Import);
     }
 
@@ -530,9 +574,13 @@ impl StepActions<'_> {
 
     fn on_imported(&mut self, work: WorkSummary) {
         let is_changed = work.commits > 0 || work.files_changed > 0;
+        self.state.importing = false;
         self.write(JournalEntry::Work(work));
         if let Some(ending) = self.state.ending.take() {
             return self.end_with(ending);
+        }
+        if self.state.summary.is_parked() {
+            return self.continue_if_limit_ended();
         }
         if !self.state.summary.pending.is_empty() {
             return self.prompt(self.state.remembers());
@@ -558,6 +606,7 @@ impl StepActions<'_> {
     }
 
     fn on_import_failed(&mut self, reason: String) {
+        self.state.importing = false;
         match self.state.ending.take() {
             Some(Ending::Stopped) => {
                 self.write(JournalEntry::Note { text: reason });
@@ -621,7 +670,9 @@ impl StepActions<'_> {
                     self.end_with(ending);
                 }
             }
-            Phase::Working | Phase::Waiting { .. } if self.state.summary.in_turn => {
+            Phase::Working | Phase::Waiting { .. } | Phase::Parked { .. }
+                if self.state.summary.in_turn =>
+            {
                 let open_requests: Vec<u32> =
                     self.state.summary.open_requests.keys().copied().collect();
                 for n in open_requests {
@@ -630,14 +681,21 @@ impl StepActions<'_> {
                 }
                 self.actions.push(SupervisorAction::Cancel);
             }
-            Phase::Starting if self.state.agent == AgentStatus::Starting => {
+            Phase::Starting | Phase::Parked { .. } if self.state.agent == AgentStatus::Starting => {
                 self.actions.push(SupervisorAction::Cancel);
+            }
+            // Nothing else happens that would see the reason.
+            Phase::Parked { .. } if !self.state.importing => {
+                if let Some(ending) = self.state.ending.take() {
+                    self.end_with(ending);
+                }
             }
             // The next input (worktree, agent, import) sees the reason and ends the run.
             Phase::Queued
             | Phase::Starting
             | Phase::Working
             | Phase::Waiting { .. }
+            | Phase::Parked { .. }
             | Phase::Ended { .. } => {}
         }
     }

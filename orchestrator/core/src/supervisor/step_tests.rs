@@ -66,6 +66,7 @@ fn run_inputs(state: &mut RunState, inputs: Vec<Input>) -> Vec<String> {
         updated_at: None,
         run_started_at: None,
         ended_at: None,
+        parked_since: None,
         ..JournalSummary::of(&lines)
     };
     replayed.open_requests.values_mut().for_each(|request| request.asked_at = None);
@@ -424,4 +425,101 @@ fn a_lost_conversation_is_explained_within_the_same_turn() {
     assert!(stopped.contains(&SupervisorAction::Cancel), "{stopped:?}");
     let ended = step(&mut state, Input::ConversationLost);
     assert!(ended.contains(&SupervisorAction::Import), "{ended:?}");
+}
+
+fn limited(until: &str) -> Input {
+    Input::RateLimited { until: until.into(), why: "usage limit reached".into(), ended_turn: false }
+}
+
+fn cancelled() -> Input {
+    Input::TurnEnded { reason: Some(TURN_CANCELLED.into()) }
+}
+
+#[test]
+fn a_limited_session_is_parked_and_continues_after_the_limit() {
+    let mut state = default_state();
+    let mut inputs = start_inputs();
+    inputs.extend([limited("t1"), limited("t1"), limited("t2"), cancelled(), work(1)]);
+    let names = run_inputs(&mut state, inputs);
+    let expected =
+        ["write parked", "Cancel", "write parked", "write turn_end", "Import", "write work"];
+    assert_eq!(names[7..], expected, "the limit t1 is written once");
+    let parked = Phase::Parked { until: "t2".into(), why: "usage limit reached".into() };
+    assert_eq!(state.summary.phase, parked);
+    let names: Vec<String> = [Input::RateLimitEnded, Input::RateLimitEnded]
+        .into_iter()
+        .flat_map(|input| step(&mut state, input))
+        .map(|action| name(&action))
+        .collect();
+    assert_eq!(names[..2], ["write unparked", "write turn"]);
+    assert!(names[2].starts_with("prompt") && names.len() == 3, "{names:?}");
+    assert_eq!(state.summary.phase, Phase::Working);
+}
+
+#[test]
+fn a_limit_that_ends_before_the_cancelled_turn_continues_it_then() {
+    let mut state = default_state();
+    let mut inputs = start_inputs();
+    inputs.extend([limited("t"), Input::RateLimitEnded, cancelled(), work(1)]);
+    let names = run_inputs(&mut state, inputs);
+    let last = &names[names.len() - 3..];
+    assert_eq!(last[..2], ["write unparked", "write turn"]);
+}
+
+#[test]
+fn a_parked_session_can_be_stopped_and_a_completed_turn_is_not_repeated() {
+    let mut inputs = vec![limited("t"), cancelled(), work(1), Input::Stop];
+    assert_eq!(outcome_of(inputs, &mut default_state()), "exit Stopped");
+    inputs = vec![limited("t"), Input::TurnEnded { reason: None }, work(1)];
+    assert_eq!(outcome_of(inputs, &mut default_state()), "exit Ready");
+    inputs = vec![limited("t"), Input::Stop, cancelled(), work(1)];
+    assert_eq!(outcome_of(inputs, &mut default_state()), "exit Stopped");
+}
+
+#[test]
+fn a_session_that_starts_during_a_limit_gets_its_task_afterwards() {
+    let mut state = default_state();
+    let mut inputs = start_inputs();
+    inputs.insert(2, limited("t"));
+    inputs.push(Input::RateLimitEnded);
+    let names = run_inputs(&mut state, inputs);
+    assert_eq!(names[names.len() - 1], "prompt \"do it\"");
+    assert_eq!(state.summary.turns, 1);
+}
+
+#[test]
+fn a_session_that_waits_for_the_user_is_not_parked() {
+    let mut state = run_state(&[], RunLimits::default(), true);
+    step_all(&mut state, start_inputs());
+    step_all(&mut state, vec![request_input(1, "a")]);
+    assert!(step(&mut state, limited("t")).is_empty());
+}
+
+fn stalled() -> Input {
+    Input::Stalled { why: "no event for 10 minutes".into() }
+}
+
+#[test]
+fn a_stuck_agent_is_told_once_and_an_event_ends_the_stall() {
+    let mut state = default_state();
+    let mut inputs = start_inputs();
+    inputs.extend([stalled(), stalled(), Input::StallEnded, Input::StallEnded]);
+    let names = run_inputs(&mut state, inputs);
+    let notice = "NotifyRequest { reason: \"stalled: no event for 10 minutes\" }";
+    assert_eq!(names[7..], ["write stalled", notice, "write stall_ended"]);
+    assert_eq!(state.summary.phase, Phase::Working);
+}
+
+#[test]
+fn a_message_cancels_a_stuck_turn_and_is_the_next_prompt() {
+    let mut state = default_state();
+    let mut inputs = start_inputs();
+    inputs.extend([stalled(), Input::Send { text: "try b".into() }, cancelled(), work(1)]);
+    let names = run_inputs(&mut state, inputs);
+    assert!(names.contains(&"Cancel".to_owned()), "{names:?}");
+    assert_eq!(names.last().unwrap(), "prompt \"try b\"");
+    assert_eq!(
+        outcome_of(vec![stalled(), Input::Stop, cancelled(), work(1)], &mut default_state()),
+        "exit Stopped"
+    );
 }

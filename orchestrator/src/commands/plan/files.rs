@@ -86,6 +86,11 @@ impl PlanFiles {
         }
     }
 
+    /// Returns whether there is a list of tasks.
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.checkout.join(TASKS).exists()
+    }
+
     /// Replaces a file.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.checkout.join(name);

@@ -3,6 +3,7 @@
 
 mod executor;
 mod files;
+mod import;
 mod open;
 mod output;
 
@@ -44,11 +45,17 @@ pub(crate) struct Args {
     /// File that describes the feature; continues the current plan if omitted
     #[arg(value_name = "FILE")]
     pub wish: Option<PathBuf>,
+    /// Plan of another tool to import: a directory of spec-kit, OpenSpec or Kiro, or Task Master's tasks.json
+    #[arg(long, value_name = "PATH", conflicts_with = "wish")]
+    pub from: Option<PathBuf>,
+    /// List of Task Master to import, if its file has several
+    #[arg(long, value_name = "NAME", requires = "from")]
+    pub tag: Option<String>,
     /// Approve the requirements and the tasks
     #[arg(short, long)]
     pub yes: bool,
     /// Set the current plan aside and start a new one
-    #[arg(long, requires = "wish")]
+    #[arg(long)]
     pub new: bool,
     /// A command that must pass for each task, one `sh -c` line (repeatable; in addition to the configured ones)
     #[arg(long = "check", value_name = "LINE")]
@@ -127,16 +134,32 @@ impl<'a> Plan<'a> {
         })?;
         let files = PlanFiles::new(checkout, &studio);
         let record = files.load_record()?;
-        let request =
-            args.wish.as_deref().map(|file| open::read_request(context, file)).transpose()?;
+        let (request, tasks) = match (&args.wish, &args.from) {
+            (Some(file), _) => (Some(open::read_request(context, file)?), None),
+            (None, Some(path)) => {
+                let texts = import::read(context, path, args.tag.as_deref())?;
+                (Some(texts.request), Some(texts.tasks))
+            }
+            (None, None) if args.new => {
+                return Err(Failure::usage("--new needs a plan").hint("studio plan --new FILE"));
+            }
+            (None, None) => (None, None),
+        };
         let record = match (request, record) {
             (Some(request), Some(record)) if request == record.request => record,
             (Some(request), previous) => {
                 open::refuse_without_agents(context, args, &request)?;
+                if tasks.is_some() {
+                    open::refuse_unowned_tasks(&files, previous.as_ref())?;
+                }
                 open::begin(context, args, &files, &request, previous)?
             }
             (None, record) => open::continue_plan(context, &files, record)?,
         };
+        // They are written last: an import that was interrupted continues here.
+        if let Some(tasks) = tasks.filter(|_| !files.has_tasks()) {
+            files.write(TASKS, &tasks)?;
+        }
         Ok(Plan { context, args, files, record, split: false, land_again: BTreeSet::new(), _lock })
     }
 

@@ -8,7 +8,7 @@ use planner::history::HistoryEvent;
 use planner::requirement;
 
 use super::Args;
-use super::files::{PlanFiles, PlanRecord, REQUIREMENTS};
+use super::files::{PlanFiles, PlanRecord, REQUIREMENTS, TASKS};
 use crate::commands::context::CommandContext;
 use crate::commands::{preflight, requirements};
 use crate::report;
@@ -53,6 +53,17 @@ pub(crate) fn refuse_without_agents(
     preflight::check(context, &[spec])
 }
 
+/// Refuses to replace a list of tasks that belongs to no plan.
+pub(crate) fn refuse_unowned_tasks(files: &PlanFiles, previous: Option<&PlanRecord>) -> Result<()> {
+    let has_plan = previous.is_some() || files.read(REQUIREMENTS)?.is_some();
+    match files.has_tasks() && !has_plan {
+        true => Err(Failure::refused(format!("{TASKS} exists"))
+            .because("it belongs to no plan, and the import would replace it")
+            .hint(format!("git mv {TASKS} OTHER"))),
+        false => Ok(()),
+    }
+}
+
 /// Starts a plan for a feature text.
 pub(crate) fn begin(
     context: &CommandContext,
@@ -64,7 +75,9 @@ pub(crate) fn begin(
     let is_active = previous.as_ref().is_some_and(|previous| !previous.over);
     let is_unrecorded = previous.is_none() && files.read(REQUIREMENTS)?.is_some();
     if (is_active || is_unrecorded) && !args.new {
+        let from = args.from.as_deref().map(|path| format!("--from {}", path.display()));
         let file = args.wish.as_deref().unwrap_or(Path::new("FILE")).display();
+        let file = from.unwrap_or_else(|| file.to_string());
         return Err(Failure::refused("another plan is active")
             .because(format!("it is in {REQUIREMENTS}"))
             .hint("studio plan    continues it")

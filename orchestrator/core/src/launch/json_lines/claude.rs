@@ -32,6 +32,9 @@ enum ClaudeLine {
     Assistant(MessageLine),
     User(MessageLine),
     Result(Box<ResultLine>),
+    RateLimitEvent {
+        rate_limit_info: RateLimitInfo,
+    },
     #[serde(other)]
     Other,
 }
@@ -47,6 +50,16 @@ struct SystemLine {
     retry_delay_ms: f64,
     #[serde(default)]
     attempt: u32,
+}
+
+/// The limit of a subscription, which is also reported while it allows requests.
+#[derive(Deserialize)]
+struct RateLimitInfo {
+    #[serde(default)]
+    status: String,
+    /// Seconds since the epoch.
+    #[serde(rename = "resetsAt")]
+    resets_at: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -161,6 +174,16 @@ impl ClaudeLines {
         }
     }
 
+    /// Reports a limit that rejected a request.
+    fn on_rate_limit(info: &RateLimitInfo) -> Vec<LineUpdate> {
+        if info.status != "rejected" {
+            return Vec::new();
+        }
+        let end = info.resets_at.map(|seconds| format!("|{seconds}")).unwrap_or_default();
+        let why = format!("usage limit reached{end}");
+        vec![LineUpdate::Event(EventKind::Retry { why, after_ms: 0, attempt: 1 })]
+    }
+
     fn on_assistant(&mut self, line: MessageLine) -> Vec<LineUpdate> {
         let is_main = line.parent_tool_use_id.is_none();
         let mut updates = self.on_reply(line.message.id, line.message.usage);
@@ -253,6 +276,9 @@ impl LineFormat for ClaudeLines {
             ClaudeLine::Assistant(line) => self.on_assistant(line),
             ClaudeLine::User(line) => self.on_results(line.message.content),
             ClaudeLine::Result(line) => self.on_result(*line),
+            ClaudeLine::RateLimitEvent { rate_limit_info } => {
+                ClaudeLines::on_rate_limit(&rate_limit_info)
+            }
             ClaudeLine::Other => Vec::new(),
         })
     }
