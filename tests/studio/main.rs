@@ -22,6 +22,7 @@ mod fault_walk;
 mod faults;
 mod fixtures;
 mod git_check_worktree;
+mod git_checkout;
 mod git_command;
 mod git_crash;
 mod git_failures;

@@ -16,6 +16,7 @@ use base::process::OutputLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::names::{self, BranchTemplate, WorktreeTemplate};
+use crate::parallel_checkout::{self, WriteResult};
 use crate::refs::{self, RefChange};
 use crate::repo::{Base, Repository};
 use crate::safe_open::read_file;
@@ -269,7 +270,7 @@ fn populate(
     base::files::replace_with_mode(&session_repo.worktree.join(".git"), &originals.pointer, 0o644)
         .or_fail(cannot_make)?;
     step("create.pointer");
-    check_out(session_repo, "HEAD")?;
+    check_out(repository, session_repo, &session_repo.base)?;
     if let Some(start) = start {
         start_point::check_out(session_repo, start)?;
     }
@@ -286,7 +287,14 @@ fn populate(
 
 /// Writes a commit's files and the index through the private directory. Attributes apply (line
 /// endings), drivers do not run.
-pub(crate) fn check_out(session_repo: &SessionRepo, commit: &str) -> Result<()> {
+pub(crate) fn check_out(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    commit: &str,
+) -> Result<()> {
+    if parallel_checkout::write(repository, session_repo, commit)? == WriteResult::Written {
+        return Ok(());
+    }
     let git = Git::at(&session_repo.git_dir).with_work_tree(&session_repo.worktree);
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     let workers = format!("checkout.workers={workers}");
