@@ -60,7 +60,7 @@ enum Verb {
     /// List the sessions of this repository
     #[command(
         visible_alias = "ls",
-        after_help = "Examples:\n  studio list\n  studio list --watch\n  studio list --json | jq '.sessions[].state'"
+        after_help = "Examples:\n  studio list\n  studio list --watch\n  studio list --disk\n  studio list --json | jq '.sessions[].state'"
     )]
     List(list::Args),
     /// Show what needs you: permission requests, answered in place, and settled sessions
@@ -181,7 +181,9 @@ enum Verb {
     )]
     Selftest(selftest::Args),
     /// Delete the data of sessions discarded or accepted a week ago
-    #[command(after_help = "Examples:\n  studio gc --dry-run\n  studio gc --older 1")]
+    #[command(
+        after_help = "Examples:\n  studio gc --dry-run\n  studio gc --older 1\n  studio gc --max-size 2G"
+    )]
     Gc(gc::Args),
     /// List the agents: installed, version, protocol, login, and how to install the others
     #[command(

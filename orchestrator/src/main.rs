@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use orchestrator::commands::completions;
 use orchestrator::{cli::Cli, report};
-use studio_core::{sandbox, selftest, supervisor_process};
+use studio_core::{pool_process, sandbox, selftest, supervisor_process};
 
 fn main() -> ExitCode {
     // The sandbox is an internal command: its arguments belong to another program.
@@ -14,6 +14,12 @@ fn main() -> ExitCode {
     }
     // So are the supervisor and the agent of the self-test, which completions do not offer.
     let supervisor = supervisor_process::Args::parse(std::env::args_os().skip(1));
+    if let Some(args) = pool_process::Args::parse(std::env::args_os().skip(1)) {
+        return match pool_process::run(&args) {
+            Ok(code) => ExitCode::from(code),
+            Err(failure) => ExitCode::from(failure.exit_code()),
+        };
+    }
     let scripted_agent = selftest::agent::main(std::env::args_os().skip(1));
     let (json, result) = match (supervisor, scripted_agent) {
         (Some(args), _) => (false, supervisor_process::run(&args)),

@@ -50,6 +50,7 @@ mod notifications;
 mod pains;
 mod permissions;
 mod plan;
+mod pool;
 mod ready;
 mod real_agents;
 mod repository_kinds;

@@ -80,7 +80,8 @@ fn the_json_of_a_session_has_every_field() {
             "after",
             "tampered",
             "tried_in",
-            "next"
+            "next",
+            "leases"
         ]
     );
     assert_eq!(status["base"]["branch"], "main");

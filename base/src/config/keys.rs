@@ -185,6 +185,8 @@ static KEYS: &[ConfigKey] = &[
     network("studio.setup_network", "off"),
     // The default depends on the machine, which has at least one core.
     limit("studio.jobs", U32, Some(1)),
+    key("studio.pool", ValueKind::Whole(64)),
+    key("studio.ports", ValueKind::Whole(100)),
     limit("studio.limits.timeout_seconds", MAX_I64, None),
     limit("studio.limits.max_turns", U32, None),
     limit("studio.limits.max_tokens", MAX_I64, None),

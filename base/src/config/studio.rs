@@ -33,6 +33,11 @@ pub struct StudioConfig {
     pub setup_network: Option<NetworkPolicy>,
     /// Maximum number of concurrent sessions; derived from cores and memory when absent.
     pub jobs: Option<u32>,
+    /// Number of worktrees that are prepared for later sessions; when absent, one in a repository
+    /// with many files.
+    pub pool: Option<u32>,
+    /// Number of ports that each session has for itself; 10 when absent, none if 0.
+    pub ports: Option<u16>,
     /// The limits of a session.
     pub limits: SessionLimits,
     /// Whether landed commits are signed as the user's git would.
@@ -69,6 +74,8 @@ impl Default for StudioConfig {
             check_network: None,
             setup_network: None,
             jobs: None,
+            pool: None,
+            ports: None,
             limits: SessionLimits::default(),
             sign: false,
             confirm_check_changes: false,

@@ -37,6 +37,7 @@ pub mod oplog;
 pub mod orphan;
 pub mod parallel_checkout;
 pub mod patch;
+pub mod pool;
 pub mod rebase;
 pub mod receipt;
 pub mod recreate_worktree;

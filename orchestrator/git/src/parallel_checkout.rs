@@ -22,7 +22,6 @@ use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 
 use crate::index_file::{self, FileStat, IndexedFile, IndexedTree};
 use crate::repo::Repository;
-use crate::session_repo::SessionRepo;
 
 /// Maximum number of files of a directory that one thread takes at once.
 const CHUNK_FILES: usize = 512;
@@ -61,33 +60,47 @@ pub(crate) enum WriteResult {
     NeedsGit,
 }
 
-/// Writes a commit of the repository into a worktree that contains nothing but its `.git` file, and
-/// whose private git directory has no index.
+/// Where files are written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteTarget<'p> {
+    /// The git directory whose settings and attributes apply.
+    pub git_dir: &'p Path,
+    /// The worktree, which contains nothing but its `.git` file.
+    pub worktree: &'p Path,
+    /// The index, which does not exist.
+    pub index: &'p Path,
+}
+
+/// Writes a commit of the repository. If the index is not that of the git directory, nothing is left
+/// to git.
 pub(crate) fn write(
     repository: &Repository,
-    session_repo: &SessionRepo,
+    target: &WriteTarget<'_>,
     commit: &str,
 ) -> Result<WriteResult> {
-    let index = session_repo.git_dir.join("index");
-    if !is_empty(&session_repo.worktree) || index.exists() || has_unusual_settings(session_repo) {
+    let index = target.index;
+    if !is_empty(target.worktree) || index.exists() || has_unusual_settings(target.git_dir) {
         return Ok(WriteResult::NeedsGit);
     }
     let repo = repository.open()?;
     // Git says what is wrong with a tree.
     let Some(mut plan) = CheckoutPlan::of(&repo, commit) else { return Ok(WriteResult::NeedsGit) };
     let mut left_to_git = BTreeSet::new();
-    if plan.may_convert(&repo, session_repo) {
-        index_file::write(&index, &plan.files, &plan.trees).or_fail(cannot_write_index)?;
-        left_to_git = converted_paths(session_repo, &plan)?;
+    if plan.may_convert(&repo, target.git_dir) {
+        if target.git_dir.join("index") != index {
+            return Ok(WriteResult::NeedsGit);
+        }
+        index_file::write(index, &plan.files, &plan.trees).or_fail(cannot_write_index)?;
+        left_to_git = converted_paths(target, &plan)?;
     }
-    let Some(stats) = write_files(repository, session_repo, &plan, &left_to_git)? else {
-        let _ = std::fs::remove_file(&index);
+    let Some(stats) = write_files(repository, target.worktree, &plan, &left_to_git)? else {
+        let _ = std::fs::remove_file(index);
         return Ok(WriteResult::NeedsGit);
     };
     for (number, stat) in stats {
         plan.files[number].stat = stat;
     }
-    index_file::write(&index, &plan.files, &plan.trees).or_fail(cannot_write_index)?;
+    index_file::write(index, &plan.files, &plan.trees).or_fail(cannot_write_index)?;
     Ok(if left_to_git.is_empty() { WriteResult::Written } else { WriteResult::NeedsGit })
 }
 
@@ -97,8 +110,8 @@ fn is_empty(worktree: &Path) -> bool {
 }
 
 /// Returns whether a setting applies that only git implements.
-fn has_unusual_settings(session_repo: &SessionRepo) -> bool {
-    let configs = configurations(session_repo);
+fn has_unusual_settings(git_dir: &Path) -> bool {
+    let configs = configurations(git_dir);
     let is_set = |config: &git2::Config, key: &str, unusual: &str| {
         let Ok(value) = config.get_string(key) else { return false };
         match unusual {
@@ -112,10 +125,10 @@ fn has_unusual_settings(session_repo: &SessionRepo) -> bool {
         .any(|(key, unusual)| configs.iter().any(|config| is_set(config, key, unusual)))
 }
 
-/// Returns the configurations that apply in a session. Git reads those that variables name, libgit2
+/// Returns the configurations that apply in a git directory. Git reads those that variables name, libgit2
 /// does not.
-fn configurations(session_repo: &SessionRepo) -> Vec<git2::Config> {
-    let own = git2::Repository::open(&session_repo.git_dir).and_then(|repo| repo.config());
+fn configurations(git_dir: &Path) -> Vec<git2::Config> {
+    let own = git2::Repository::open(git_dir).and_then(|repo| repo.config());
     let named = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].into_iter().filter_map(std::env::var_os);
     let named = named.filter_map(|path| git2::Config::open(Path::new(&path)).ok());
     own.into_iter().chain(named).collect()
@@ -205,7 +218,7 @@ impl CheckoutPlan {
     }
 
     /// Returns whether an attribute may make git write something else than the blobs.
-    fn may_convert(&self, repo: &git2::Repository, session_repo: &SessionRepo) -> bool {
+    fn may_convert(&self, repo: &git2::Repository, git_dir: &Path) -> bool {
         let converts = |text: &[u8]| {
             let contains = |word: &&[u8]| text.windows(word.len()).any(|part| part == *word);
             CONVERTING_ATTRIBUTES.iter().any(contains)
@@ -218,19 +231,18 @@ impl CheckoutPlan {
             Ok(text) => converts(&text),
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         };
-        self.attributes.iter().any(in_tree)
-            || attributes_files(session_repo).into_iter().any(in_file)
+        self.attributes.iter().any(in_tree) || attributes_files(git_dir).into_iter().any(in_file)
     }
 }
 
 /// Returns the attributes files outside the commit that git reads.
-fn attributes_files(session_repo: &SessionRepo) -> Vec<PathBuf> {
-    let configured = configurations(session_repo);
+fn attributes_files(git_dir: &Path) -> Vec<PathBuf> {
+    let configured = configurations(git_dir);
     let configured = configured.iter().filter_map(|it| it.get_path("core.attributesfile").ok());
     let home = base::user_dirs::home_dir().map(|home| home.join(".config"));
     let xdg = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from);
     let user = xdg.or(home).map(|dir| dir.join("git/attributes"));
-    let own = session_repo.git_dir.join("info/attributes");
+    let own = git_dir.join("info/attributes");
     let system = ["/etc/gitattributes", "/usr/etc/gitattributes", "/usr/local/etc/gitattributes"];
     configured.chain(user).chain([own]).chain(system.map(PathBuf::from)).collect()
 }
@@ -255,11 +267,11 @@ fn is_plain_name(name: &[u8], mode: u32) -> bool {
 }
 
 /// Returns the numbers of the files that git converts, by the attributes in the index.
-fn converted_paths(session_repo: &SessionRepo, plan: &CheckoutPlan) -> Result<BTreeSet<usize>> {
+fn converted_paths(target: &WriteTarget<'_>, plan: &CheckoutPlan) -> Result<BTreeSet<usize>> {
     let fail = || "cannot read the attributes of the files";
     let input: Vec<u8> =
         plan.files.iter().flat_map(|file| [&file.path, b"\0".as_slice()].concat()).collect();
-    let git = Git::at(&session_repo.git_dir).with_work_tree(&session_repo.worktree);
+    let git = Git::at(target.git_dir).with_work_tree(target.worktree);
     let args = ["check-attr", "--cached", "-z", "--stdin", "eol", "ident", "working-tree-encoding"];
     let limits = OutputLimits { bytes: 1 << 30, ..OutputLimits::seconds(600) };
     let output = git.command(args).input(input).output(limits).or_fail(fail)?;
@@ -286,11 +298,10 @@ fn converted_paths(session_repo: &SessionRepo, plan: &CheckoutPlan) -> Result<BT
 /// if the file system has one name for two of them.
 fn write_files(
     repository: &Repository,
-    session_repo: &SessionRepo,
+    worktree: &Path,
     plan: &CheckoutPlan,
     left_to_git: &BTreeSet<usize>,
 ) -> Result<Option<Vec<(usize, FileStat)>>> {
-    let worktree = &session_repo.worktree;
     let fail = || format!("cannot check files out into {}", worktree.display());
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
     let root = rustix::fs::open(worktree, flags, Mode::empty()).or_fail(fail)?;

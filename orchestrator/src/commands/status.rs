@@ -5,6 +5,7 @@ use base::failure::Result;
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::table;
+use studio_core::leases::Leases;
 use studio_core::seen;
 use studio_core::session::collect;
 use studio_git::import;
@@ -34,7 +35,12 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     view.tampered = import::tampering_warning(&view.record.session_repo);
     match context.json {
-        true => report::json_line(&view.json()),
+        true => {
+            let mut status = view.json();
+            let leases = Leases::of_session(&context.repository, &view.record.id);
+            status["leases"] = leases.json();
+            report::json_line(&status);
+        }
         false => {
             report::out(&table::page(&view));
             seen::mark(&context.repository, &view);

@@ -25,6 +25,7 @@ use crate::launch::{
     AgentCommand, AgentEvent, LaunchParams, Launcher, PermissionRequest, RunningAgent,
 };
 use crate::notification::Notifier;
+use crate::pool_process::PoolFiller;
 use crate::session::journal::{JournalEntry, JournalWriter, SessionOutcome};
 use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
@@ -69,6 +70,8 @@ pub(crate) struct SupervisorConfig {
     pub check_runner: SandboxedRunner,
     /// Runs the setup.
     pub setup_runner: SandboxedRunner,
+    /// Prepares worktrees for later sessions.
+    pub pool_filler: PoolFiller,
     /// `sh -c` lines that prepare a new worktree.
     pub setup: Vec<String>,
     /// The configured limits.
