@@ -21,13 +21,14 @@ use common::measure::{Sample, adopt_orphans, measure, memory, reap_orphans};
 use common::table::{Row, head};
 use rustix::termios::Winsize;
 use serde_json::json;
+use testkit::env::until;
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
 use testkit::repo::Repo;
 
 /// Two agents: one writes a small file, one does nothing.
-const AGENTS: &str = "[studio.agents.writer]\nprotocol = \"command\"\n\
+const AGENTS: &str = "[studio]\npool = 0\n[studio.agents.writer]\nprotocol = \"command\"\n\
     command = [\"sh\", \"-c\", \"echo more > new.txt\"]\n\
     [studio.agents.idle]\nprotocol = \"command\"\ncommand = [\"true\"]\n";
 
@@ -53,6 +54,8 @@ fn main() {
     at_once(20).print();
     let files = size("BENCH_FILES", 50_000);
     made(files).print();
+    made_from_pool(files).print();
+    made(2_000).print();
     dropped(files).print();
     landed(files).print();
     reviewed(300).print();
@@ -227,6 +230,21 @@ fn made(files: usize) -> Row {
     row
 }
 
+/// Measures sessions that take over a worktree that was prepared before.
+fn made_from_pool(files: usize) -> Row {
+    let bench = Bench::new(files, &AGENTS.replace("pool = 0", "pool = 1"));
+    let name = format!("a session from start to end with a prepared worktree, {files} files");
+    let mut row = Row::new(&name, ["studio run", "git status"]);
+    let run = |turn: usize| bench.studio(["run", "--agent", "idle", &format!("Idle {turn}")]);
+    bench.must(run(0));
+    for turn in 1..6 {
+        bench.await_prepared();
+        row.add(0, measure(vec![run(turn)]));
+        row.add(1, measure(vec![bench.job("git").arg("status")]));
+    }
+    row
+}
+
 fn dropped(files: usize) -> Row {
     let bench = Bench::new(files, AGENTS);
     let mut row = Row::new(
@@ -327,6 +345,17 @@ impl Bench {
         let last = out.lines().last().expect("the summary");
         let summary: serde_json::Value = serde_json::from_str(last).expect("JSON");
         summary["sessions"][0]["id"].as_str().expect("an id").to_owned()
+    }
+
+    /// Waits until a worktree is prepared for the next session.
+    fn await_prepared(&self) {
+        let pool = self.repo.path().join(".git/studio/pool");
+        let is_prepared = || {
+            let mut entries = fs::read_dir(&pool).into_iter().flatten().flatten();
+            entries.any(|entry| entry.path().join("commit").exists())
+        };
+        until("a worktree to be prepared", || is_prepared().then_some(()));
+        reap_orphans();
     }
 
     fn studio<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {

@@ -1,5 +1,6 @@
 //! Files that survive a crash: atomic replacement, journals of whole lines, named durable steps.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
@@ -33,6 +34,50 @@ pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> io::Result<(
     fault::at("rename", path)?;
     temp.persist(path).map_err(|e| e.error)?;
     Ok(())
+}
+
+/// Like [`replace`], for a file that can be computed again: it is not durable, and after a crash of
+/// the machine it may be empty.
+pub fn replace_cache(path: &Path, content: &[u8]) -> io::Result<()> {
+    fault::at("create", path)?;
+    let mut temp =
+        tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempfile_in(parent_of(path))?;
+    fault::at_write(path, &mut temp, content)?;
+    fault::at("rename", path)?;
+    temp.persist(path).map_err(|e| e.error)?;
+    Ok(())
+}
+
+/// Writes new files of a directory and makes them durable together, which takes about as long as
+/// for one of them.
+pub fn write_durably(dir: &Path, files: &[(&str, &[u8])], mode: u32) -> io::Result<()> {
+    let mut written = Vec::with_capacity(files.len());
+    for (name, content) in files {
+        let path = dir.join(name);
+        fault::at("create", &path)?;
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(mode).open(&path)?;
+        fault::at_write(&path, &mut file, content)?;
+        written.push((path, file));
+    }
+    sync_files(&written)
+}
+
+/// Makes written files durable, all at the same time.
+fn sync_files(files: &[(PathBuf, File)]) -> io::Result<()> {
+    let sync = |(path, file): &(PathBuf, File)| {
+        fault::at("sync", path)?;
+        file.sync_data()
+    };
+    let Some((first, rest)) = files.split_first() else { return Ok(()) };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = rest.iter().map(|file| scope.spawn(move || sync(file))).collect();
+        let result = sync(first);
+        let failed = || io::Error::other("a thread failed");
+        threads.into_iter().fold(result, |result, thread| {
+            result.and(thread.join().unwrap_or_else(|_| Err(failed())))
+        })
+    })
 }
 
 /// Maximum number of bytes of a file that is read whole.
@@ -121,6 +166,17 @@ pub fn replace_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
 pub fn sync_dir(path: &Path) -> io::Result<()> {
     fault::at("sync-directory", path)?;
     File::open(path)?.sync_all()
+}
+
+/// Makes the entries of several directories durable, all at the same time.
+pub fn sync_dirs(paths: &BTreeSet<PathBuf>) -> io::Result<()> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> =
+            paths.iter().map(|path| scope.spawn(move || sync_dir(path))).collect();
+        let failed = |_| Err(io::Error::other("a thread failed"));
+        let results = threads.into_iter().map(|thread| thread.join().unwrap_or_else(failed));
+        results.fold(Ok(()), io::Result::and)
+    })
 }
 
 /// Disk space that is allocated beside a file before the content is known: for content that must

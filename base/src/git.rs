@@ -205,6 +205,13 @@ impl Git {
         Git { user_config: false, drivers: Arc::default(), ..self.clone() }
     }
 
+    /// Returns a handle for a git directory whose configuration names no driver, because studio
+    /// wrote it, and that ignores the configuration of the user and the system.
+    #[must_use]
+    pub fn with_known_config(&self) -> Git {
+        Git { drivers: Arc::new(OnceLock::from(Vec::new())), ..self.without_user_config() }
+    }
+
     /// Returns the command for a git call, to which the caller may add environment or input.
     pub fn command<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();

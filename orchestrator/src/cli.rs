@@ -8,8 +8,8 @@ use crate::commands::context::CommonArgs;
 use crate::commands::{
     accept, agents, answer, attach, check, compare, completions, config, conflicts, diff, discard,
     doctor, edit, explain, fork, gc, inbox, interactive, list, logs, man, mcp, open, operations,
-    plan, pr, resume, review, run, sandbox, selftest, send, shell, stats, status, stop, trace, trial,
-    undo, verify,
+    plan, pr, resume, review, run, sandbox, selftest, send, shell, stats, status, stop, trace,
+    trial, undo, verify,
 };
 use crate::dashboard;
 
@@ -66,7 +66,7 @@ enum Verb {
     /// List the sessions of this repository
     #[command(
         visible_alias = "ls",
-        after_help = "Examples:\n  studio list\n  studio list --watch\n  studio list --json | jq '.sessions[].state'"
+        after_help = "Examples:\n  studio list\n  studio list --watch\n  studio list --disk\n  studio list --json | jq '.sessions[].state'"
     )]
     List(list::Args),
     /// Show which sessions change the same lines, and the order in which to land them
@@ -197,7 +197,9 @@ enum Verb {
     )]
     Selftest(selftest::Args),
     /// Delete the data of sessions discarded or accepted a week ago
-    #[command(after_help = "Examples:\n  studio gc --dry-run\n  studio gc --older 1")]
+    #[command(
+        after_help = "Examples:\n  studio gc --dry-run\n  studio gc --older 1\n  studio gc --max-size 2G"
+    )]
     Gc(gc::Args),
     /// List the agents: installed, version, protocol, login, and how to install the others
     #[command(

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use orchestrator::commands::completions;
 use orchestrator::{cli::Cli, report};
-use studio_core::{recheck, sandbox, selftest, supervisor_process, waker_process};
+use studio_core::{pool_process, recheck, sandbox, selftest, supervisor_process, waker_process};
 
 fn main() -> ExitCode {
     // The sandbox is an internal command: its arguments belong to another program.
@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     let args = || std::env::args_os().skip(1);
     let internal = supervisor_process::Args::parse(args())
         .map(|args| supervisor_process::run(&args))
+        .or_else(|| pool_process::Args::parse(args()).map(|args| pool_process::run(&args)))
         .or_else(|| recheck::Args::parse(args()).map(|args| recheck::main(&args)))
         .or_else(|| waker_process::parse(args()).map(|dir| waker_process::run(&dir)))
         .or_else(|| selftest::agent::main(args()).map(|result| result.map(|()| 0)));

@@ -84,7 +84,8 @@ fn the_json_of_a_session_has_every_field() {
             "tampered",
             "tried_in",
             "message",
-            "next"
+            "next",
+            "leases"
         ]
     );
     assert_eq!(status["base"]["branch"], "main");

@@ -192,6 +192,8 @@ static KEYS: &[ConfigKey] = &[
         kind: ValueKind::Number,
         untrusted: UntrustedRule::Lowers(Some(4)),
     },
+    key("studio.pool", ValueKind::Whole(64)),
+    key("studio.ports", ValueKind::Whole(100)),
     limit("studio.limits.timeout_seconds", MAX_I64, None),
     limit("studio.limits.max_turns", U32, None),
     limit("studio.limits.max_tokens", MAX_I64, None),

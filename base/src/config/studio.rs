@@ -37,6 +37,11 @@ pub struct StudioConfig {
     pub recheck: bool,
     /// The load average for each core above which no further session starts (4 when absent).
     pub max_load: Option<f64>,
+    /// Number of worktrees that are prepared for later sessions; when absent, one in a repository
+    /// with many files.
+    pub pool: Option<u32>,
+    /// Number of ports that each session has for itself; 10 when absent, none if 0.
+    pub ports: Option<u16>,
     /// The limits of a session.
     pub limits: SessionLimits,
     /// Whether landed commits are signed as the user's git would.
@@ -79,6 +84,8 @@ impl Default for StudioConfig {
             jobs: None,
             recheck: true,
             max_load: None,
+            pool: None,
+            ports: None,
             limits: SessionLimits::default(),
             sign: false,
             confirm_check_changes: false,

@@ -1,8 +1,8 @@
 //! Sessions of coding agents on one git repository: creates, starts, supervises, checks and lands
 //! them. Messages and questions for the user go through [`console::Console`].
 
-pub mod attempts;
 mod admission;
+pub mod attempts;
 pub mod check;
 pub mod check_files;
 pub mod coach_json;
@@ -22,15 +22,17 @@ pub mod interrupt;
 pub mod invariants;
 pub mod landing;
 pub mod launch;
+pub mod leases;
 pub mod live_sessions;
 pub mod notification;
 pub mod overview;
 pub mod path_dependencies;
+pub mod pool_process;
 pub mod project;
-pub mod radar;
-pub mod recheck;
 mod queue_reasons;
+pub mod radar;
 pub mod rate_limit;
+pub mod recheck;
 pub mod redact;
 pub mod review;
 mod run_budget;

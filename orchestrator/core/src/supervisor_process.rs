@@ -16,10 +16,11 @@ use crate::interrupt::Interrupt;
 use crate::landing::{self, merge_checks, message};
 use crate::launch::{host, requirements};
 use crate::notification::Notifier;
+use crate::pool_process::PoolFiller;
 use crate::project::Project;
 use crate::rate_limit::Account;
-use crate::run_budget;
 use crate::recheck;
+use crate::run_budget;
 use crate::session::journal::{JournalEntry, SessionOutcome};
 use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
@@ -166,6 +167,11 @@ pub(crate) fn supervisor_config(
         check_runner: runner_for(Purpose::Checks)?,
         setup_runner: runner_for(Purpose::Setup)?,
         row,
+        pool_filler: PoolFiller {
+            repository: project.repository.clone(),
+            template: project.config.studio.worktree.clone(),
+            size: project.config.studio.pool,
+        },
         setup: project.config.studio.setup.list(),
         limits: project.config.studio.limits,
         fails_on_base,

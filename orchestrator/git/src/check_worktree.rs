@@ -106,7 +106,7 @@ pub fn prepare(
         SafeDir::open(&session_repo.worktree)?.write(".git", &originals.pointer)
     };
     write().or_fail(cannot)?;
-    worktree::check_out(&session_repo, commit)?;
+    worktree::check_out(repository, &session_repo, commit)?;
     for path in kept_paths {
         move_kept(&stale.worktree, &session_repo.worktree, path)
             .or_fail(|| format!("cannot keep {} for the checks", path.display()))?;

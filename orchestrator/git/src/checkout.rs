@@ -264,6 +264,13 @@ pub(crate) fn open(checkout: &Checkout) -> Result<git2::Repository> {
         .or_fail(|| format!("cannot open {}", checkout.worktree.display()))
 }
 
+/// Opens a checkout with its index, which was read before: reading it takes long in a large one.
+pub(crate) fn open_with(checkout: &Checkout, index: &mut git2::Index) -> Result<git2::Repository> {
+    let repo = open(checkout)?;
+    repo.set_index(index).or_fail(|| format!("cannot open {}", checkout.worktree.display()))?;
+    Ok(repo)
+}
+
 /// Opens an index by its path.
 pub(crate) fn open_index(path: &Path) -> Result<git2::Index> {
     git2::Index::open(path).map_err(|error| unreadable(Failure::refused, path, &error))

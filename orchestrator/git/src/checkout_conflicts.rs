@@ -20,10 +20,10 @@ pub(crate) fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> 
     if changes.is_empty() {
         return Ok(());
     }
-    let index = checkout::open_index(&checkout.git_dir.join("index"))?;
+    let mut index = checkout::open_index(&checkout.git_dir.join("index"))?;
     let mut reasons = find_staged(checkout, &index, changes);
     let written_changes = checkout::written_changes(checkout, &index, changes);
-    add_changed(checkout, &index, &written_changes, &mut reasons)?;
+    add_changed(checkout, &mut index, &written_changes, &mut reasons)?;
     add_occupied(checkout, &written_changes, &mut reasons);
     add_blocked(checkout, &written_changes, &mut reasons);
     if reasons.is_empty() {
@@ -59,11 +59,11 @@ fn find_staged(checkout: &Checkout, index: &git2::Index, changes: &[FileChange])
 /// Adds tracked paths whose file differs from the index.
 fn add_changed(
     checkout: &Checkout,
-    index: &git2::Index,
+    index: &mut git2::Index,
     changes: &[FileChange],
     reasons: &mut Reasons,
 ) -> Result<()> {
-    let repo = checkout::open(checkout)?;
+    let repo = checkout::open_with(checkout, index)?;
     if changes.is_empty() {
         return Ok(());
     }

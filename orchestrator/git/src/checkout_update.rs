@@ -18,12 +18,12 @@ const GITLINK: u32 = 0o160_000;
 /// something of the user's would be overwritten. After a failure in the middle (e.g. a full disk),
 /// the caller has to revert the update.
 pub(crate) fn apply(checkout: &Checkout, changes: &[FileChange], after: &str) -> Result<()> {
-    let index = open_index(&checkout.git_dir.join("index"))?;
+    let mut index = open_index(&checkout.git_dir.join("index"))?;
     let changes = &checkout::written_changes(checkout, &index, changes);
     if changes.is_empty() {
         return Ok(());
     }
-    let repo = checkout::open(checkout)?;
+    let repo = checkout::open_with(checkout, &mut index)?;
     let tree = checkout::tree_of(&repo, after)?;
     let mut builder = git2::build::CheckoutBuilder::new();
     checkout::limit_paths(&mut builder, changes);
@@ -181,7 +181,8 @@ pub(crate) fn write_index(
         let stats: Vec<_> = changes.iter().map(|change| stat_file(checkout, change)).collect();
         // Compared after the stat: a file that was written to in between must not count as
         // unchanged.
-        let differing = differing_paths(&checkout::open(checkout)?, changes, after)?;
+        let repo = checkout::open_with(checkout, &mut index)?;
+        let differing = differing_paths(&repo, changes, after)?;
         for (change, stat) in changes.iter().zip(stats) {
             let current = index.get_path(&change.path, 0);
             let current = current.map(|entry| FileEntry { id: entry.id, mode: entry.mode });

@@ -219,8 +219,15 @@ fn make_writable(dir: &Path) {
     }
 }
 
+/// Returns the disk usage of all trash that can be undone, in bytes.
+pub fn trash_usage(repository: &Repository) -> Result<u64> {
+    let log = OperationLog::open(repository)?;
+    let directories = log.intents().flat_map(|intent| directories(repository, intent));
+    Ok(directories.map(|dir| disk_usage(&dir)).sum())
+}
+
 /// Returns the disk usage of a directory and its contents, in bytes.
-fn disk_usage(dir: &Path) -> u64 {
+pub fn disk_usage(dir: &Path) -> u64 {
     let own_bytes = dir.symlink_metadata().map_or(0, |metadata| metadata.blocks() * 512);
     let entries = match dir.symlink_metadata() {
         Ok(metadata) if metadata.is_dir() => fs::read_dir(dir).into_iter().flatten().flatten(),

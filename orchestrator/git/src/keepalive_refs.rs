@@ -24,14 +24,9 @@ pub(crate) fn pin_start(
     let mut parents = vec![session_repo.base.clone()];
     parents.extend(tips.iter().filter(|tip| **tip != session_repo.base).cloned());
     let pin = create_commit(&scratch.repo, &parents)?;
-    let commits = [pin.clone()];
-    let imported_pack = object_quarantine::import_objects(
-        repository,
-        &[scratch.objects()],
-        &commits,
-        &parents,
-        &session_repo.id,
-    )?;
+    let (commits, id) = ([pin.clone()], &session_repo.id);
+    let imported_pack =
+        object_quarantine::import_created(repository, &scratch, &commits, &parents, id)?;
     let current = refs::read(&repository.open()?, &ref_name(&session_repo.id))?;
     let change = RefChange::new(ref_name(&session_repo.id), current, Some(pin));
     refs::update_or_fail(repository, &[change], "studio: pin what the session borrows")?;

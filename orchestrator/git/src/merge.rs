@@ -1,10 +1,14 @@
 //! Merges a session's work in memory with the current tip of its target, and commits the result. No
 //! visible ref moves.
 
+use std::path::Path;
+
 use base::failure::{Failure, OrFail, Result};
 use base::files::step;
 use serde::{Deserialize, Serialize};
 
+use crate::checkout::FileEntry;
+use crate::checkout_update::index_entry;
 use crate::conflict::{self, Conflict};
 use crate::names::BranchName;
 use crate::object_quarantine::{self, KeepFiles, Quarantine};
@@ -151,9 +155,7 @@ pub fn prepare_onto(
     let repo = &scratch.repo;
     let target_commit = repo.find_commit(refs::oid(&target_tip)?).or_fail(cannot)?;
     let target_tree = target_commit.tree().or_fail(cannot)?;
-    for commit in [&snapshot.head, &snapshot.work] {
-        tree_limits::refuse(repo, commit, &target_tree)?;
-    }
+    tree_limits::refuse(repo, &[&snapshot.head, &snapshot.work], &target_tree)?;
     set_attributes(repo, &target_tree)?;
     let merged = match strategy {
         MergeStrategy::Squash => merge_all(repo, &target_commit, &snapshot.work, base)?
@@ -199,16 +201,18 @@ pub fn prepare_onto(
     let message = "Merged work of a studio session\n";
     candidate.merged_commit =
         write_commit(&scratch, &candidate.tree, &candidate.parents, message, None, now)?;
-    let commits = [candidate.merged_commit.clone()];
+    let (commits, id) = ([candidate.merged_commit.clone()], &session_repo.id);
     let existing = [&candidate.target_tip, &candidate.head, &candidate.work].map(String::clone);
-    let object_dirs = [scratch.objects()];
-    candidate.keep_files = Some(object_quarantine::import_objects(
-        repository,
-        &object_dirs,
-        &commits,
-        &existing,
-        &session_repo.id,
-    )?);
+    let work_tree = repo.find_commit(refs::oid(&candidate.work)?).or_fail(cannot)?.tree_id();
+    let keep_files = match strategy == MergeStrategy::Squash && tree == work_tree {
+        true => object_quarantine::import_created(repository, &scratch, &commits, &existing, id)?,
+        // The merge may have made objects that exist already, which no ref keeps.
+        false => {
+            let object_dirs = [scratch.objects()];
+            object_quarantine::import_objects(repository, &object_dirs, &commits, &existing, id)?
+        }
+    };
+    candidate.keep_files = Some(keep_files);
     step("merge.held");
     Ok(PreparedMerge::Ready(Box::new(candidate)))
 }
@@ -226,9 +230,7 @@ pub(crate) fn merge_tree(
     let repo = &scratch.repo;
     let target_commit = repo.find_commit(refs::oid(target)?).or_fail(cannot)?;
     let target_tree = target_commit.tree().or_fail(cannot)?;
-    for commit in [head, work] {
-        tree_limits::refuse(repo, commit, &target_tree)?;
-    }
+    tree_limits::refuse(repo, &[head, work], &target_tree)?;
     set_attributes(repo, &target_tree)?;
     match merge_all(repo, &target_commit, work, base)? {
         Ok(tree) => restore_g3_directory(repo, tree, &target_tree).map(Ok),
@@ -239,7 +241,20 @@ pub(crate) fn merge_tree(
 /// Makes the attributes of a tree apply to merges.
 pub(crate) fn set_attributes(repo: &git2::Repository, tree: &git2::Tree<'_>) -> Result<()> {
     let mut attributes = git2::Index::new().or_fail(cannot)?;
-    attributes.read_tree(tree).or_fail(cannot)?;
+    let mut files = Vec::new();
+    let walked = tree.walk(git2::TreeWalkMode::PreOrder, |directory, entry| {
+        if entry.name_bytes() == b".gitattributes" && entry.kind() == Some(git2::ObjectType::Blob) {
+            let path = Path::new(directory).join(".gitattributes");
+            files.push((path, entry.id(), entry.filemode()));
+        }
+        git2::TreeWalkResult::Ok
+    });
+    walked.or_fail(cannot)?;
+    for (path, id, mode) in files {
+        let mode = u32::try_from(mode).or_fail(cannot)?;
+        let entry = index_entry(&path, FileEntry { id, mode }, None);
+        attributes.add(&entry).or_fail(cannot)?;
+    }
     repo.set_index(&mut attributes).or_fail(cannot)
 }
 
@@ -274,13 +289,9 @@ pub fn commit(
         existing.extend(note_change.before.clone());
         note = Some(note_change);
     }
-    let keep_files = object_quarantine::import_objects(
-        repository,
-        &[scratch.objects()],
-        &commits,
-        &existing,
-        &session_repo.id,
-    )?;
+    let id = &session_repo.id;
+    let keep_files =
+        object_quarantine::import_created(repository, &scratch, &commits, &existing, id)?;
     step("merge.committed");
     Ok(LandingCommit { commit, note, keep_files: Some(keep_files) })
 }
@@ -334,12 +345,32 @@ fn merge_all(
     base: Option<&str>,
 ) -> Result<std::result::Result<git2::Oid, Vec<Conflict>>> {
     let work = repo.find_commit(refs::oid(work)?).or_fail(cannot)?;
+    if is_unchanged_since_base(repo, target, &work, base)? {
+        return Ok(Ok(work.tree_id()));
+    }
     let mut index = merge_with_base(repo, target, &work, base)?;
     let conflicts = conflict::resolve(repo, &mut index)?;
     if !conflicts.is_empty() {
         return Ok(Err(conflicts));
     }
     index.write_tree_to(repo).map(Ok).or_fail(cannot)
+}
+
+/// Returns whether the target has no changes since the merge base, so that the merge is the work
+/// itself.
+fn is_unchanged_since_base(
+    repo: &git2::Repository,
+    target: &git2::Commit<'_>,
+    work: &git2::Commit<'_>,
+    base: Option<&str>,
+) -> Result<bool> {
+    match base {
+        Some(base) => {
+            let base = repo.find_commit(refs::oid(base)?).or_fail(cannot)?;
+            Ok(base.tree_id() == target.tree_id())
+        }
+        None => Ok(repo.merge_base(target.id(), work.id()).is_ok_and(|base| base == target.id())),
+    }
 }
 
 /// Creates the second parent of a merge commit: the agent's commits and its uncommitted changes.

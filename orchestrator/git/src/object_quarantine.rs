@@ -170,6 +170,58 @@ pub(crate) fn import_commit(
     import_objects(repository, &object_dirs, &commits, &existing, &session_repo.id)
 }
 
+/// Like [`import_objects`], for commits that studio created in a quarantine: its new objects need no
+/// verification, and so no process. Refs must keep everything else that the commits need.
+pub(crate) fn import_created(
+    repository: &Repository,
+    quarantine: &Quarantine,
+    commits: &[String],
+    existing: &[String],
+    id: &Id,
+) -> Result<KeepFiles> {
+    let fail = || "cannot bring objects into the repository";
+    let packs = quarantine.objects().join("pack");
+    let created = created_objects(&quarantine.objects()).or_fail(fail)?;
+    let is_created = |commit: &String| created.iter().any(|id| id.to_string() == *commit);
+    if !commits.iter().all(is_created) {
+        // It exists, but perhaps no ref keeps it.
+        return import_objects(repository, &[quarantine.objects()], commits, existing, id);
+    }
+    let pack = || -> std::result::Result<String, git2::Error> {
+        let mut builder = quarantine.repo.packbuilder()?;
+        created.iter().try_for_each(|object| builder.insert_object(*object, None))?;
+        builder.write(&packs, 0o444)?;
+        let name = builder.name()?.map(str::to_owned);
+        name.ok_or_else(|| git2::Error::from_str("the pack has no name"))
+    };
+    let name = pack().or_fail(fail)?;
+    let write = || -> std::io::Result<KeepFiles> {
+        std::fs::write(packs.join(format!("pack-{name}.keep")), format!("studio-{id}\n"))?;
+        for extension in ["pack", "idx"] {
+            std::fs::File::open(packs.join(format!("pack-{name}.{extension}")))?.sync_data()?;
+        }
+        move_pack(&packs, &repository.common_dir.join("objects/pack"), &name)
+    };
+    write().or_fail(fail)
+}
+
+/// Returns the loose objects of a directory: `ab/cdef…`.
+fn created_objects(objects: &Path) -> std::io::Result<Vec<git2::Oid>> {
+    let mut created = Vec::new();
+    for directory in std::fs::read_dir(objects)? {
+        let directory = directory?;
+        let start = directory.file_name();
+        let Some(start) = start.to_str().filter(|name| name.len() == 2) else { continue };
+        for file in std::fs::read_dir(directory.path())? {
+            let name = file?.file_name();
+            let id = name.to_str().map(|rest| git2::Oid::from_str(&format!("{start}{rest}")));
+            created.extend(id.and_then(std::result::Result::ok));
+        }
+    }
+    created.sort();
+    Ok(created)
+}
+
 /// Imports objects into the repository: everything reachable from `wanted` and not from `existing`, read
 /// from the given object directories and the repository's own, and verified.
 pub(crate) fn import_objects(

@@ -26,7 +26,7 @@ pub(crate) fn replay(
     hidden.extend(base.map(refs::oid).transpose()?);
     for id in commits_to_replay(repo, &hidden, refs::oid(&snapshot.head)?).or_fail(cannot)? {
         let commit = repo.find_commit(id).or_fail(cannot)?;
-        tree_limits::refuse(repo, &id.to_string(), &target)?;
+        tree_limits::refuse(repo, &[&id.to_string()], &target)?;
         let tree = match pick(repo, &commit, &last, 0)? {
             Ok(tree) => tree,
             Err(conflicts) => return Ok(Err(conflicts)),

@@ -78,6 +78,11 @@ fn update_with(
     if effective.is_empty() {
         return Ok(SwapResult::Done);
     }
+    if let ([change], []) = (effective.as_slice(), settings)
+        && let Some(result) = update_one(&repository.open()?, change, reason)?
+    {
+        return Ok(result);
+    }
     let mut input = Vec::new();
     for change in &effective {
         let line = match (&change.before, &change.after) {
@@ -102,6 +107,38 @@ fn update_with(
         }
     }
     Err(Failure::failed("cannot move refs").because(output.error_text()))
+}
+
+/// Moves one ref with libgit2, which saves a process; `None` if git must do it: it waits for other
+/// processes, and says what is wrong.
+fn update_one(
+    repo: &git2::Repository,
+    change: &RefChange,
+    reason: &str,
+) -> Result<Option<SwapResult>> {
+    let name = change.name.as_str();
+    let existing = match repo.find_reference(name) {
+        Ok(reference) if reference.kind() == Some(git2::ReferenceType::Direct) => Some(reference),
+        Err(e) if e.code() == git2::ErrorCode::NotFound => None,
+        Ok(_) | Err(_) => return Ok(None),
+    };
+    let actual = existing.as_ref().and_then(git2::Reference::target);
+    if actual.map(|id| id.to_string()) != change.before {
+        let actual = actual.map(|id| id.to_string());
+        return Ok(Some(SwapResult::Lost { name: change.name.clone(), actual }));
+    }
+    let after = change.after.as_deref().map(oid).transpose()?;
+    let result = match (existing, after) {
+        (None, Some(after)) => repo.reference(name, after, false, reason).map(drop),
+        (Some(_), Some(after)) => {
+            let before = actual.unwrap_or(git2::Oid::ZERO_SHA1);
+            repo.reference_matching(name, after, true, before, reason).map(drop)
+        }
+        // Fails if its value has changed since it was read.
+        (Some(mut reference), None) => reference.delete(),
+        (None, None) => Ok(()),
+    };
+    Ok(result.is_ok().then_some(SwapResult::Done))
 }
 
 /// Like [`update`], for studio's own refs: a failed swap means that another process changes them.

@@ -104,14 +104,17 @@ impl Originals {
     /// Stores the originals beside the private directory.
     pub(crate) fn save(&self, git_dir: &Path) -> Result<()> {
         let dir = originals_dir(git_dir);
+        let is_new = !dir.exists();
         std::fs::create_dir_all(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;
-        for (name, content) in self.files() {
-            if let Some(content) = content {
-                base::files::replace(&dir.join(name), content)
-                    .or_fail(|| format!("cannot write {name}"))?;
+        let files = self.files().into_iter();
+        let mut files = files.filter_map(|(name, content)| Some((name, content?)));
+        let write = || match is_new {
+            true => base::files::write_durably(&dir, &files.collect::<Vec<_>>(), 0o600),
+            false => {
+                files.try_for_each(|(name, content)| base::files::replace(&dir.join(name), content))
             }
-        }
-        Ok(())
+        };
+        write().or_fail(|| format!("cannot write in {}", dir.display()))
     }
 
     /// Loads the originals.

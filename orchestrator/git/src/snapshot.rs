@@ -199,7 +199,7 @@ pub(crate) fn read_files(
     let mut index = index::open(scratch.path(), &head)?;
     let staged = index::staged_tree(repo, &mut index)?;
     repo.set_index(&mut index).or_fail(cannot)?;
-    let git = Git::at(scratch.path()).without_user_config().with_objects(objects);
+    let git = Git::at(scratch.path()).with_known_config().with_objects(objects);
     let git = git.with_work_tree(worktree);
     let omissions = stage::add_changes(&git, &mut index, worktree, limits)?;
     let tree = index.write_tree_to(repo).or_fail(cannot)?;
@@ -236,7 +236,7 @@ fn read_confined(
     let staged = index::staged_tree(repo, &mut index)?;
     repo.set_index(&mut index).or_fail(cannot)?;
     let unstaged = check_leftovers::unstaged_leftovers(&index, &leftovers.changes);
-    let git = Git::at(scratch.path()).without_user_config().with_objects(objects);
+    let git = Git::at(scratch.path()).with_known_config().with_objects(objects);
     let git = git.with_work_tree(&session_repo.worktree);
     let mut omissions = stage::add_changes(&git, &mut index, &session_repo.worktree, limits)?;
     let mut changed_by_checks = check_leftovers::remove_from_index(&mut index, &unstaged)?;

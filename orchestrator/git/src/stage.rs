@@ -87,7 +87,13 @@ fn list_changes(
     unhidden: Vec<PathBuf>,
 ) -> Result<Changes> {
     let mut changes = Changes::default();
-    let (differing, _) = run_list(git, &["diff-files", "--name-only", "--ignore-submodules=all"])?;
+    let untracked_args = ["ls-files", "--others", "--exclude-standard"];
+    let (differing, untracked) = std::thread::scope(|scope| {
+        let untracked = scope.spawn(move || run_list(git, &untracked_args));
+        let differing = run_list(git, &["diff-files", "--name-only", "--ignore-submodules=all"]);
+        (differing, untracked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let ((differing, _), (untracked, stderr)) = (differing?, untracked?);
     for path in differing.into_iter().chain(unhidden).collect::<BTreeSet<_>>() {
         if is_g3s_own(&path) {
             continue;
@@ -103,7 +109,6 @@ fn list_changes(
             Err(_) => changes.deleted.push(path),
         }
     }
-    let (untracked, stderr) = run_list(git, &["ls-files", "--others", "--exclude-standard"])?;
     for path in untracked.into_iter().filter(|path| !is_g3s_own(path)) {
         match path.as_os_str().as_bytes().ends_with(b"/") {
             true => changes.repositories.push(path),

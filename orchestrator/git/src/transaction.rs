@@ -1,6 +1,7 @@
 //! Carries out operations, and finishes or rolls back those that a crash interrupted. Every step is
 //! idempotent.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -302,10 +303,15 @@ fn finish(repository: &Repository, log: &OperationLog, intent: &Intent) -> Resul
     }
     apply(repository, intent, &intent.refs_first)?;
     mark_step(log, intent, "kept")?;
+    let mut changed_dirs = BTreeSet::new();
     for directory_move in &intent.moves {
-        rename(directory_move)?;
+        if rename(directory_move)? {
+            changed_dirs.insert(parent(&directory_move.from).to_owned());
+            changed_dirs.insert(parent(&directory_move.to).to_owned());
+        }
         mark_step(log, intent, "renamed")?;
     }
+    base::files::sync_dirs(&changed_dirs).or_fail(|| "cannot move the session's directories")?;
     if intent.kind == OperationKind::Undo {
         for directory_move in &intent.moves {
             // Removes the operation's directories in the trash, unless they are not empty.
@@ -354,23 +360,20 @@ fn foreign_changes(repository: &Repository, intent: &Intent) -> Result<Vec<RefCh
     Ok(changes)
 }
 
-/// Renames a directory, unless that is already done.
-fn rename(directory_move: &DirectoryMove) -> Result<()> {
+/// Renames a directory; returns `false` if that is already done. The caller makes it durable.
+fn rename(directory_move: &DirectoryMove) -> Result<bool> {
     if directory_move.from.symlink_metadata().is_err() {
-        return Ok(());
+        return Ok(false);
     }
     let fail = || format!("cannot move {}", directory_move.from.display());
-    let (source_parent, target_parent) = (parent(&directory_move.from), parent(&directory_move.to));
-    fs::create_dir_all(target_parent).or_fail(fail)?;
+    fs::create_dir_all(parent(&directory_move.to)).or_fail(fail)?;
     if directory_move.to.symlink_metadata().is_ok() {
         return Err(Failure::refused(fail())
             .because(format!("{} exists", directory_move.to.display()))
             .hint("move that away, then try again"));
     }
     fs::rename(&directory_move.from, &directory_move.to).or_fail(fail)?;
-    base::files::sync_dir(target_parent)
-        .and_then(|()| base::files::sync_dir(source_parent))
-        .or_fail(fail)
+    Ok(true)
 }
 
 fn parent(path: &Path) -> &Path {

@@ -21,30 +21,14 @@ const MAX_GROWTH: u64 = 4;
 /// Refuses (3) a commit whose tree cannot be checked out, or that expands to unreasonably many
 /// files, compared with `target`. Every directory is read once, however often the tree refers to
 /// it.
-pub fn refuse(repo: &git2::Repository, commit: &str, target: &git2::Tree<'_>) -> Result<()> {
+pub fn refuse(repo: &git2::Repository, commits: &[&str], target: &git2::Tree<'_>) -> Result<()> {
     let mut walk = Walk { repo, sizes: HashMap::new() };
     let max_files = match walk.measure(target.id(), 0) {
         Ok(size) => MAX_FILES.max(size.files.saturating_mul(MAX_GROWTH)),
         // The target is the user's own: it is never a reason to refuse the work.
         Err(_) => MAX_FILES,
     };
-    let tree = repo
-        .find_commit(refs::oid(commit)?)
-        .map(|commit| commit.tree_id())
-        .or_fail(|| "cannot read the session's work")?;
-    let problem = match walk.measure(tree, 0) {
-        Err(problem) => problem,
-        Ok(size) if size.files > max_files => {
-            format!("it expands to {} files; the most is {max_files}", size.files)
-        }
-        Ok(size) if size.max_path_bytes > MAX_PATH_BYTES => {
-            format!("a path has {} bytes; the most is {MAX_PATH_BYTES}", size.max_path_bytes)
-        }
-        Ok(_) => return Ok(()),
-    };
-    Err(Failure::refused("the session's work cannot be checked out")
-        .because(format!("{problem}, in commit {}", base::text::head(commit, 12)))
-        .hint("undo that commit in the session's worktree, e.g. `git reset --hard HEAD~1`"))
+    commits.iter().try_for_each(|commit| walk.refuse(commit, max_files))
 }
 
 /// The size of a tree with everything below it.
@@ -60,6 +44,27 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    fn refuse(&mut self, commit: &str, max_files: u64) -> Result<()> {
+        let tree = self
+            .repo
+            .find_commit(refs::oid(commit)?)
+            .map(|commit| commit.tree_id())
+            .or_fail(|| "cannot read the session's work")?;
+        let problem = match self.measure(tree, 0) {
+            Err(problem) => problem,
+            Ok(size) if size.files > max_files => {
+                format!("it expands to {} files; the most is {max_files}", size.files)
+            }
+            Ok(size) if size.max_path_bytes > MAX_PATH_BYTES => {
+                format!("a path has {} bytes; the most is {MAX_PATH_BYTES}", size.max_path_bytes)
+            }
+            Ok(_) => return Ok(()),
+        };
+        Err(Failure::refused("the session's work cannot be checked out")
+            .because(format!("{problem}, in commit {}", base::text::head(commit, 12)))
+            .hint("undo that commit in the session's worktree, e.g. `git reset --hard HEAD~1`"))
+    }
+
     /// Measures a tree; the error describes what is wrong with it.
     fn measure(&mut self, id: git2::Oid, depth: usize) -> std::result::Result<Size, String> {
         if let Some(size) = self.sizes.get(&id) {

@@ -16,6 +16,8 @@ use base::process::OutputLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::names::{self, BranchTemplate, WorktreeTemplate};
+use crate::parallel_checkout::{self, WriteResult, WriteTarget};
+use crate::pool::{self, Claimed};
 use crate::refs::{self, RefChange};
 use crate::repo::{Base, Repository};
 use crate::safe_open::read_file;
@@ -90,8 +92,10 @@ pub fn create_at(
         .because(session_repo.worktree.display().to_string())
         .hint("studio list"));
     }
-    let admin_dir = register(repository, &session_repo)?;
-    match populate(repository, branches, &session_repo, start) {
+    let originals = Originals::for_session_repo(repository, &session_repo)?;
+    let (admin_dir, claimed) = register(repository, &session_repo, &originals)?;
+    let has_files = claimed.is_some_and(|claimed| claimed.commit == session_repo.base);
+    match populate(repository, branches, &session_repo, &originals, (start, has_files)) {
         Ok(included) => Ok(NewWorktree { session_repo, admin_dir, included }),
         Err(failure) => {
             remove_incomplete(repository, &session_repo)?;
@@ -216,7 +220,11 @@ fn finished_marker(session_repo: &SessionRepo) -> PathBuf {
 }
 
 /// Creates the branch and the registration, which is serialized.
-fn register(repository: &Repository, session_repo: &SessionRepo) -> Result<PathBuf> {
+fn register(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    originals: &Originals,
+) -> Result<(PathBuf, Option<Claimed>)> {
     let parent = session_repo.worktree.parent().unwrap_or(&session_repo.worktree).to_owned();
     refuse_symlink(&parent)?;
     let _lock = lock(repository)?;
@@ -228,30 +236,64 @@ fn register(repository: &Repository, session_repo: &SessionRepo) -> Result<PathB
     }
     let repo = repository.open()?;
     refuse_blocked_branch(&repo, session_repo)?;
+    refuse_occupied(&session_repo.worktree)?;
     let branch = RefChange::new(session_repo.branch.full(), None, Some(session_repo.base.clone()));
     refs::update_or_fail(repository, &[branch], "studio: start a session")?;
     step("create.branch");
-    let result = repository.git().run(&[
-        "-c".as_ref(),
-        "worktree.useRelativePaths=false".as_ref(),
-        "worktree".as_ref(),
-        "add".as_ref(),
-        "--no-checkout".as_ref(),
-        session_repo.worktree.as_os_str(),
-        session_repo.branch.as_str().as_ref(),
-    ]);
-    if let Err(error) = result {
+    let result = register_directory(repository, session_repo, originals);
+    if result.is_err() {
         let undo =
             RefChange::new(session_repo.branch.full(), Some(session_repo.base.clone()), None);
         refs::update_or_fail(repository, &[undo], "studio: undo a half-made worktree")?;
-        return Err(Failure::failed("git cannot register the worktree").because(error));
     }
     step("create.registered");
-    let admin_dir = admin_dir_of(repository, &session_repo.worktree)?
-        .ok_or_else(|| Failure::failed("cannot find the worktree that git registered"))?;
-    let _ = std::fs::remove_file(admin_dir.join("index"));
-    let _ = std::fs::remove_dir_all(admin_dir.join("logs"));
-    Ok(admin_dir)
+    result
+}
+
+/// Refuses (3) a path at which something exists, except an empty directory.
+fn refuse_occupied(worktree: &Path) -> Result<()> {
+    let is_empty = |mut entries: std::fs::ReadDir| entries.next().is_none();
+    match worktree.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Ok(metadata) if metadata.is_dir() && std::fs::read_dir(worktree).is_ok_and(is_empty) => {
+            Ok(())
+        }
+        Ok(_) | Err(_) => Err(Failure::refused(format!("{} exists", worktree.display()))
+            .because("the worktree of a session would be there")
+            .hint("move it away, or set `[studio] worktree`")),
+    }
+}
+
+/// Creates the directory with its `.git` file, then the registration, as `git worktree add
+/// --no-checkout` does: git prunes a registration whose worktree does not exist. The private
+/// directory comes first, because it shows that an incomplete worktree is studio's.
+fn register_directory(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    originals: &Originals,
+) -> Result<(PathBuf, Option<Claimed>)> {
+    let worktree = &session_repo.worktree;
+    let mut claimed = None;
+    let mut create = || -> std::io::Result<()> {
+        std::fs::create_dir_all(&session_repo.git_dir)?;
+        claimed = pool::claim(repository, session_repo);
+        std::fs::create_dir_all(worktree)?;
+        std::fs::write(worktree.join(".git"), &originals.pointer)?;
+        std::fs::set_permissions(worktree.join(".git"), std::fs::Permissions::from_mode(0o644))
+    };
+    let registered = create().or_fail(cannot_make).and_then(|()| {
+        let admin_dir = free_admin_dir(repository, &session_repo.id);
+        write_registration(&admin_dir, session_repo).map(|()| admin_dir)
+    });
+    if registered.is_err() {
+        let _ = std::fs::remove_file(worktree.join(".git"));
+        match &claimed {
+            Some(_) => remove_dir(worktree)?,
+            None => drop(std::fs::remove_dir(worktree)),
+        }
+        remove_dir(&session_repo.git_dir)?;
+    }
+    registered.map(|admin_dir| (admin_dir, claimed))
 }
 
 /// Creates the git directory, the `.git` file and the files, in parallel with other sessions.
@@ -259,17 +301,16 @@ fn populate(
     repository: &Repository,
     branches: &BranchTemplate,
     session_repo: &SessionRepo,
-    start: Option<&StartPoint>,
+    originals: &Originals,
+    (start, has_files): (Option<&StartPoint>, bool),
 ) -> Result<Vec<PathBuf>> {
-    let originals = Originals::for_session_repo(repository, session_repo)?;
-    let tips = session_repo::create(repository, session_repo, &originals, branches)?;
+    let tips = session_repo::create(repository, session_repo, originals, branches)?;
     step("create.private");
     keepalive_refs::pin_start(repository, session_repo, &tips)?;
     step("create.pinned");
-    base::files::replace_with_mode(&session_repo.worktree.join(".git"), &originals.pointer, 0o644)
-        .or_fail(cannot_make)?;
-    step("create.pointer");
-    check_out(session_repo, "HEAD")?;
+    if !has_files {
+        check_out(repository, session_repo, &session_repo.base)?;
+    }
     if let Some(start) = start {
         start_point::check_out(session_repo, start)?;
     }
@@ -286,7 +327,19 @@ fn populate(
 
 /// Writes a commit's files and the index through the private directory. Attributes apply (line
 /// endings), drivers do not run.
-pub(crate) fn check_out(session_repo: &SessionRepo, commit: &str) -> Result<()> {
+pub(crate) fn check_out(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    commit: &str,
+) -> Result<()> {
+    let target = WriteTarget {
+        git_dir: &session_repo.git_dir,
+        worktree: &session_repo.worktree,
+        index: &session_repo.git_dir.join("index"),
+    };
+    if parallel_checkout::write(repository, &target, commit)? == WriteResult::Written {
+        return Ok(());
+    }
     let git = Git::at(&session_repo.git_dir).with_work_tree(&session_repo.worktree);
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     let workers = format!("checkout.workers={workers}");
@@ -407,15 +460,12 @@ pub(crate) fn write_registration(admin_dir: &Path, session_repo: &SessionRepo) -
         ("commondir", "../..\n".to_owned()),
         ("gitdir", format!("{}\n", pointer.display())),
     ];
-    let fill = |dir: &Path| -> std::io::Result<()> {
-        let mut files = files.iter();
-        files.try_for_each(|(name, text)| {
-            base::files::replace_with_mode(&dir.join(name), text.as_bytes(), 0o644)
-        })
-    };
     let write = || -> std::io::Result<()> {
         if admin_dir.exists() {
-            return fill(admin_dir);
+            let mut files = files.iter();
+            return files.try_for_each(|(name, text)| {
+                base::files::replace_with_mode(&admin_dir.join(name), text.as_bytes(), 0o644)
+            });
         }
         let registrations = admin_dir.parent().unwrap_or(admin_dir);
         let common_dir = registrations.parent().unwrap_or(registrations);
@@ -423,7 +473,8 @@ pub(crate) fn write_registration(admin_dir: &Path, session_repo: &SessionRepo) -
         // Not beside it: git reads every entry there.
         let parent = common_dir.join("studio");
         let new = tempfile::Builder::new().prefix(".new-").tempdir_in(parent)?;
-        fill(new.path())?;
+        let files = files.each_ref().map(|(name, text)| (*name, text.as_bytes()));
+        base::files::write_durably(new.path(), &files, 0o644)?;
         std::fs::set_permissions(new.path(), std::fs::Permissions::from_mode(0o755))?;
         std::fs::rename(new.path(), admin_dir)
     };

@@ -8,10 +8,9 @@ use studio_core::project::Project;
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::{confirm, stop};
 use crate::report;
-use studio_core::session::collect;
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
-use studio_git::{discard, snapshot, transaction};
+use studio_git::{discard, import, transaction};
 
 /// The command line of `discard`.
 #[derive(Clone, Debug, clap::Args)]
@@ -80,12 +79,8 @@ pub(crate) fn prepare(context: &CommandContext, views: &[SessionView]) -> Result
         })?;
         ensure_open(&context.view(id)?)?;
         locks.extend([lock, context.store.lock_shell(id)?]);
-        // Commits are imported if possible; the rest goes to the trash unchanged.
-        let _ = collect::collect(
-            &context.repository,
-            &view.record,
-            &snapshot::SnapshotLimits::default(),
-        );
+        // Commits are imported if possible; the worktree goes to the trash unchanged.
+        let _ = import::import(&context.repository, &view.record.session_repo);
     }
     Ok(locks)
 }

@@ -2,6 +2,7 @@
 //! deletes data.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use base::failure::Result;
 use base::id::Id;
@@ -12,13 +13,17 @@ use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use studio_core::standing;
 use studio_git::gc::{self, RetentionPolicy};
+use studio_git::pool;
 
 /// The command line of `gc`.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Delete data older than this many days; newer trash is deleted only above 10 GB
+    /// Delete data older than this many days; newer trash is deleted only above the maximum size
     #[arg(long, value_name = "DAYS", default_value_t = 7)]
     pub older: u32,
+    /// Maximum size of the trash, e.g. 2G: beyond it, the oldest is deleted first
+    #[arg(long, value_name = "SIZE", value_parser = base::text::parse_size)]
+    pub max_size: Option<u64>,
     /// Print what would be deleted, without deleting it
     #[arg(long)]
     pub dry_run: bool,
@@ -27,13 +32,15 @@ pub(crate) struct Args {
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
-    let policy = RetentionPolicy { days: i64::from(args.older), ..RetentionPolicy::default() };
+    let bytes = args.max_size.unwrap_or(RetentionPolicy::default().bytes);
+    let policy = RetentionPolicy { days: i64::from(args.older), bytes };
     let now = context.clock.now();
     let freed = match args.dry_run {
         true => gc::preview(&context.repository, policy, now)?,
         false => gc::empty_trash(&context.repository, policy, now)?,
     };
     let caches = if args.dry_run { 0 } else { remove_unused_caches(&context, policy.days)? };
+    let prepared = if args.dry_run { 0 } else { remove_prepared(&context, args.older)? };
     let deleted = &freed.operations;
     if context.json {
         let (dry_run, bytes) = (args.dry_run, freed.bytes);
@@ -52,11 +59,22 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     for sentence in standing::landed_elsewhere(&views) {
         report::say(&format!("note: {sentence}"));
     }
+    if prepared > 0 && !context.json {
+        let prepared = base::text::count(prepared as u64, "prepared worktree");
+        report::out(&format!("deleted {prepared}"));
+    }
     if caches > 0 && !context.json {
         let s = if caches == 1 { "" } else { "s" };
         report::out(&format!("deleted {caches} unused build cache{s}"));
     }
     Ok(0)
+}
+
+/// Removes worktrees that were prepared and not used for this many days; all of them if none are to
+/// be prepared.
+fn remove_prepared(context: &CommandContext, days: u32) -> Result<usize> {
+    let days = if context.config.studio.pool == Some(0) { 0 } else { days };
+    pool::remove_old(&context.repository, Duration::from_secs(u64::from(days) * 86_400))
 }
 
 /// Removes the build caches of sessions that are over or were unused for this many days, those of

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::commands::context::{CommandContext, CommonArgs};
-use crate::commands::list_watch;
+use crate::commands::{list_disk, list_watch};
 use crate::report;
 use crate::report::list::ListLayout;
 use crate::report::table;
@@ -16,6 +16,9 @@ use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
 use studio_core::standing;
 use studio_git::{import, trial};
+
+/// The minimum number of sessions for looking at them on several threads.
+const MIN_SESSIONS_PER_THREAD: usize = 100;
 
 /// The command line of `list`.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -26,6 +29,9 @@ pub(crate) struct Args {
     /// Keep the list up to date until Ctrl-C; into a pipe, print it again when it changes
     #[arg(long, short)]
     pub watch: bool,
+    /// Show the disk space that sessions use, the largest first, and that of the trash
+    #[arg(long, conflicts_with = "watch")]
+    pub disk: bool,
 }
 
 /// Runs the command.
@@ -34,15 +40,16 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if args.watch {
         return list_watch::run(&context, args.all);
     }
+    if args.disk {
+        return list_disk::run(&context, args.all);
+    }
     let (views, unreadable) = context.sessions()?;
     let reasons = unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
     let (closed, open): (Vec<SessionView>, Vec<SessionView>) =
         views.into_iter().partition(|view| view.state.is_over() && !args.all);
     let mut open: Vec<SessionView> = open.into_iter().map(|view| context.salvage(view)).collect();
     standing::compare(&context.repository, &context.store, &mut open);
-    for view in open.iter_mut().filter(|view| !view.state.is_over()) {
-        view.tampered = import::tampering_warning(&view.record.session_repo);
-    }
+    find_tampering(&mut open);
     if context.json {
         report::json_line(&list_json(&open, reasons));
         return Ok(0);
@@ -71,6 +78,21 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         report::say(&format!("{} accepted or discarded: studio list --all", closed.len()));
     }
     Ok(0)
+}
+
+/// Determines on all processors which agents changed what git obeys in their worktrees.
+fn find_tampering(views: &mut [SessionView]) {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let chunk_size = views.len().div_ceil(threads).max(MIN_SESSIONS_PER_THREAD);
+    std::thread::scope(|scope| {
+        for chunk in views.chunks_mut(chunk_size) {
+            scope.spawn(|| {
+                for view in chunk.iter_mut().filter(|view| !view.state.is_over()) {
+                    view.tampered = import::tampering_warning(&view.record.session_repo);
+                }
+            });
+        }
+    });
 }
 
 /// Returns the list as JSON.

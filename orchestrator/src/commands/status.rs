@@ -6,6 +6,7 @@ use base::id::Id;
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::table;
+use studio_core::leases::Leases;
 use studio_core::radar::SessionConflict;
 use studio_core::seen;
 use studio_core::session::collect;
@@ -38,7 +39,12 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     view.conflicts_with = conflicts_with(&context, &view.record.id);
     view.tampered = import::tampering_warning(&view.record.session_repo);
     match context.json {
-        true => report::json_line(&view.json()),
+        true => {
+            let mut status = view.json();
+            let leases = Leases::of_session(&context.repository, &view.record.id);
+            status["leases"] = leases.json();
+            report::json_line(&status);
+        }
         false => {
             report::out(&table::page(&view));
             seen::mark(&context.repository, &view);

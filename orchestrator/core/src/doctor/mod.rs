@@ -15,7 +15,8 @@ use studio_git::move_worktree::Relocation;
 use studio_git::names::WorktreeTemplate;
 use studio_git::oplog::{LogEntries, OperationLog};
 use studio_git::{
-    import, merge, move_worktree, moved_repository, recreate_worktree, refs, transaction, worktree,
+    import, merge, move_worktree, moved_repository, pool, recreate_worktree, refs, transaction,
+    worktree,
 };
 
 pub use crate::doctor::machine::Capability;
@@ -83,6 +84,7 @@ pub fn examine(project: &Project, repairs: Repairs) -> Result<Findings> {
     check_worktree_locations(project, &views, repairs.move_worktrees, &mut findings)?;
     orphans::check(project, repairs.discard_orphans, &mut findings)?;
     findings.open.extend(git_locks::of_repository(&project.repository));
+    findings.repaired.extend(pool::repair(&project.repository)?);
     remove_leftovers(project, &mut findings)?;
     check_trash(project, &mut findings)?;
     check_environment(&mut findings);

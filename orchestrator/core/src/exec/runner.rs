@@ -27,6 +27,7 @@ use crate::exec::network::{self, NetworkRequest, NetworkSetup};
 use crate::exec::{
     agent_services, hidden_path_hint, hidden_trees, model_services, network_hint, tool_paths,
 };
+use crate::leases::Leases;
 use crate::path_dependencies;
 use crate::sandbox::limits::SandboxLimits;
 use crate::sandbox::session_rules::SessionPaths;
@@ -39,6 +40,8 @@ use studio_git::session_repo::{self, SessionRepo};
 
 /// The descriptor number of an agent's connection to the model host.
 const HOST_FD: i32 = 6;
+/// Default number of ports of a session.
+const DEFAULT_PORTS: u16 = 10;
 /// Maximum number of bytes of each stream of a check that are kept.
 const TAIL_BYTES: usize = 4096;
 
@@ -157,6 +160,8 @@ impl SandboxedRunner {
             &sandbox,
             row,
         )?;
+        let holder = Path::new("sessions").join(record.id.as_str());
+        let runner = runner.with_leases(repository, &holder, record.id.as_str(), config);
         let config_file = record.run_mode.config.as_deref();
         let disk = match purpose {
             // The user's own shell is where space is made.
@@ -166,6 +171,23 @@ impl SandboxedRunner {
         let runner = runner.with_limits(&record.limits, &config.studio.limits, disk);
         let policy = policy(config, record, purpose);
         runner.with_network(config, policy, row.map(|row| (row, config_file)))
+    }
+
+    /// Adds the variables with what only this session, or these checks, use on this machine.
+    #[must_use]
+    pub(crate) fn with_leases(
+        mut self,
+        repository: &Repository,
+        holder: &Path,
+        name: &str,
+        config: &Config,
+    ) -> SandboxedRunner {
+        let count = config.studio.ports.unwrap_or(DEFAULT_PORTS);
+        for (name, value) in Leases::take(repository, holder, name, count).variables() {
+            self.spec.environment.retain(|(existing, _)| *existing != name);
+            self.spec.environment.push((name, value));
+        }
+        self
     }
 
     /// Limits what the processes use together: as the session's own limits say, else as configured.

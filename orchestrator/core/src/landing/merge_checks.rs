@@ -369,6 +369,10 @@ pub(crate) fn environment(
         sandbox,
         None,
     )?;
+    let slot = prepared.session_repo.git_dir.parent().and_then(Path::file_name);
+    let holder = Path::new("checks").join(slot.unwrap_or_default());
+    let name = prepared.session_repo.id.as_str();
+    let runner = runner.with_leases(repository, &holder, name, &project.config);
     let policy = settings.check_network.or(sandbox.network).unwrap_or(NetworkPolicy::AllowList);
     let runner = runner.with_network(&project.config, policy, None)?;
     let runner = runner.with_limits(&RunLimits::default(), &settings.limits, DiskLimit::Limited);

@@ -284,7 +284,7 @@ fn cannot_compare() -> &'static str {
 fn landing_obstacle(repository: &Repository, base: &str, head: &str) -> Result<Option<String>> {
     let repo = repository.open()?;
     let target = studio_git::checkout::tree_of(&repo, base)?;
-    Ok(tree_limits::refuse(&repo, head, &target).err().map(|failure| failure.sentence()))
+    Ok(tree_limits::refuse(&repo, &[head], &target).err().map(|failure| failure.sentence()))
 }
 
 /// How the work relates to its target branch.

@@ -193,10 +193,11 @@ impl SessionStore {
         }
         let summary = JournalSummary::of(&lines);
         // If the cache cannot be written, the journal is summarized every time.
-        let _ = files::replace_json(
-            &cache,
-            &Cached { format: SUMMARY_FORMAT, journal_bytes: bytes, summary: summary.clone() },
-        );
+        let cached =
+            Cached { format: SUMMARY_FORMAT, journal_bytes: bytes, summary: summary.clone() };
+        if let Ok(text) = serde_json::to_vec(&cached) {
+            let _ = files::replace_cache(&cache, &text);
+        }
         Ok(summary)
     }
 

@@ -25,6 +25,7 @@ use crate::launch::{
     AgentCommand, AgentEvent, LaunchParams, Launcher, PermissionRequest, RunningAgent,
 };
 use crate::notification::Notifier;
+use crate::pool_process::PoolFiller;
 use crate::radar::SessionConflict;
 use crate::rate_limit::Account;
 use crate::run_budget;
@@ -74,6 +75,8 @@ pub(crate) struct SupervisorConfig {
     pub check_runner: SandboxedRunner,
     /// Runs the setup.
     pub setup_runner: SandboxedRunner,
+    /// Prepares worktrees for later sessions.
+    pub pool_filler: PoolFiller,
     /// `sh -c` lines that prepare a new worktree.
     pub setup: Vec<String>,
     /// The configured limits.

@@ -33,9 +33,17 @@ pub(crate) fn make_worktree(
     let (setup_runner, setup) = (config.setup_runner.clone(), config.setup.clone());
     let caches = BuildCaches::of(&config.repository, &config.record.id);
     let timeout = line_timeout(config);
+    let pool_filler = config.pool_filler.clone();
     async move {
-        let result =
-            tokio::task::spawn_blocking(move || prepare_worktree(&repository, &record)).await;
+        let prepare = move || {
+            let prepared = prepare_worktree(&repository, &record);
+            if let Ok(WorktreeState::New { .. }) = prepared {
+                // Without the pool, the next session only takes longer to start.
+                let _ = pool_filler.start(&record.session_repo);
+            }
+            prepared
+        };
+        let result = tokio::task::spawn_blocking(prepare).await;
         match result
             .unwrap_or_else(|e| Err(Failure::new(base::failure::FailureKind::Bug, e.to_string())))
         {

@@ -1,0 +1,248 @@
+//! Ports, and the names of databases and of Compose projects, that belong to one session: programs
+//! of several sessions can run at the same time. No two sessions on this machine have the same
+//! ports; the user's state directory has one file for each range of ports that is in use.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use base::files;
+use base::lock::Lock;
+use base::user_dirs::state_dir;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use studio_git::repo::Repository;
+
+/// The ports that are leased: below those that the system gives to clients (32768 on Linux).
+const PORTS: std::ops::Range<u16> = 20_000..30_000;
+/// The length of a name, of which databases and Compose accept this many bytes.
+const MAX_NAME_LENGTH: usize = 63;
+/// Maximum size of a lease file that is read, in bytes.
+const MAX_LEASE_BYTES: u64 = 64 << 10;
+
+/// A range of ports of one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortRange {
+    /// The first port.
+    pub first: u16,
+    /// How many ports follow each other.
+    pub count: u16,
+}
+
+/// What belongs to one session of a repository, or to one check worktree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leases {
+    /// Its ports; `None` if none are configured or free.
+    pub ports: Option<PortRange>,
+    /// The name for Compose: lower-case letters, digits, `-` and `_`.
+    pub compose_project: String,
+    /// The name for a database: lower-case letters, digits and `_`, beginning with a letter.
+    pub database: String,
+}
+
+/// The holder of a lease.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Lease {
+    #[serde(flatten)]
+    ports: PortRange,
+    /// The git common directory.
+    repository: PathBuf,
+    /// The directory of the holder in `studio`: `sessions/ID` or `checks/N`.
+    holder: PathBuf,
+}
+
+impl Leases {
+    /// Returns what a holder has, and leases ports for it if it has none. `holder` is its directory
+    /// in `studio`, `name` its name.
+    pub(crate) fn take(repository: &Repository, holder: &Path, name: &str, ports: u16) -> Leases {
+        // Without a state directory, programs choose their ports themselves.
+        let ports = lease_ports(repository, holder, ports).ok().flatten();
+        Leases::named(repository, name, ports)
+    }
+
+    /// Returns what a session has at the moment, without leasing anything.
+    pub fn of_session(repository: &Repository, id: &base::id::Id) -> Leases {
+        let holder = Path::new("sessions").join(id.as_str());
+        let is_held = |lease: &Lease| {
+            lease.repository == repository.common_dir && lease.holder == holder && !lease.is_over()
+        };
+        let leases = registry().and_then(|registry| read_all(&registry)).unwrap_or_default();
+        let ports = leases.into_values().find(is_held).map(|lease| lease.ports);
+        Leases::named(repository, id.as_str(), ports)
+    }
+
+    fn named(repository: &Repository, name: &str, ports: Option<PortRange>) -> Leases {
+        let project = repository.name();
+        let compose_project = safe_name(&project, name, '-');
+        Leases { ports, compose_project, database: safe_name(&project, name, '_') }
+    }
+
+    /// Returns the variables for the programs of the holder.
+    pub(crate) fn variables(&self) -> Vec<(String, String)> {
+        let mut variables = vec![
+            ("COMPOSE_PROJECT_NAME".to_owned(), self.compose_project.clone()),
+            ("STUDIO_DATABASE".to_owned(), self.database.clone()),
+        ];
+        if let Some(PortRange { first, count }) = self.ports {
+            variables.push(("STUDIO_PORT".to_owned(), first.to_string()));
+            variables.push(("STUDIO_PORT_COUNT".to_owned(), count.to_string()));
+        }
+        variables
+    }
+
+    /// Returns the object `leases` of `status --json`.
+    pub fn json(&self) -> Value {
+        let ports = self.ports.map(|ports| json!({"first": ports.first, "count": ports.count}));
+        json!({
+            "ports": ports, "compose_project": self.compose_project, "database": self.database,
+        })
+    }
+}
+
+impl Lease {
+    /// Returns whether the holder no longer needs it: the session was landed, discarded or deleted,
+    /// or no checks run in the worktree.
+    fn is_over(&self) -> bool {
+        let dir = self.repository.join("studio").join(&self.holder);
+        if self.holder.starts_with("checks") {
+            return !Lock::is_held(&dir.join("lock")).unwrap_or(false);
+        }
+        let has_ended = dir.join("originals/finished").exists() && !dir.join("git").exists();
+        has_ended || !dir.join("session.json").exists()
+    }
+}
+
+impl PortRange {
+    fn overlaps(self, other: PortRange) -> bool {
+        let end = |range: PortRange| u32::from(range.first) + u32::from(range.count);
+        u32::from(self.first) < end(other) && u32::from(other.first) < end(self)
+    }
+
+    /// Returns whether no program listens on any of the ports.
+    fn is_free(self) -> bool {
+        (self.first..self.first.saturating_add(self.count)).all(|port| can_bind(port).is_ok())
+    }
+}
+
+/// Binds a port for a moment, without listening: that succeeds unless a program listens on it.
+fn can_bind(port: u16) -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType};
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)?;
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    let address = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port);
+    Ok(rustix::net::bind(&socket, &address)?)
+}
+
+/// Returns the directory of the leases; creates it.
+fn registry() -> io::Result<PathBuf> {
+    let directory = state_dir("studio")?.join("leases");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+    Ok(directory)
+}
+
+/// Returns all leases, by their files.
+fn read_all(registry: &Path) -> io::Result<BTreeMap<PathBuf, Lease>> {
+    let mut leases = BTreeMap::new();
+    for entry in fs::read_dir(registry)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "json")
+            && let Ok(text) = files::read_bounded(&path, MAX_LEASE_BYTES)
+            && let Ok(lease) = serde_json::from_slice(&text)
+        {
+            leases.insert(path, lease);
+        }
+    }
+    Ok(leases)
+}
+
+/// Leases a range of free ports, unless the holder has one of this length. Leases that are over end
+/// here.
+fn lease_ports(
+    repository: &Repository,
+    holder: &Path,
+    count: u16,
+) -> io::Result<Option<PortRange>> {
+    if count == 0 {
+        return Ok(None);
+    }
+    let registry = registry()?;
+    let _lock = Lock::take(&registry.join("lock"))?;
+    let mut taken = Vec::new();
+    for (path, lease) in read_all(&registry)? {
+        let is_own = lease.repository == repository.common_dir && lease.holder == holder;
+        if is_own && lease.ports.count == count {
+            return Ok(Some(lease.ports));
+        }
+        if is_own || lease.is_over() {
+            fs::remove_file(path)?;
+        } else {
+            taken.push(lease.ports);
+        }
+    }
+    let starts = PORTS.step_by(usize::from(count));
+    let ranges = starts.map(|first| PortRange { first, count });
+    let mut free = ranges.filter(|range| {
+        range.first.saturating_add(count) <= PORTS.end
+            && !taken.iter().any(|other| range.overlaps(*other))
+            && range.is_free()
+    });
+    let Some(ports) = free.next() else { return Ok(None) };
+    let (repository, holder) = (repository.common_dir.clone(), holder.to_owned());
+    let lease = serde_json::to_vec(&Lease { ports, repository, holder })?;
+    files::replace_cache(&registry.join(format!("{}.json", ports.first)), &lease)?;
+    Ok(Some(ports))
+}
+
+/// Returns a name with only lower-case ASCII letters, digits and the separator. A name that is too
+/// long loses letters of the project, then of the beginning of the session's name.
+fn safe_name(project: &str, name: &str, separator: char) -> String {
+    let plain = |text: &str| -> String {
+        let plain = text.chars().map(|c| match c.to_ascii_lowercase() {
+            c if c.is_ascii_alphanumeric() => c,
+            _ => separator,
+        });
+        plain.collect()
+    };
+    let (mut project, mut name) = (plain(project), plain(name));
+    name.drain(..name.len().saturating_sub(MAX_NAME_LENGTH - 2));
+    project.truncate((MAX_NAME_LENGTH - 2).saturating_sub(name.len()));
+    let joined = format!("{project}{separator}{name}");
+    match joined.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        true => joined,
+        false => format!("s{joined}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_valid_for_databases_and_compose() {
+        assert_eq!(safe_name("My Repö", "fix-login-7k3f", '-'), "my-rep--fix-login-7k3f");
+        assert_eq!(safe_name("9lives", "a-b", '_'), "s9lives_a_b");
+        let long = safe_name(&"p".repeat(99), &format!("{}-7k3f", "n".repeat(99)), '_');
+        assert!(long.len() <= MAX_NAME_LENGTH && long.ends_with("n_7k3f"), "{long}");
+        let two = safe_name(&"p".repeat(99), "n-7k3f", '_');
+        assert!(two.len() == MAX_NAME_LENGTH && two.starts_with("pp") && two.ends_with("_n_7k3f"));
+    }
+
+    #[test]
+    fn ranges_that_share_a_port_overlap() {
+        let range = |first, count| PortRange { first, count };
+        assert!(range(20_000, 10).overlaps(range(20_009, 1)));
+        assert!(!range(20_000, 10).overlaps(range(20_010, 10)));
+        assert!(range(20_005, 1).overlaps(range(20_000, 10)));
+    }
+
+    #[test]
+    fn a_port_with_a_listener_is_not_free() {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(!PortRange { first: port, count: 1 }.is_free());
+    }
+}

@@ -1,0 +1,92 @@
+//! The hidden command that prepares worktrees for later sessions, in the background, and ends.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::path::PathBuf;
+
+use base::failure::{OrFail, Result};
+use base::process::{Command, Stream};
+use studio_git::names::WorktreeTemplate;
+use studio_git::pool;
+use studio_git::repo::Repository;
+use studio_git::session_repo::SessionRepo;
+
+/// The hidden command.
+const COMMAND: &str = "__pool";
+/// The number of files of a worktree from which one is prepared without being configured.
+const MIN_FILES: u32 = 10_000;
+
+/// The arguments of the process.
+#[derive(Clone, Debug)]
+pub struct Args {
+    common_dir: PathBuf,
+    template: String,
+    commit: String,
+    size: u32,
+}
+
+impl Args {
+    /// Parses `__pool COMMON TEMPLATE COMMIT SIZE`, which studio itself runs; returns `None` for
+    /// other commands.
+    pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Args> {
+        if args.next()? != COMMAND {
+            return None;
+        }
+        let common_dir = args.next()?.into();
+        let mut text = || args.next()?.into_string().ok();
+        let (template, commit, size) = (text()?, text()?, text()?.parse().ok()?);
+        Some(Args { common_dir, template, commit, size })
+    }
+}
+
+/// Prepares worktrees until there are enough.
+pub fn run(args: &Args) -> Result<u8> {
+    // Sessions that work come first.
+    let _ = rustix::process::nice(10);
+    let repository = Repository::discover(&args.common_dir)?;
+    let template = WorktreeTemplate::parse(&args.template)?;
+    pool::fill(&repository, &template, &args.commit, args.size)?;
+    Ok(0)
+}
+
+/// Starts the process when it is needed.
+#[derive(Clone, Debug)]
+pub(crate) struct PoolFiller {
+    /// The repository.
+    pub repository: Repository,
+    /// The template of worktrees.
+    pub template: String,
+    /// The configured number of prepared worktrees.
+    pub size: Option<u32>,
+}
+
+impl PoolFiller {
+    /// Starts the process in the background after a session has its worktree, if there are fewer
+    /// prepared worktrees than there should be.
+    pub(crate) fn start(&self, session_repo: &SessionRepo) -> Result<()> {
+        let is_large = || count_files(session_repo).is_some_and(|files| files >= MIN_FILES);
+        let size = self.size.unwrap_or_else(|| u32::from(is_large()));
+        let template = WorktreeTemplate::parse(&self.template)?;
+        if size == 0 || pool::len(&self.repository, &template) >= size as usize {
+            return Ok(());
+        }
+        let fail = || "cannot prepare worktrees for later sessions";
+        let studio = std::env::current_exe().or_fail(fail)?;
+        let command = Command::new(studio, &self.repository.common_dir)
+            .arg(COMMAND)
+            .arg(&self.repository.common_dir)
+            .args([self.template.as_str(), session_repo.base.as_str(), &size.to_string()])
+            .stdin(Stream::Null)
+            .stdout(Stream::Null)
+            .stderr(Stream::Null)
+            .detached();
+        command.spawn_forget().map(drop).or_fail(fail)
+    }
+}
+
+/// Returns the number of entries of a session's new index.
+fn count_files(session_repo: &SessionRepo) -> Option<u32> {
+    let mut head = [0; 12];
+    std::fs::File::open(session_repo.git_dir.join("index")).ok()?.read_exact(&mut head).ok()?;
+    Some(u32::from_be_bytes([head[8], head[9], head[10], head[11]]))
+}
