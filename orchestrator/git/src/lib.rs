@@ -40,7 +40,6 @@ pub mod overlay;
 pub mod pair_conflicts;
 pub mod parallel_checkout;
 pub mod patch;
-pub mod patch;
 pub mod pool;
 pub mod publish;
 pub mod rebase;

@@ -50,5 +50,6 @@ pub(super) fn close(
         notes: Vec::new(),
         hunks: None,
         elsewhere: Some(found),
+        dropped: Vec::new(),
     }))
 }

@@ -30,6 +30,7 @@ use crate::project::Project;
 use crate::project::pause;
 use crate::session::collect;
 use crate::session::journal::CheckResult;
+use crate::session::record::SessionRecord;
 use crate::session::state::SessionState;
 use crate::session_view::{SessionView, checks_json};
 use studio_git::compat;
