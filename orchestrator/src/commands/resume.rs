@@ -19,6 +19,7 @@ use studio_git::transaction;
 
 /// The command line of `resume`.
 #[derive(Clone, Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of a command line")]
 pub(crate) struct Args {
     /// Sessions to resume (default: the only one that can be resumed)
     #[arg(value_name = "ID")]

@@ -14,7 +14,7 @@ pub(super) struct Line<'t> {
 /// Returns the lines outside of code blocks and HTML comments.
 pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let (mut fence, mut commented) = (None::<&str>, false);
-    let visible = text.lines().enumerate().filter_map(move |(index, line)| {
+    text.lines().enumerate().filter_map(move |(index, line)| {
         let text = line.trim();
         if let Some(open) = fence {
             if text.starts_with(open) {
@@ -36,8 +36,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
         }
         let indent = line.len() - line.trim_start().len();
         Some(Line { number: index + 1, indent, text })
-    });
-    visible
+    })
 }
 
 /// Parses a heading: its level and its text.

@@ -356,16 +356,7 @@ impl JournalSummary {
             JournalEntry::Agent { conversation_id } => {
                 self.set_conversation(conversation_id.as_ref())
             }
-            JournalEntry::Turn { n, .. } => {
-                self.pending.pop_front();
-                self.unsent_same_lines.clear();
-                self.turns = *n;
-                self.in_turn = true;
-                self.interrupted = true;
-                self.is_checked = false;
-                self.stalled = None;
-                self.phase = Phase::Working;
-            }
+            JournalEntry::Turn { n, .. } => self.start_turn(*n),
             JournalEntry::Event { event } => self.add_event(event),
             JournalEntry::Asked { n, what: description, rule, host } => {
                 let rule = rule.clone().unwrap_or_else(|| description.clone());
@@ -431,6 +422,17 @@ impl JournalSummary {
                 self.open_requests.clear();
             }
         }
+    }
+
+    fn start_turn(&mut self, n: u32) {
+        self.pending.pop_front();
+        self.unsent_same_lines.clear();
+        self.turns = n;
+        self.in_turn = true;
+        self.interrupted = true;
+        self.is_checked = false;
+        self.stalled = None;
+        self.phase = Phase::Working;
     }
 
     /// Adds the begin or the end of a rate limit or a stall.

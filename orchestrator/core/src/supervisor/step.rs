@@ -22,6 +22,7 @@ use crate::session::summary::{JournalSummary, Phase};
 
 /// The state of one supervised run.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts of one run")]
 pub(crate) struct RunState {
     /// The summary of the journal, including this run.
     pub summary: JournalSummary,
