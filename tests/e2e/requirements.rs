@@ -69,6 +69,13 @@ fn journal(scene: &Scene, id: &str) -> Vec<Value> {
     scene.studio(["logs", id, "--json"]).json_lines()
 }
 
+/// Returns the requests of the session, without those for the message of its commit.
+fn session_requests(scene: &Scene) -> Vec<ReceivedRequest> {
+    let mut requests = scene.model.requests();
+    requests.retain(|request| !request.text().contains("commit message"));
+    requests
+}
+
 /// Returns the number of rounds in the session, over all its runs.
 fn rounds(scene: &Scene, id: &str) -> usize {
     let reports = journal(scene, id).into_iter().map(|line| line["event"].clone());
@@ -86,7 +93,7 @@ fn requirements_are_met_checked_accounted_and_named_in_the_commit() {
     let session = settled(&scene, "ready");
     assert_eq!((&session["task"], &session["agent"]), (&json!("Two files"), &json!("g3")));
     assert_eq!(rounds(&scene, id(&session)), 2);
-    let asked = scene.model.requests();
+    let asked = session_requests(&scene);
     assert_eq!(asked.iter().filter(|request| is_coach(request)).count(), 2);
     assert_eq!(session["usage"]["output"], 5 * asked.len(), "player and coach: {session:#}");
     let coach = asked.iter().rfind(|request| is_coach(request)).expect("a coach").text();
@@ -137,7 +144,7 @@ fn an_unapproved_session_fails_with_its_reason_and_continues_after_a_message() {
     scene.studio(["send", id, "two.txt is still missing"]).exits(0);
     let session = settled(&scene, "ready");
     assert_eq!(rounds(&scene, id), 6);
-    let asked = scene.model.requests();
+    let asked = session_requests(&scene);
     let heard = asked.iter().find(|request| request.last().contains("The user says"));
     let heard = heard.expect("the player hears it").last();
     assert!(heard.contains("two.txt is still missing") && heard.contains("Round 6 of 10"));

@@ -155,13 +155,14 @@ fn a_judge_decides_ties_only_and_disagreement_is_a_tie() {
     for (answers, winner) in [(["A", "B"], true), (["A", "A"], false)] {
         let scene = Scene::new();
         assert!(built("g3").exists());
-        let server = ModelServer::start(answers.map(ScriptedReply::says).to_vec());
         scene.configure("");
+        let [first, second] = ["write a 1", "write b 1"].map(|task| scene.ready(task));
+        [&first, &second].map(|id| scene.await_free(id));
+        // Only now is there a model, which therefore wrote no messages for the commits.
+        let server = ModelServer::start(answers.map(ScriptedReply::says).to_vec());
         let path = scene.env.home().join(".config/g3/config.toml");
         let agents = std::fs::read_to_string(path).unwrap();
         scene.env.config(&format!("{}\n{agents}", server.config_toml("anthropic")));
-        let first = scene.ready("write a 1");
-        let second = scene.ready("write b 1");
         let compared = scene.studio(["compare", &first, &second, "--judge", "--json"]);
         let judge = compared.exits(0).json()["judge"].clone();
         assert_eq!(judge.as_array().unwrap().len(), 1);

@@ -221,7 +221,7 @@ fn limits_include_all_runs_and_resume_raises_them() {
     scene
         .studio(["resume", &waits, "--max-turns", "7"])
         .exits(0)
-        .output_contains("waits for a free slot");
+        .output_contains("waiting for a free slot");
     scene.worktree(&busy).write("go", "");
     scene.await_state(&waits, "ready");
     let turns = scene.journal(&waits).iter().filter(|line| line["entry"] == "turn").count();
