@@ -355,11 +355,6 @@ fn a_repositorys_own_hook_runs_for_the_user_only() {
         .output_contains("hooks were not run")
         .output_contains("not signed");
     assert!(!marker.exists());
-    for key in ["sign", "hooks"] {
-        scene.configure(&format!("{key} = true"));
-        scene.studio(["accept"]).exits(2).output_contains("is not supported yet");
-    }
-    scene.configure("");
     scene.repo.git(["config", "commit.gpgSign", "false"]);
     scene.repo.write("c", "1");
     scene.repo.git(["add", "c"]);
