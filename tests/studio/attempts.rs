@@ -157,7 +157,9 @@ fn a_judge_decides_ties_only_and_disagreement_is_a_tie() {
         assert!(built("g3").exists());
         scene.configure("");
         let [first, second] = ["write a 1", "write b 1"].map(|task| scene.ready(task));
-        [&first, &second].map(|id| scene.await_free(id));
+        for id in [&first, &second] {
+            scene.await_free(id);
+        }
         // Only now is there a model, which therefore wrote no messages for the commits.
         let server = ModelServer::start(answers.map(ScriptedReply::says).to_vec());
         let path = scene.env.home().join(".config/g3/config.toml");

@@ -75,6 +75,7 @@ fn the_json_of_a_session_has_every_field() {
             "dirty",
             "conflicts",
             "conflicts_with",
+            "landed_elsewhere",
             "checks",
             "coach",
             "usage",
