@@ -129,8 +129,12 @@ fn both_agents_are_told_once_with_their_next_turn() {
         scene.studio(["logs", id]).exits(0).output_contains("changes the same lines: text");
     }
 
-    // Another file is told again.
+    // Another file is told again. Of two turns that end at the same moment neither may see the other
+    // one, so they end one after the other.
     scene.studio(["send", &first, "write new 1"]).exits(0);
+    until("the file", || scene.worktree(&first).path().join("new").exists().then_some(()));
+    scene.await_state(&first, "ready");
+    scene.await_free(&first);
     scene.studio(["send", &second, "write new 2"]).exits(0);
     until("both to be told", || {
         (told(&scene, &first).len() == 2 && told(&scene, &second).len() == 2).then_some(())
