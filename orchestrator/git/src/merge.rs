@@ -304,7 +304,7 @@ pub fn release(repository: &Repository, session_repo: &SessionRepo) -> Result<()
 }
 
 impl CommitMessage {
-    /// Returns text and trailers as git stores them. Fails (2) if there is no text.
+    /// Returns text and trailers as git stores them. Fails (2) if the text is empty.
     pub fn format(&self) -> Result<String> {
         let text = self.text.replace('\0', "");
         let mut formatted =

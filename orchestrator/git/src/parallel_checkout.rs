@@ -247,7 +247,7 @@ fn attributes_files(git_dir: &Path) -> Vec<PathBuf> {
     configured.chain(user).chain([own]).chain(system.map(PathBuf::from)).collect()
 }
 
-/// Returns whether a name needs none of git's checks: it is no form of `.git`, `.gitmodules` and
+/// Returns whether a name needs none of git's checks: it is not a form of `.git`, `.gitmodules` and
 /// their short names on any system.
 fn is_plain_name(name: &[u8], mode: u32) -> bool {
     let starts_with = |prefix: &[u8]| {

@@ -3,7 +3,7 @@
 //!
 //! A prepared worktree is in `.pool/NAME` beside the sessions' worktrees, where no sandbox can write;
 //! its record and its index are in `studio/pool/NAME`. It is complete when its record names a
-//! commit, and whoever takes it over first removes that file: nothing is handed out twice.
+//! commit, and a claim first removes that file: no worktree is handed out twice.
 
 use std::fs;
 use std::io;

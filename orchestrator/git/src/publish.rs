@@ -27,7 +27,7 @@ pub struct RemoteUrls {
     pub push: String,
 }
 
-/// Returns the URLs of a configured remote. Fails with exit code 5 if there is none.
+/// Returns the URLs of a configured remote. Fails with exit code 5 if it has no URL.
 pub fn remote_urls(repository: &Repository, remote: &str) -> Result<RemoteUrls> {
     if repository.open()?.find_remote(remote).is_err() {
         let name = base::text::printable(remote);

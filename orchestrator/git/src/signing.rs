@@ -292,7 +292,7 @@ fn commits_since(repo: &git2::Repository, base: &str, head: &str) -> Result<Vec<
     list().or_fail(|| "cannot list the commits to sign")
 }
 
-/// Returns the public key of a `user.signingkey` that is no path: `ssh-…` or `key::…`.
+/// Returns the public key of a `user.signingkey` that is not a path: `ssh-…` or `key::…`.
 fn literal_key(key: &str) -> Option<&str> {
     key.strip_prefix("key::").or_else(|| key.starts_with("ssh-").then_some(key))
 }

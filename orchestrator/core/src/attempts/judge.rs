@@ -122,7 +122,7 @@ fn prompt(project: &Project, report: &AttemptReport, a: usize, b: usize) -> Resu
     ))
 }
 
-/// Asks the model; the error says why there is no answer.
+/// Asks the model. The error explains a missing answer.
 fn ask(project: &Project, prompt: &str) -> Result<std::result::Result<Answer, String>> {
     let repository = &project.repository;
     let directory = repository.main_checkout.as_ref().unwrap_or(&repository.common_dir);

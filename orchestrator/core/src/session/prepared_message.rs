@@ -21,7 +21,7 @@ pub struct PreparedMessage {
 }
 
 impl PreparedMessage {
-    /// Returns the message of a session; `None` if there is none, or it cannot be read.
+    /// Returns the message of a session; `None` if it is missing or unreadable.
     pub(crate) fn read(store: &SessionStore, id: &Id) -> Option<PreparedMessage> {
         serde_json::from_slice(&files::read_bounded(&store.file(id, FILE), 1 << 20).ok()?).ok()
     }

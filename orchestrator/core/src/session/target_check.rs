@@ -41,7 +41,7 @@ pub enum TargetCheckOutcome {
 }
 
 impl TargetCheck {
-    /// Returns the result of a session; `None` if there is none, or it cannot be read.
+    /// Returns the result of a session; `None` if it is missing or unreadable.
     pub(crate) fn read(store: &SessionStore, id: &Id) -> Option<TargetCheck> {
         serde_json::from_slice(&files::read_bounded(&store.file(id, FILE), 1 << 20).ok()?).ok()
     }

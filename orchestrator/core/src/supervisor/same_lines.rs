@@ -93,7 +93,7 @@ fn tell(
     if send_request(&repository.common_dir, other, &request)? {
         return Ok(());
     }
-    // No supervisor runs: whoever holds the lock writes the journal.
+    // No supervisor runs: the holder of the lock writes the journal.
     let Some(_lock) = store.lock(other)? else { return Ok(()) };
     let summary = store.summary(other)?;
     let new = summary.new_conflicts_with(own, files);
