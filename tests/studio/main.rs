@@ -78,6 +78,7 @@ mod secrets;
 mod selftest;
 mod session_sandbox;
 mod signing;
+mod sparse;
 mod stacked;
 mod start_points;
 mod stats;

@@ -79,7 +79,7 @@ fn sparse(env: &TestEnv) -> Repo {
     repo.commit_file("in/x", "x\n");
     repo.commit_file("out/y", "y\n");
     repo.git(["sparse-checkout", "init", "--cone"]);
-    repo.git(["sparse-checkout", "set", "in"]);
+    repo.git(["sparse-checkout", "set", "in", "new"]);
     assert!(!repo.path().join("out/y").exists());
     repo
 }
@@ -148,7 +148,7 @@ fn init(env: &TestEnv, flag: &str) -> Repo {
 }
 
 const TASK: &str = "write README.md changed; write new/file.txt one; commit one; write more.dos two; \
-     sh rm -f second; sh test -e out/y && echo changed > out/y";
+     sh rm -f second; sh git cat-file -e HEAD:out/y 2>&1 && mkdir -p out && echo changed > out/y";
 
 #[test]
 fn every_kind_of_repository_works_or_is_refused_before_the_agent_starts() {

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::BranchName;
 use crate::repo::Repository;
+use crate::sparse::SparsePatterns;
 use crate::{index, worktree};
 
 /// The start of the content of studio's index locks; the operation's id follows.
@@ -36,6 +37,13 @@ pub struct FileChange {
     pub before: Option<FileEntry>,
     /// Content and mode after the landing.
     pub after: Option<FileEntry>,
+}
+
+impl FileChange {
+    /// Returns its path, and its mode after the landing.
+    pub(crate) fn path_and_mode(&self) -> (&Path, Option<u32>) {
+        (&self.path, self.after.map(|entry| entry.mode))
+    }
 }
 
 /// The entry of a path in a tree.
@@ -244,10 +252,12 @@ pub(crate) fn written_changes(
     checkout: &Checkout,
     index: &git2::Index,
     changes: &[FileChange],
-) -> Vec<FileChange> {
-    let is_excluded =
-        |change: &&FileChange| index::is_excluded(index, &checkout.worktree, &change.path);
-    changes.iter().filter(|change| !is_excluded(change)).cloned().collect()
+) -> Result<Vec<FileChange>> {
+    let patterns = SparsePatterns::of_checkout(&checkout.git_dir)?;
+    let is_excluded = |change: &&FileChange| {
+        index::is_excluded(index, &checkout.worktree, patterns.as_ref(), change.path_and_mode())
+    };
+    Ok(changes.iter().filter(|change| !is_excluded(change)).cloned().collect())
 }
 
 /// Restricts a checkout to the paths of the changes.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 
 use crate::checkout::{self, Checkout, FileChange, FileEntry};
-use crate::index::{is_excluded, is_hidden};
+use crate::index::is_hidden;
 
 /// Paths, and why each of them may not be written.
 type Reasons = BTreeMap<PathBuf, &'static str>;
@@ -21,8 +21,8 @@ pub(crate) fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> 
         return Ok(());
     }
     let mut index = checkout::open_index(&checkout.git_dir.join("index"))?;
-    let mut reasons = find_staged(checkout, &index, changes);
-    let written_changes = checkout::written_changes(checkout, &index, changes);
+    let written_changes = checkout::written_changes(checkout, &index, changes)?;
+    let mut reasons = find_staged(&index, changes, &written_changes);
     add_changed(checkout, &mut index, &written_changes, &mut reasons)?;
     add_occupied(checkout, &written_changes, &mut reasons);
     add_blocked(checkout, &written_changes, &mut reasons);
@@ -39,7 +39,11 @@ pub(crate) fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> 
 
 /// Returns paths whose index entry differs from the branch: something is staged, or git was told to
 /// ignore changes there.
-fn find_staged(checkout: &Checkout, index: &git2::Index, changes: &[FileChange]) -> Reasons {
+fn find_staged(
+    index: &git2::Index,
+    changes: &[FileChange],
+    written_changes: &[FileChange],
+) -> Reasons {
     let mut reasons = Reasons::new();
     for change in changes {
         let has_conflict = (1..=3).any(|stage| index.get_path(&change.path, stage).is_some());
@@ -47,9 +51,7 @@ fn find_staged(checkout: &Checkout, index: &git2::Index, changes: &[FileChange])
         let staged = entry.as_ref().map(|entry| FileEntry { id: entry.id, mode: entry.mode });
         if has_conflict || staged != change.before {
             reasons.insert(change.path.clone(), "staged");
-        } else if entry.is_some_and(|entry| is_hidden(&entry))
-            && !is_excluded(index, &checkout.worktree, &change.path)
-        {
+        } else if entry.is_some_and(|entry| is_hidden(&entry)) && written_changes.contains(change) {
             reasons.insert(change.path.clone(), "marked assume-unchanged or skip-worktree");
         }
     }

@@ -10,6 +10,7 @@ use base::failure::{OrFail, Result};
 
 use crate::checkout::{self, Checkout, FileChange, FileEntry, open_index};
 use crate::index;
+use crate::sparse::SparsePatterns;
 
 /// The mode of a submodule's entry.
 const GITLINK: u32 = 0o160_000;
@@ -19,7 +20,7 @@ const GITLINK: u32 = 0o160_000;
 /// the caller has to revert the update.
 pub(crate) fn apply(checkout: &Checkout, changes: &[FileChange], after: &str) -> Result<()> {
     let mut index = open_index(&checkout.git_dir.join("index"))?;
-    let changes = &checkout::written_changes(checkout, &index, changes);
+    let changes = &checkout::written_changes(checkout, &index, changes)?;
     if changes.is_empty() {
         return Ok(());
     }
@@ -43,7 +44,7 @@ pub(crate) fn revert(
 ) -> Result<Vec<PathBuf>> {
     let repo = checkout::open(checkout)?;
     let index = open_index(&checkout.git_dir.join("index"))?;
-    let changes = &checkout::written_changes(checkout, &index, changes);
+    let changes = &checkout::written_changes(checkout, &index, changes)?;
     let differing = differing_paths(&repo, changes, after)?;
     let unchanged: BTreeSet<PathBuf> = {
         let differing_before = self::differing_paths(&repo, changes, before)?;
@@ -178,6 +179,7 @@ pub(crate) fn write_index(
     let write_new = || -> Result<()> {
         copy_with_times(&checkout.git_dir.join("index"), &new_index).or_fail(cannot_write)?;
         let mut index = open_index(&new_index)?;
+        let patterns = SparsePatterns::of_checkout(&checkout.git_dir)?;
         let stats: Vec<_> = changes.iter().map(|change| stat_file(checkout, change)).collect();
         // Compared after the stat: a file that was written to in between must not count as
         // unchanged.
@@ -194,7 +196,9 @@ pub(crate) fn write_index(
                 Some(entry) => {
                     let stat = stat.filter(|_| !differing.contains(&change.path));
                     let mut new_entry = index_entry(&change.path, entry, stat.as_ref());
-                    if index::is_excluded(&index, &checkout.worktree, &change.path) {
+                    let worktree = &checkout.worktree;
+                    let path = change.path_and_mode();
+                    if index::is_excluded(&index, worktree, patterns.as_ref(), path) {
                         index::mark_excluded(&mut new_entry);
                     }
                     index.add(&new_entry).or_fail(cannot_write)?;

@@ -1,5 +1,6 @@
 //! Reads a copy of an agent's index; git rewrites the copy if libgit2 cannot read it.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
@@ -8,6 +9,7 @@ use base::process::OutputLimits;
 
 use crate::object_quarantine::Quarantine;
 use crate::safe_open::SafeDir;
+use crate::sparse::{self, SparsePatterns};
 
 /// git's `CE_VALID` (assume-unchanged) in an entry's flags.
 const ASSUME_UNCHANGED: u16 = 0x8000;
@@ -39,12 +41,16 @@ pub(crate) fn copy(scratch: &Quarantine, git_dir: &Path) -> Result<()> {
     copy().or_fail(cannot)
 }
 
-/// Opens the copied index. A missing one is replaced by that of HEAD.
+/// Opens the copied index. A missing one is replaced by that of HEAD, with the sparse patterns of
+/// the scratch directory.
 pub(crate) fn open(scratch: &Path, head: &git2::Commit<'_>) -> Result<git2::Index> {
     let path = scratch.join("index");
     if !path.exists() {
         let mut index = git2::Index::open(&path).or_fail(cannot)?;
         index.read_tree(&head.tree().or_fail(cannot)?).or_fail(cannot)?;
+        if let Some(patterns) = SparsePatterns::read(&scratch.join(sparse::PATTERNS_FILE), false)? {
+            mark_left_out(&mut index, &patterns)?;
+        }
         index.write().or_fail(cannot)?;
         return Ok(index);
     }
@@ -87,7 +93,6 @@ pub(crate) fn staged_tree(
 
 /// Clears the flags by which the agent hid existing files from its git, and returns their paths.
 pub(crate) fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<Vec<PathBuf>> {
-    use std::os::unix::ffi::OsStrExt;
     let hidden_entries: Vec<git2::IndexEntry> = index
         .iter()
         .filter(|entry| {
@@ -107,12 +112,33 @@ pub(crate) fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<Vec<Pat
     Ok(unhidden)
 }
 
-/// Returns whether a path is excluded from a sparse checkout: its entry says so, and the file does
-/// not exist. Landing changes only the entry.
-pub(crate) fn is_excluded(index: &git2::Index, worktree: &Path, path: &Path) -> bool {
-    let is_skipped = |entry: git2::IndexEntry| entry.flags_extended & SKIP_WORKTREE != 0;
-    index.get_path(path, 0).is_some_and(is_skipped)
-        && worktree.join(path).symlink_metadata().is_err()
+/// Returns whether the path of a change is excluded from a sparse checkout: its entry says so, or
+/// the patterns do where it has none; and the file does not exist. Landing changes only the entry.
+pub(crate) fn is_excluded(
+    index: &git2::Index,
+    worktree: &Path,
+    patterns: Option<&SparsePatterns>,
+    (path, new_mode): (&Path, Option<u32>),
+) -> bool {
+    let is_left_out = match (index.get_path(path, 0), patterns, new_mode) {
+        (Some(entry), _, _) => entry.flags_extended & SKIP_WORKTREE != 0,
+        (None, Some(patterns), Some(mode)) => patterns.leave_out(path, mode),
+        (None, _, _) => false,
+    };
+    is_left_out && worktree.join(path).symlink_metadata().is_err()
+}
+
+/// Marks the entries that the patterns leave out, in an index that has the files of a commit.
+fn mark_left_out(index: &mut git2::Index, patterns: &SparsePatterns) -> Result<()> {
+    let is_left_out = |entry: &git2::IndexEntry| {
+        patterns.leave_out(Path::new(std::ffi::OsStr::from_bytes(&entry.path)), entry.mode)
+    };
+    let entries: Vec<git2::IndexEntry> = index.iter().filter(is_left_out).collect();
+    for mut entry in entries {
+        mark_excluded(&mut entry);
+        index.add(&entry).or_fail(cannot)?;
+    }
+    Ok(())
 }
 
 /// Marks an entry as excluded from a sparse checkout.

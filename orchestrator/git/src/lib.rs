@@ -52,6 +52,7 @@ pub mod secrets;
 pub mod session_repo;
 pub mod signing;
 pub mod snapshot;
+pub mod sparse;
 pub mod stage;
 pub mod start_notices;
 pub mod start_point;

@@ -62,6 +62,9 @@ impl Quarantine {
             if let Some(attributes) = &originals.attributes {
                 std::fs::write(info.join("attributes"), attributes)?;
             }
+            if let Some(sparse) = &originals.sparse {
+                std::fs::write(info.join("sparse-checkout"), sparse)?;
+            }
             Ok(())
         };
         write().or_fail(cannot_write)

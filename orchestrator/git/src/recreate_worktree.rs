@@ -3,17 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
-use base::failure::{Failure, OrFail, Result};
+use base::failure::{OrFail, Result};
 use base::files::step;
 use base::git::Git;
-use base::process::OutputLimits;
 
 use crate::import;
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::{Originals, SessionRepo};
 use crate::snapshot::LastSeen;
-use crate::{moved_repository, snapshot, worktree, worktreeinclude};
+use crate::{moved_repository, snapshot, sparse, worktree, worktreeinclude};
 
 /// The prefix of the name of an incomplete worktree; the session's id follows.
 const TEMPORARY_PREFIX: &str = ".new-";
@@ -120,16 +119,7 @@ fn fill(session_repo: &SessionRepo, temporary: &Path, work: &str, staged: &str) 
         git_dir.remove_all(name).or_fail(cannot)?;
     }
     let git = Git::at(&session_repo.git_dir).with_work_tree(temporary);
-    for args in [["read-tree", "--reset", "-u", work].as_slice(), &["read-tree", "--reset", staged]]
-    {
-        let output =
-            git.command(args).output(OutputLimits::seconds(3600)).or_fail(|| "cannot start git")?;
-        if !output.ok() {
-            return Err(Failure::failed(cannot())
-                .because(output.error_text())
-                .hint("check the disk space (`df .`), then try again"));
-        }
-    }
+    sparse::read_trees(&git, work, staged)?;
     let pointer = Originals::load(&session_repo.git_dir)?.pointer;
     base::files::replace_with_mode(&temporary.join(".git"), &pointer, 0o644).or_fail(cannot)
 }

@@ -61,6 +61,14 @@ impl Repository {
         Ok(Repository { common_dir, main_checkout, checkout_git_dir: git_dir, session })
     }
 
+    /// Returns the repository as seen from a directory of the user: another checkout of it; unchanged
+    /// if the directory is not in one.
+    pub fn seen_from(&self, directory: Option<&Path>) -> Repository {
+        let discovered = directory.and_then(|directory| Repository::discover(directory).ok());
+        let is_same = |found: &Repository| found.common_dir == self.common_dir;
+        discovered.filter(is_same).unwrap_or_else(|| self.clone())
+    }
+
     /// Returns the working tree of the checkout in which the search started; `None` for a bare
     /// repository.
     pub(crate) fn current_checkout(&self) -> Option<PathBuf> {

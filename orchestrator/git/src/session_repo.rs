@@ -14,6 +14,7 @@ use crate::names::{BranchName, BranchTemplate};
 use crate::refs;
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
+use crate::sparse::SparsePatterns;
 use crate::worktree;
 
 /// Settings that the agent's git must share with the repository's, because they affect what is
@@ -67,6 +68,8 @@ pub(crate) struct Originals {
     pub attributes: Option<Vec<u8>>,
     /// `shallow`, if the repository has one.
     pub shallow: Option<Vec<u8>>,
+    /// `info/sparse-checkout`, if the session has a sparse checkout.
+    pub sparse: Option<Vec<u8>>,
     /// `objects/info/alternates`.
     pub alternates: Vec<u8>,
     /// The worktree's `.git` file.
@@ -80,11 +83,16 @@ impl Originals {
         repository: &Repository,
         session_repo: &SessionRepo,
     ) -> Result<Originals> {
-        Ok(Originals {
+        let mut originals = Originals {
             alternates: alternates(repository, session_repo),
             pointer: pointer(session_repo),
             ..Originals::for_repository(repository)?
-        })
+        };
+        if let Some(patterns) = SparsePatterns::of_checkout(&repository.checkout_git_dir)? {
+            originals.config.extend(patterns.settings().into_bytes());
+            originals.sparse = Some(patterns.text);
+        }
+        Ok(originals)
     }
 
     /// Returns the originals that do not depend on a session; the other fields are empty.
@@ -96,6 +104,7 @@ impl Originals {
             exclude: exclude(&repo, &info)?,
             attributes: std::fs::read(info.join("attributes")).ok(),
             shallow: std::fs::read(repository.common_dir.join("shallow")).ok(),
+            sparse: None,
             alternates: Vec::new(),
             pointer: Vec::new(),
         })
@@ -132,17 +141,19 @@ impl Originals {
             exclude: read_required("exclude")?,
             attributes: std::fs::read(dir.join("attributes")).ok(),
             shallow: std::fs::read(dir.join("shallow")).ok(),
+            sparse: std::fs::read(dir.join("sparse-checkout")).ok(),
             alternates: read_required("alternates")?,
             pointer: read_required("pointer")?,
         })
     }
 
-    fn files(&self) -> [(&'static str, Option<&[u8]>); 6] {
+    fn files(&self) -> [(&'static str, Option<&[u8]>); 7] {
         [
             ("config", Some(&self.config)),
             ("exclude", Some(&self.exclude)),
             ("attributes", self.attributes.as_deref()),
             ("shallow", self.shallow.as_deref()),
+            ("sparse-checkout", self.sparse.as_deref()),
             ("alternates", Some(&self.alternates)),
             ("pointer", Some(&self.pointer)),
         ]
@@ -225,8 +236,12 @@ impl Originals {
             Some(attributes) => info.write("attributes", attributes)?,
             None => info.remove_all("attributes")?,
         }
+        if let Some(sparse) = &self.sparse {
+            info.write("sparse-checkout", sparse)?;
+        }
         for name in info.names()? {
-            if name != "exclude" && name != "attributes" {
+            let is_sparse = name == "sparse-checkout" && self.sparse.is_some();
+            if name != "exclude" && name != "attributes" && !is_sparse {
                 info.remove_all(&name)?;
             }
         }

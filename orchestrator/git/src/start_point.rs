@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use base::id::Id;
-use base::process::OutputLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::checkout::{self, Checkout};
@@ -16,7 +15,7 @@ use crate::refs::{self, RefChange};
 use crate::repo::{Base, Repository};
 use crate::session_repo::{Originals, SessionRepo};
 use crate::snapshot::{self, SnapshotLimits, WorktreeContent};
-use crate::{confined_thread, index, worktree};
+use crate::{confined_thread, index, sparse, worktree};
 
 /// Timeout of reading a worktree.
 const READ_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1800);
@@ -174,19 +173,7 @@ fn read_checkout(
 /// Writes the files and the index of a start point into a new worktree.
 pub(crate) fn check_out(session_repo: &SessionRepo, start: &StartPoint) -> Result<()> {
     let git = Git::at(&session_repo.git_dir).with_work_tree(&session_repo.worktree);
-    let staged = start.staged.as_deref().unwrap_or("HEAD");
-    for args in
-        [["read-tree", "--reset", "-u", &start.work].as_slice(), &["read-tree", "--reset", staged]]
-    {
-        let output =
-            git.command(args).output(OutputLimits::seconds(3600)).or_fail(|| "cannot start git")?;
-        if !output.ok() {
-            return Err(Failure::failed("cannot write the work that the session starts with")
-                .because(output.error_text())
-                .hint("check the disk space (`df .`), then try again"));
-        }
-    }
-    Ok(())
+    sparse::read_trees(&git, &start.work, start.staged.as_deref().unwrap_or("HEAD"))
 }
 
 /// Resolves an existing branch by its name. A branch that only a remote has is created, as `git

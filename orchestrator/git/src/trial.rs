@@ -343,7 +343,7 @@ fn merge_work(
         };
         let (skipped, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_submodule);
         let index = checkout::open_index(&checkout.git_dir.join("index"))?;
-        (skipped, checkout::written_changes(checkout, &index, &changes))
+        (skipped, checkout::written_changes(checkout, &index, &changes)?)
     };
     let skipped = skipped.into_iter().map(|change| change.path).collect();
     Ok(MergedTrial { repo, tree, changes, skipped, _quarantines: quarantines })

@@ -276,7 +276,10 @@ fn register_directory(
     let mut claimed = None;
     let mut create = || -> std::io::Result<()> {
         std::fs::create_dir_all(&session_repo.git_dir)?;
-        claimed = pool::claim(repository, session_repo);
+        // Prepared worktrees have all files.
+        if originals.sparse.is_none() {
+            claimed = pool::claim(repository, session_repo);
+        }
         std::fs::create_dir_all(worktree)?;
         std::fs::write(worktree.join(".git"), &originals.pointer)?;
         std::fs::set_permissions(worktree.join(".git"), std::fs::Permissions::from_mode(0o644))

@@ -79,7 +79,9 @@ fn prepare_worktree(repository: &Repository, record: &SessionRecord) -> Result<W
     }
     worktree::remove_incomplete(repository, &record.session_repo)?;
     let start = record.start.as_ref();
-    worktree::create_at(repository, &record.session_repo, &record.templates.branches()?, start)?;
+    // A sparse checkout is that of the checkout in which the user started the session.
+    let seen = repository.seen_from(record.run_mode.directory.as_deref());
+    worktree::create_at(&seen, &record.session_repo, &record.templates.branches()?, start)?;
     caches.prepare(&record.session_repo.worktree, &home())?;
     Ok(WorktreeState::New { note: None })
 }
