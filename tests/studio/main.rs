@@ -82,6 +82,7 @@ mod sparse;
 mod stacked;
 mod start_points;
 mod stats;
+mod submodules;
 mod take_part;
 mod tasks;
 mod terminal;

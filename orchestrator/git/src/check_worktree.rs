@@ -16,7 +16,7 @@ use crate::names::{self, BranchName, BranchTemplate, WorktreeTemplate};
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::{self, Originals, SessionRepo};
-use crate::{gc, worktree, worktreeinclude};
+use crate::{gc, submodules, worktree, worktreeinclude};
 
 /// Maximum number of check worktrees in use at the same time.
 const MAX_SLOTS: u32 = 64;
@@ -107,6 +107,7 @@ pub fn prepare(
     };
     write().or_fail(cannot)?;
     worktree::check_out(repository, &session_repo, commit)?;
+    submodules::populate(repository, &session_repo)?;
     for path in kept_paths {
         move_kept(&stale.worktree, &session_repo.worktree, path)
             .or_fail(|| format!("cannot keep {} for the checks", path.display()))?;

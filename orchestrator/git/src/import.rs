@@ -12,7 +12,7 @@ use crate::refs::{self, RefChange, SwapResult};
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::{Originals, SessionRepo};
-use crate::{keepalive_refs, moved_repository, session_repo, worktree};
+use crate::{keepalive_refs, moved_repository, session_repo, submodules, worktree};
 
 /// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +52,7 @@ pub fn import(repository: &Repository, session_repo: &SessionRepo) -> Result<Imp
     if branch_moved {
         import_objects(repository, session_repo, &head, tip)?;
     }
+    submodules::import(repository, session_repo, &head)?;
     for name in session_repo::remove_dead_refs(repository, session_repo)? {
         notes.push(format!("{name} is gone from the repository and was dropped from the session"));
     }

@@ -14,7 +14,7 @@ use crate::refs::RefChange;
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::transaction::{self, TransactionResult};
-use crate::{checkout_conflicts, discard, endless_patterns, trial, worktree};
+use crate::{checkout_conflicts, discard, endless_patterns, submodules, trial, worktree};
 
 /// A landing.
 #[derive(Debug)]
@@ -142,6 +142,7 @@ pub fn preflight_from(repository: &Repository, candidate: &Candidate, tip: &str)
     let repo = repository.open()?;
     let changes = checkout::changes(&repo, tip, &candidate.merged_commit)?;
     refuse_endless_patterns(&repo, &changes)?;
+    submodules::refuse_missing(repository, &changes, &candidate.merged_commit)?;
     let checkouts = checkout::of_branch(repository, &candidate.target)?;
     trial::refuse_active(repository, &checkouts)?;
     for checkout in checkouts {

@@ -56,6 +56,7 @@ pub mod sparse;
 pub mod stage;
 pub mod start_notices;
 pub mod start_point;
+pub mod submodules;
 pub mod transaction;
 pub mod tree_limits;
 pub mod trial;

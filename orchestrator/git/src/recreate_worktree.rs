@@ -12,7 +12,7 @@ use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::{Originals, SessionRepo};
 use crate::snapshot::LastSeen;
-use crate::{moved_repository, snapshot, sparse, worktree, worktreeinclude};
+use crate::{moved_repository, snapshot, sparse, submodules, worktree, worktreeinclude};
 
 /// The prefix of the name of an incomplete worktree; the session's id follows.
 const TEMPORARY_PREFIX: &str = ".new-";
@@ -63,6 +63,7 @@ pub fn recreate_if_missing(
     if session_repo.worktree.symlink_metadata().is_ok() {
         moved_repository::refuse_foreign(session_repo)?;
         moved_repository::repair(repository, session_repo)?;
+        submodules::repair(session_repo)?;
         return Ok(Recreated::No);
     }
     let imported = import::import(repository, session_repo)?;
@@ -82,16 +83,16 @@ pub fn recreate_if_missing(
     let temporary = temporary_path(session_repo);
     let _ = std::fs::remove_dir_all(&temporary);
     std::fs::create_dir(&temporary).or_fail(cannot)?;
-    let fill_result =
-        fill(session_repo, &temporary, &work, &staged).and_then(|()| {
-            match &repository.main_checkout {
-                Some(checkout) => worktreeinclude::ignore(
-                    session_repo,
-                    &worktreeinclude::copy(checkout, &temporary)?.copied,
-                ),
-                None => Ok(()),
-            }
-        });
+    let fill_result = fill(session_repo, &temporary, &work, &staged).and_then(|()| {
+        submodules::recreate(repository, session_repo, &temporary)?;
+        match &repository.main_checkout {
+            Some(checkout) => worktreeinclude::ignore(
+                session_repo,
+                &worktreeinclude::copy(checkout, &temporary)?.copied,
+            ),
+            None => Ok(()),
+        }
+    });
     if let Err(failure) = fill_result {
         let _ = std::fs::remove_dir_all(&temporary);
         return Err(failure);

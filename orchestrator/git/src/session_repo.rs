@@ -15,7 +15,7 @@ use crate::refs;
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::sparse::SparsePatterns;
-use crate::worktree;
+use crate::{submodules, worktree};
 
 /// Settings that the agent's git must share with the repository's, because they affect what is
 /// written to or read from the worktree.
@@ -39,7 +39,8 @@ const MAX_OBJECTS_DEPTH: u32 = 2;
 /// obeys in the private directory.
 pub fn protected_paths(worktree: &Path, git_dir: &Path) -> Vec<PathBuf> {
     let private_paths = ["config", "hooks", "info"].map(|name| git_dir.join(name));
-    private_paths.into_iter().chain([worktree.join(".git")]).collect()
+    let own = private_paths.into_iter().chain([worktree.join(".git")]);
+    own.chain(submodules::protected_paths(worktree, git_dir)).collect()
 }
 
 /// The paths of a session. Plain data for the session's record.
@@ -455,7 +456,7 @@ fn originals_dir(git_dir: &Path) -> PathBuf {
 }
 
 /// Returns the relative path from one directory to another; both absolute, without symlinks.
-fn relative(from: &Path, to: &Path) -> PathBuf {
+pub(crate) fn relative(from: &Path, to: &Path) -> PathBuf {
     let common_length = from.components().zip(to.components()).take_while(|(a, b)| a == b).count();
     let ascent = from.components().skip(common_length).map(|_| Path::new(".."));
     let descent = to.components().skip(common_length);

@@ -16,6 +16,7 @@ use crate::object_quarantine::{self, Quarantine};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
+use crate::submodules::{self, SubmoduleState};
 use crate::{check_leftovers, confined_thread, index, stage};
 
 /// Timeout of reading a worktree.
@@ -52,6 +53,8 @@ pub enum OmissionReason {
     Repository,
     /// It is neither a file nor a symlink, or not readable.
     Unreadable,
+    /// It is a submodule with work that the session's own work does not record.
+    Submodule,
 }
 
 /// A path that is excluded from a snapshot.
@@ -176,10 +179,12 @@ pub fn read_worktree(
         repository.common_dir.join("objects"),
         session_repo.git_dir.join("objects"),
     ]);
+    let submodules = submodules::read(repository, session_repo);
     let (session_repo, limits, leftovers) =
         (session_repo.clone(), limits.clone(), leftovers.clone());
     confined_thread::run(rules, TIMEOUT, cannot(), move || {
-        read_confined(scratch, &objects, head, &session_repo, &limits, &leftovers)
+        let work = (limits, leftovers, submodules);
+        read_confined(scratch, &objects, head, &session_repo, &work)
     })
 }
 
@@ -225,8 +230,7 @@ fn read_confined(
     objects: &str,
     head: git2::Oid,
     session_repo: &SessionRepo,
-    limits: &SnapshotLimits,
-    leftovers: &Leftover,
+    (limits, leftovers, submodules): &(SnapshotLimits, Leftover, Vec<SubmoduleState>),
 ) -> Result<WorktreeContent> {
     let repo = &scratch.repo;
     repo.set_config(&scratch.config()?).or_fail(cannot)?;
@@ -243,6 +247,9 @@ fn read_confined(
     let leftover_files =
         omissions.extract_if(.., |omission| leftovers.contains(session_repo, omission));
     changed_by_checks.extend(leftover_files.map(|omission| omission.path));
+    for state in submodules {
+        omissions.extend(stage::add_submodule(&mut index, state)?);
+    }
     let tree = index.write_tree_to(repo).or_fail(cannot)?;
     drop(head);
     Ok(WorktreeContent { scratch, tree, staged, omissions, changed_by_checks })
@@ -426,8 +433,15 @@ pub fn refuse_omissions(snapshot: &Snapshot, worktree: &Path) -> Result<()> {
     if snapshot.omissions.len() > lines.len() {
         lines.push(format!("and {} more", snapshot.omissions.len() - lines.len()));
     }
-    Err(Failure::refused("some files would not land")
-        .because(lines.join("\n"))
+    let failure = Failure::refused("some files would not land").because(lines.join("\n"));
+    let is_submodule = |omission: &Omission| omission.why == OmissionReason::Submodule;
+    if let Some(submodule) = snapshot.omissions.iter().find(|omission| is_submodule(omission)) {
+        let path = worktree.join(&submodule.path);
+        return Err(failure
+            .hint(format!("commit them: git -C '{}' commit -a", path.display()))
+            .hint(format!("or drop them: git -C '{}' reset --hard", path.display())));
+    }
+    Err(failure
         .hint(format!("ignore or remove it in {}", worktree.display()))
         .hint("or land it too: studio accept --include PATH"))
 }
@@ -440,6 +454,7 @@ impl OmissionReason {
             OmissionReason::TooMany => "one of more than 10,000 untracked files",
             OmissionReason::Repository => "a nested repository",
             OmissionReason::Unreadable => "not a readable file",
+            OmissionReason::Submodule => "a submodule with changes that are not committed",
         }
     }
 }

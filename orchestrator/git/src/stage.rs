@@ -13,6 +13,7 @@ use crate::endless_patterns;
 use crate::index;
 use crate::safe_open::read_file;
 use crate::snapshot::{Omission, OmissionReason, SnapshotLimits};
+use crate::submodules::SubmoduleState;
 
 /// Timeout of listing the changes with git.
 const LIST_TIMEOUT: Duration = Duration::from_secs(300);
@@ -171,6 +172,35 @@ fn refuse_endless_attributes(changes: &Changes, worktree: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Stages the commit to which the agent moved a submodule, as `git add` does, unless the session
+/// moved it elsewhere too. Returns the submodule if it has work that stays behind.
+pub(crate) fn add_submodule(
+    index: &mut git2::Index,
+    state: &SubmoduleState,
+) -> Result<Option<Omission>> {
+    let SubmoduleState { submodule, head, is_dirty } = state;
+    let entry = index.get_path(&submodule.path, 0).filter(|entry| entry.mode == GITLINK);
+    let Some(mut entry) = entry else { return Ok(None) };
+    let (linked, started) = (entry.id.to_string(), &submodule.commit);
+    let mut stays_behind = *is_dirty;
+    match head {
+        Some(head) if *head != linked && head != started => {
+            if linked == *started {
+                entry.id = git2::Oid::from_str(head).or_fail(cannot)?;
+                index.add(&entry).or_fail(cannot)?;
+            } else {
+                stays_behind = true;
+            }
+        }
+        Some(_) => {}
+        None => stays_behind = true,
+    }
+    Ok(stays_behind.then(|| Omission {
+        path: submodule.path.to_string_lossy().into_owned(),
+        why: OmissionReason::Submodule,
+    }))
 }
 
 /// g3's working files: never counted, snapshotted or landed. Project skills are the exception.

@@ -8,9 +8,8 @@ use base::git::Git;
 use base::process::OutputLimits;
 
 use crate::names::WorktreeTemplate;
-use crate::refs;
 use crate::repo::Repository;
-use crate::worktreeinclude;
+use crate::{submodules, worktreeinclude};
 
 /// Maximum number of paths that are named.
 const MAX_PATHS: usize = 3;
@@ -82,22 +81,12 @@ fn uncommitted_notice(repository: &Repository) -> Result<Option<String>> {
     }))
 }
 
-/// Returns the notice about submodules, which are not checked out in a worktree.
+/// Returns the notice about submodules that the user's checkout does not have either.
 fn submodules_notice(repository: &Repository, commit: &str) -> Result<Option<String>> {
-    let repo = repository.open()?;
-    let fail = || "cannot read the base";
-    let tree = repo.find_commit(refs::oid(commit)?).and_then(|it| it.tree()).or_fail(fail)?;
-    let Some(entry) = tree.get_name(".gitmodules") else { return Ok(None) };
-    let Ok(blob) = repo.find_blob(entry.id()) else { return Ok(None) };
-    let text = String::from_utf8_lossy(blob.content()).into_owned();
-    let paths: Vec<PathBuf> = text
-        .lines()
-        .filter_map(|line| line.trim().strip_prefix("path")?.trim_start().strip_prefix('='))
-        .map(|path| path.trim().into())
-        .collect();
+    let paths = submodules::unavailable(repository, commit)?;
     Ok((!paths.is_empty()).then(|| {
         format!(
-            "sessions start without the files of submodules: {}; `[studio] setup` can fetch them: \
+            "sessions start without the files of submodules: {}; your checkout does not have them: \
              git submodule update --init",
             join_paths(&paths)
         )

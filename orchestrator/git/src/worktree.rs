@@ -23,7 +23,7 @@ use crate::repo::{Base, Repository};
 use crate::safe_open::read_file;
 use crate::session_repo::{self, Originals, SessionRepo};
 use crate::start_point::{self, StartPoint};
-use crate::{keepalive_refs, worktreeinclude};
+use crate::{keepalive_refs, submodules, worktreeinclude};
 
 /// Maximum size of a `.git` file that is read, in bytes: one line with a path.
 const MAX_POINTER_BYTES: u64 = 8192;
@@ -317,6 +317,7 @@ fn populate(
     if let Some(start) = start {
         start_point::check_out(session_repo, start)?;
     }
+    submodules::populate(repository, session_repo)?;
     step("create.files");
     let included = match &repository.main_checkout {
         Some(checkout) => worktreeinclude::copy(checkout, &session_repo.worktree)?.copied,

@@ -10,7 +10,7 @@ use crate::commands::{confirm, stop};
 use crate::report;
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
-use studio_git::{discard, import, transaction};
+use studio_git::{discard, import, submodules, transaction};
 
 /// The command line of `discard`.
 #[derive(Clone, Debug, clap::Args)]
@@ -39,6 +39,11 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             return Err(Failure::refused("nothing was discarded"));
         }
     }
+    let own_work = |view: &SessionView| {
+        let paths = submodules::with_own_work(&context.repository, &view.record.session_repo);
+        paths.into_iter().map(|path| path.display().to_string())
+    };
+    let kept: Vec<String> = views.iter().flat_map(own_work).collect();
     let operation = discard_all(&context, &views)?;
     let ids: Vec<_> = views.iter().map(|view| view.record.id.clone()).collect();
     if context.json {
@@ -47,6 +52,12 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     for id in &ids {
         report::out(&format!("{id} discarded"));
+    }
+    if !kept.is_empty() {
+        report::say(&format!(
+            "work in submodules that is not committed is in the trash: {}",
+            base::text::printable(&kept.join(" "))
+        ));
     }
     report::say(&format!("undo: studio undo {operation}"));
     Ok(0)

@@ -44,6 +44,7 @@ use studio_git::secrets::{self, FoundSecret};
 use studio_git::session_repo::SessionRepo;
 use studio_git::signing::{self, CommitSigner};
 use studio_git::snapshot::{self, Snapshot};
+use studio_git::submodules;
 
 /// Maximum number of lines with secrets in a message.
 const SECRETS_SHOWN: usize = 20;
@@ -636,6 +637,8 @@ impl LandingRun<'_> {
                     &previous_tip,
                     &commit,
                 ));
+                let repository = &project.repository;
+                landed.notes.extend(submodules::moved_note(repository, &previous_tip, &commit));
                 landed.operation = Some(operation);
                 let dropped = self.options.dropped.iter();
                 landed.dropped = dropped.map(|session_repo| session_repo.id.clone()).collect();

@@ -1,0 +1,488 @@
+//! Submodules of a session: each one that the user's checkout has is copied from `.git/modules` into
+//! the session's private directory, where its agent commits. Only objects are copied; nothing is
+//! fetched, and no configuration of a submodule is read. What the agent commits there is brought
+//! into the user's `.git/modules` with its other work.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::process::OutputLimits;
+use serde::{Deserialize, Serialize};
+
+use crate::checkout::FileChange;
+use crate::object_quarantine::{self, Quarantine};
+use crate::refs::{self, RefChange};
+use crate::repo::Repository;
+use crate::safe_open::SafeDir;
+use crate::session_repo::{self, Originals, SessionRepo};
+use crate::snapshot::SnapshotLimits;
+use crate::{confined_thread, head, index, snapshot, worktree};
+
+/// The mode of a submodule's entry.
+const GITLINK: u32 = 0o160_000;
+/// The record of the copied submodules, beside the originals.
+const RECORD_FILE: &str = "originals/submodules";
+/// Timeout of reading a submodule's files.
+const READ_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(600);
+
+/// A submodule of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Submodule {
+    /// Its name in `.gitmodules`.
+    pub name: String,
+    /// Its directory in the worktree.
+    pub path: PathBuf,
+    /// The commit with which the session started.
+    pub commit: String,
+}
+
+impl Submodule {
+    /// Returns the user's git directory of the submodule, if there is one. No part of its path is a
+    /// symlink.
+    fn of_user(&self, repository: &Repository) -> Option<PathBuf> {
+        let directory = repository.common_dir.join("modules").join(&self.name);
+        let is_plain = directory.canonicalize().is_ok_and(|canonical| canonical == directory);
+        let is_repository = || directory.join("HEAD").is_file() && !borrows_objects(&directory);
+        (is_plain && is_repository()).then_some(directory)
+    }
+
+    /// Returns its private git directory in a session.
+    fn git_dir(&self, session_repo: &SessionRepo) -> PathBuf {
+        session_repo.git_dir.join("modules").join(&self.name)
+    }
+
+    fn worktree(&self, session_repo: &SessionRepo) -> PathBuf {
+        session_repo.worktree.join(&self.path)
+    }
+
+    /// Returns the content of its `.git` file.
+    fn pointer(&self, session_repo: &SessionRepo) -> Vec<u8> {
+        let (from, to) = (self.worktree(session_repo), self.git_dir(session_repo));
+        format!("gitdir: {}\n", session_repo::relative(&from, &to).display()).into_bytes()
+    }
+
+    /// Returns whether the worktree has a directory for it that no symlink leads to.
+    fn has_directory(&self, session_repo: &SessionRepo) -> bool {
+        self.open_directory(session_repo).is_ok_and(|directory| directory.is_some())
+    }
+
+    fn open_directory(&self, session_repo: &SessionRepo) -> io::Result<Option<SafeDir>> {
+        let mut directory = SafeDir::open(&session_repo.worktree)?;
+        for part in &self.path {
+            let Some(next) = directory.open_existing(&part.to_string_lossy())? else {
+                return Ok(None);
+            };
+            directory = next;
+        }
+        Ok(Some(directory))
+    }
+}
+
+/// Returns whether a repository has objects elsewhere, so that a copy of it would be incomplete.
+fn borrows_objects(git_dir: &Path) -> bool {
+    git_dir.join("objects/info/alternates").symlink_metadata().is_ok()
+}
+
+/// Opens a git directory of a submodule as a repository of its own.
+fn repository_at(git_dir: &Path) -> Repository {
+    let git_dir = git_dir.to_owned();
+    let (common_dir, checkout_git_dir) = (git_dir.clone(), git_dir);
+    Repository { common_dir, main_checkout: None, checkout_git_dir, session: None }
+}
+
+/// Returns the submodules that `.gitmodules` of a commit names. Those with a name or a path that
+/// leads elsewhere are left out.
+pub(crate) fn of_commit(repository: &Repository, commit: &str) -> Result<Vec<Submodule>> {
+    let fail = || "cannot read the submodules";
+    let repo = repository.open()?;
+    let tree = repo.find_commit(refs::oid(commit)?).and_then(|it| it.tree()).or_fail(fail)?;
+    if tree.get_name(".gitmodules").is_none() {
+        return Ok(Vec::new());
+    }
+    let blob = format!("{commit}:.gitmodules");
+    let pattern = r"^submodule\..*\.path$";
+    let args = ["config", "--blob", &blob, "-z", "--get-regexp", pattern];
+    let output = repository.git().command(args).output(OutputLimits::seconds(60)).or_fail(fail)?;
+    let text = output.text();
+    let submodule_of = |line: &str| {
+        let (key, path) = line.split_once('\n')?;
+        let name = key.strip_prefix("submodule.")?.strip_suffix(".path")?;
+        let entry = tree.get_path(Path::new(path)).ok()?;
+        let is_gitlink = u32::try_from(entry.filemode()) == Ok(GITLINK);
+        (is_gitlink && is_plain_path(name) && is_plain_path(path)).then(|| Submodule {
+            name: name.to_owned(),
+            path: PathBuf::from(path),
+            commit: entry.id().to_string(),
+        })
+    };
+    Ok(text.split('\0').filter_map(submodule_of).collect())
+}
+
+fn is_git_name(name: &str) -> bool {
+    name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(".git"))
+}
+
+/// Returns whether a text is a relative path whose parts are plain names.
+fn is_plain_path(text: &str) -> bool {
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(name) if !is_git_name(&name.to_string_lossy()));
+    let has_only = |c: char| !c.is_control() && !matches!(c, '"' | '\\');
+    !text.is_empty()
+        && !text.contains("//")
+        && !text.ends_with('/')
+        && text.chars().all(has_only)
+        && Path::new(text).components().all(is_plain)
+}
+
+/// Returns the paths of a commit's submodules that sessions cannot have.
+pub(crate) fn unavailable(repository: &Repository, commit: &str) -> Result<Vec<PathBuf>> {
+    let submodules = of_commit(repository, commit)?.into_iter();
+    let is_missing = |it: &Submodule| {
+        it.of_user(repository).is_none_or(|directory| !has_commit(&directory, &it.commit))
+    };
+    Ok(submodules.filter(is_missing).map(|it| it.path).collect())
+}
+
+fn has_commit(git_dir: &Path, commit: &str) -> bool {
+    let repo = git2::Repository::open(git_dir);
+    repo.is_ok_and(|repo| refs::oid(commit).is_ok_and(|commit| repo.find_commit(commit).is_ok()))
+}
+
+/// Copies the submodules of the base of a new worktree, whose files are checked out.
+pub(crate) fn populate(repository: &Repository, session_repo: &SessionRepo) -> Result<()> {
+    let mut populated: Vec<Submodule> = Vec::new();
+    for submodule in of_commit(repository, &session_repo.base)? {
+        let Some(source) = submodule.of_user(repository) else { continue };
+        let target = submodule.git_dir(session_repo);
+        let is_free = target.symlink_metadata().is_err() && submodule.has_directory(session_repo);
+        if !is_free || !has_commit(&source, &submodule.commit) {
+            continue;
+        }
+        copy(repository, session_repo, &submodule, &source)
+            .or_fail(|| format!("cannot copy the submodule {}", submodule.path.display()))?;
+        populated.push(submodule);
+    }
+    let file = record_file(session_repo);
+    let text = serde_json::to_vec(&populated).or_fail(|| "cannot record the submodules")?;
+    let write = || match populated.is_empty() && !file.exists() {
+        true => Ok(()),
+        false => base::files::replace(&file, &text),
+    };
+    write().or_fail(|| format!("cannot write {}", file.display()))
+}
+
+/// Returns the submodules that were copied for a session.
+pub(crate) fn recorded(session_repo: &SessionRepo) -> Vec<Submodule> {
+    let text = fs::read(record_file(session_repo)).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+fn record_file(session_repo: &SessionRepo) -> PathBuf {
+    session_repo.git_dir.parent().unwrap_or(&session_repo.git_dir).join(RECORD_FILE)
+}
+
+/// Returns the paths of a session's submodules that an agent must not change: their `.git` files,
+/// and what git obeys.
+pub(crate) fn protected_paths(worktree: &Path, git_dir: &Path) -> Vec<PathBuf> {
+    let text = fs::read(git_dir.parent().unwrap_or(git_dir).join(RECORD_FILE)).unwrap_or_default();
+    let submodules: Vec<Submodule> = serde_json::from_slice(&text).unwrap_or_default();
+    let paths = submodules.iter().flat_map(|submodule| {
+        let module = git_dir.join("modules").join(&submodule.name);
+        let obeyed = ["config", "hooks", "info"].map(|name| module.join(name));
+        obeyed.into_iter().chain([worktree.join(&submodule.path).join(".git")])
+    });
+    paths.filter(|path| path.symlink_metadata().is_ok()).collect()
+}
+
+/// Copies objects and branches, and checks the files out.
+fn copy(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    submodule: &Submodule,
+    source: &Path,
+) -> Result<()> {
+    let fail = || "cannot write its git directory";
+    let target = submodule.git_dir(session_repo);
+    fs::create_dir_all(target.join("objects")).or_fail(fail)?;
+    copy_objects(&source.join("objects"), &target.join("objects"), 0).or_fail(fail)?;
+    restore(repository, &target)?;
+    let write = || -> io::Result<()> {
+        let git_dir = SafeDir::open(&target)?;
+        git_dir.open_or_create("refs")?.open_or_create("heads")?;
+        git_dir.write("HEAD", format!("{}\n", submodule.commit).as_bytes())?;
+        fs::write(submodule.worktree(session_repo).join(".git"), submodule.pointer(session_repo))
+    };
+    write().or_fail(fail)?;
+    let place = SessionRepo {
+        worktree: submodule.worktree(session_repo),
+        git_dir: target.clone(),
+        ..session_repo.clone()
+    };
+    worktree::check_out(&repository_at(&target), &place, &submodule.commit)
+}
+
+/// Writes what git obeys in a private git directory of a submodule, whatever an agent changed.
+fn restore(repository: &Repository, git_dir: &Path) -> Result<()> {
+    let originals = Originals::for_repository(repository)?;
+    let write = || -> io::Result<()> {
+        let git_dir = SafeDir::open(git_dir)?;
+        git_dir.write("config", &originals.config)?;
+        git_dir.remove_all("config.worktree")?;
+        git_dir.remove_all("commondir")?;
+        git_dir.open_or_create("hooks")?.remove_entries()?;
+        let info = git_dir.open_or_create("info")?;
+        info.remove_entries()?;
+        info.write("exclude", &originals.exclude)?;
+        let objects = git_dir.open_or_create("objects")?;
+        objects.remove_specials(2)?;
+        objects.open_or_create("info")?.remove_all("alternates")
+    };
+    write().or_fail(|| format!("cannot restore the configuration in {}", git_dir.display()))
+}
+
+/// Copies loose objects and packs: never a link, because the session can write the copies.
+fn copy_objects(from: &Path, to: &Path, depth: u32) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, name) = (entry.file_type()?, entry.file_name());
+        let (source, target) = (entry.path(), to.join(&name));
+        let is_objects = name.len() == 2 || name == "pack";
+        if kind.is_dir() && depth == 0 && is_objects {
+            fs::create_dir_all(&target)?;
+            copy_objects(&source, &target, depth + 1)?;
+        } else if kind.is_file() && depth == 1 && !name.as_bytes().starts_with(b"tmp_") {
+            match fs::copy(&source, &target) {
+                // It was packed, or repacked, meanwhile: the check of the commit says so.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                copied => drop(copied?),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes the files of the submodules into a worktree that is made again at `worktree`.
+pub(crate) fn recreate(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    worktree: &Path,
+) -> Result<()> {
+    for submodule in recorded(session_repo) {
+        let (git_dir, path) = (submodule.git_dir(session_repo), worktree.join(&submodule.path));
+        let commit = head::read(&git_dir).ok().and_then(|head| head.commit);
+        let (Some(commit), true) = (commit, path.is_dir()) else { continue };
+        restore(repository, &git_dir)?;
+        let git = SafeDir::open(&git_dir).and_then(|directory| {
+            directory.remove_all("index.lock")?;
+            directory.remove_all("index")
+        });
+        git.or_fail(|| "cannot write the files of a submodule")?;
+        fs::write(path.join(".git"), submodule.pointer(session_repo))
+            .or_fail(|| format!("cannot write in {}", path.display()))?;
+        let place =
+            SessionRepo { worktree: path, git_dir: git_dir.clone(), ..session_repo.clone() };
+        worktree::check_out(&repository_at(&git_dir), &place, &commit)?;
+    }
+    Ok(())
+}
+
+/// Writes the `.git` files of the submodules again after a move of the repository.
+pub(crate) fn repair(session_repo: &SessionRepo) -> Result<()> {
+    for submodule in recorded(session_repo) {
+        let Ok(Some(directory)) = submodule.open_directory(session_repo) else { continue };
+        let pointer = submodule.pointer(session_repo);
+        let current = directory.read(".git", 8192).ok().flatten();
+        if current.is_some_and(|current| current != pointer) {
+            let write = directory.write(".git", &pointer);
+            write.or_fail(|| format!("cannot write in {}", submodule.path.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Brings the commits of a session's submodules into the user's `.git/modules`, verified, each under
+/// a ref of its own: `refs/studio/work/ID/COMMIT`. The repository has the commit of the session's
+/// HEAD.
+pub(crate) fn import(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    head_commit: &str,
+) -> Result<()> {
+    for submodule in recorded(session_repo) {
+        let git_dir = submodule.git_dir(session_repo);
+        let (Some(user), true) = (submodule.of_user(repository), git_dir.is_dir()) else {
+            continue;
+        };
+        restore(repository, &git_dir)?;
+        let own = head::read(&git_dir).ok().and_then(|head| head.commit);
+        let linked = gitlink(repository, head_commit, &submodule.path);
+        let wanted = own.into_iter().chain(linked).filter(|commit| *commit != submodule.commit);
+        for commit in wanted {
+            let name = format!("refs/studio/work/{}/{commit}", session_repo.id);
+            let module = repository_at(&user);
+            if refs::read(&module.open()?, &name)?.is_some() || has_commit(&user, &commit) {
+                continue;
+            }
+            let private = vec![git_dir.join("objects")];
+            let (commits, existing) = ([commit.clone()], [submodule.commit.clone()]);
+            let id = &session_repo.id;
+            let kept =
+                object_quarantine::import_objects(&module, &private, &commits, &existing, id)
+                    .or_fail(|| {
+                        format!("cannot import the submodule {}", submodule.path.display())
+                    })?;
+            base::files::step("import.submodule");
+            let change = RefChange::new(name, None, Some(commit));
+            refs::update_or_fail(&module, &[change], "studio: work of a session")?;
+            kept.release();
+        }
+    }
+    Ok(())
+}
+
+/// Returns the commit of a submodule that the session's head records.
+fn gitlink(repository: &Repository, commit: &str, path: &Path) -> Option<String> {
+    let repo = repository.open().ok()?;
+    let commit = repo.find_commit(refs::oid(commit).ok()?).ok()?;
+    let entry = commit.tree().ok()?.get_path(path).ok()?;
+    (u32::try_from(entry.filemode()) == Ok(GITLINK)).then(|| entry.id().to_string())
+}
+
+/// The state of a session's submodule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SubmoduleState {
+    /// The submodule.
+    pub submodule: Submodule,
+    /// The commit of its HEAD; `None` if it cannot be read.
+    pub head: Option<String>,
+    /// Whether it has files that are not committed.
+    pub is_dirty: bool,
+}
+
+/// Reads the submodules of a session, without touching them.
+pub(crate) fn read(repository: &Repository, session_repo: &SessionRepo) -> Vec<SubmoduleState> {
+    let submodules = recorded(session_repo).into_iter();
+    let present = submodules.filter(|submodule| submodule.has_directory(session_repo));
+    let states = present.map(|submodule| {
+        let head = head::read(&submodule.git_dir(session_repo)).ok().and_then(|head| head.commit);
+        let is_dirty = match &head {
+            Some(head) => is_dirty(repository, session_repo, &submodule, head).unwrap_or(true),
+            None => true,
+        };
+        SubmoduleState { submodule, head, is_dirty }
+    });
+    states.collect()
+}
+
+fn is_dirty(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    submodule: &Submodule,
+    head: &str,
+) -> Result<bool> {
+    let is_emptied = fs::read_dir(submodule.worktree(session_repo))
+        .is_ok_and(|mut entries| entries.next().is_none());
+    if is_emptied {
+        // As after `git submodule deinit`.
+        return Ok(false);
+    }
+    let git_dir = submodule.git_dir(session_repo);
+    let scratch = Quarantine::open(repository)?;
+    scratch.copy_attributes(&repository.open()?)?;
+    scratch.write_info(&Originals::for_repository(repository)?)?;
+    scratch.add_objects(&git_dir.join("objects"))?;
+    index::copy(&scratch, &git_dir)?;
+    let objects = object_quarantine::alternates(&[git_dir.join("objects")]);
+    let worktree = submodule.worktree(session_repo);
+    let mut read = confined_thread::object_directories(&repository.common_dir);
+    read.extend([git_dir.join("objects"), worktree.clone()]);
+    let rules = confined_thread::rules(read, vec![scratch.path().to_owned()]);
+    let head = refs::oid(head)?;
+    let limits = SnapshotLimits::default();
+    confined_thread::run(rules, READ_TIMEOUT, "cannot read a submodule", move || {
+        let content = snapshot::read_files(scratch, &objects, head, &worktree, &limits)?;
+        let repo = &content.scratch.repo;
+        let commit = repo.find_commit(head).or_fail(|| "cannot read a submodule")?;
+        Ok(content.tree != commit.tree_id() || !content.omissions.is_empty())
+    })
+}
+
+/// Returns the paths of a session's submodules with work that its last commit or snapshot does not
+/// have: files that are not committed, and commits that the user's submodule does not have.
+pub fn with_own_work(repository: &Repository, session_repo: &SessionRepo) -> Vec<PathBuf> {
+    let has_own_work = |state: &SubmoduleState| {
+        let user = state.submodule.of_user(repository);
+        let is_known = |head: &String| {
+            *head == state.submodule.commit
+                || user.as_ref().is_some_and(|user| has_commit(user, head))
+        };
+        state.is_dirty || !state.head.as_ref().is_some_and(is_known)
+    };
+    let states = read(repository, session_repo).into_iter().filter(has_own_work);
+    states.map(|state| state.submodule.path).collect()
+}
+
+/// Refuses (3) work that moves a submodule of the user to a commit that it does not have.
+pub(crate) fn refuse_missing(
+    repository: &Repository,
+    changes: &[FileChange],
+    commit: &str,
+) -> Result<()> {
+    let is_moved = |change: &FileChange| change.after.is_some_and(|after| after.mode == GITLINK);
+    if !changes.iter().any(is_moved) {
+        return Ok(());
+    }
+    for submodule in of_commit(repository, commit)? {
+        let is_changed =
+            changes.iter().any(|change| is_moved(change) && change.path == submodule.path);
+        let Some(user) = submodule.of_user(repository).filter(|_| is_changed) else { continue };
+        if !has_commit(&user, &submodule.commit) {
+            let (path, commit) = (submodule.path.display(), &submodule.commit);
+            return Err(Failure::refused(format!(
+                "the submodule {path} would be at an unknown commit"
+            ))
+            .because(format!("{commit} is not in {}", user.display()))
+            .hint(format!("git -C '{path}' fetch"))
+            .hint("or let the agent commit in the submodule of its session, then `git add` it"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the note about submodules that a landing moved: their files stay as they are, as after
+/// `git merge`.
+pub fn moved_note(repository: &Repository, before: &str, after: &str) -> Option<String> {
+    let changes = crate::checkout::changes(&repository.open().ok()?, before, after).ok()?;
+    let is_moved = |change: &FileChange| change.after.is_some_and(|after| after.mode == GITLINK);
+    let moved: Vec<String> = changes
+        .into_iter()
+        .filter(is_moved)
+        .map(|change| base::text::printable(&change.path.to_string_lossy()))
+        .collect();
+    let paths = moved.join(" ");
+    (!moved.is_empty()).then(|| {
+        format!(
+            "the commits of submodules landed, their files are as before: git submodule update {paths}; \
+             push their commits before yours"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_paths_that_lead_elsewhere_are_left_out() {
+        for plain in ["part", "libs/a b", "vendor/lib.c"] {
+            assert!(is_plain_path(plain), "{plain}");
+        }
+        for hostile in
+            ["", "../x", "a/../../x", "/x", "a//b", ".git", "a/.git", "a\"b", "a\nb", "a/"]
+        {
+            assert!(!is_plain_path(hostile), "{hostile}");
+        }
+    }
+}
