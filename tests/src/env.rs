@@ -214,6 +214,48 @@ impl CommandRun {
     }
 }
 
+/// A process whose working directory is in some directory.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkingProcess {
+    /// Its id.
+    pub id: u32,
+    /// Its id in its own process id namespace: the id that it prints itself.
+    pub own_id: u32,
+}
+
+/// Returns the processes that work in a directory or below it.
+pub fn processes_in(directory: &Path) -> Vec<WorkingProcess> {
+    let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let ids = std::fs::read_dir("/proc").expect("the processes").flatten();
+    let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let works_there = |id: &u32| {
+        std::fs::read_link(format!("/proc/{id}/cwd")).is_ok_and(|it| it.starts_with(&directory))
+    };
+    let with_own_id = |id: u32| {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+        let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        Some(WorkingProcess { id, own_id: ids.split_whitespace().last()?.parse().ok()? })
+    };
+    ids.filter(works_there).filter_map(with_own_id).collect()
+}
+
+/// Returns the id of the process that works in a directory and prints this id as its own.
+pub fn process_in(directory: &Path, own_id: u32) -> Option<u32> {
+    processes_in(directory).iter().find(|it| it.own_id == own_id).map(|it| it.id)
+}
+
+/// Returns the init process of the sandbox of a process: the last of its ancestors that is one.
+pub fn sandbox_of(process: u32) -> Option<u32> {
+    let parent = |id: u32| -> Option<u32> {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    let is_init = |id: &u32| {
+        std::fs::read_to_string(format!("/proc/{id}/cmdline")).is_ok_and(|it| it.contains("__box"))
+    };
+    std::iter::successors(Some(process), |id| parent(*id)).filter(is_init).last()
+}
+
 /// Polls until the condition returns a value; panics after 30 seconds with the description.
 #[track_caller]
 pub fn until<T>(what: &str, condition: impl FnMut() -> Option<T>) -> T {

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use base::process::is_alive;
-use testkit::env::{built, until};
+use testkit::env::{built, process_in, until};
 
 use crate::fixtures::Scene;
 
@@ -34,8 +34,9 @@ fn configure(scene: &Scene, name: &str, script: &str) -> PathBuf {
 
 fn pid(scene: &Scene, id: &str, name: &str) -> u32 {
     until("the process", || {
-        let text = std::fs::read_to_string(scene.worktree(id).path().join(".g3").join(name));
-        text.ok()?.trim().parse().ok()
+        let worktree = scene.worktree(id);
+        let text = std::fs::read_to_string(worktree.path().join(".g3").join(name)).ok()?;
+        process_in(worktree.path(), text.trim().parse().ok()?)
     })
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use base::lock::Lock;
 use base::process::is_alive;
 use rustix::process::{Pid, Signal};
-use testkit::env::{built, until};
+use testkit::env::{built, process_in, processes_in, sandbox_of, until};
 
 use crate::fixtures::{Scene, studio};
 
@@ -18,6 +18,15 @@ fn runs(pid: u32) -> bool {
 fn kill(pid: u64) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
     rustix::process::kill_process(pid, Signal::KILL).expect("the process is ours");
+}
+
+/// Returns the id of a process whose id in its sandbox is in a file of the worktree.
+fn written_pid(scene: &Scene, id: &str, file: &str) -> u32 {
+    let worktree = scene.worktree(id);
+    until("the process", || {
+        let text = std::fs::read_to_string(worktree.path().join(file)).ok()?;
+        process_in(worktree.path(), text.trim().parse().ok()?)
+    })
 }
 
 fn supervisor(scene: &Scene, id: &str) -> u64 {
@@ -329,9 +338,7 @@ fn an_agent_that_fails_at_its_first_start_is_started_again() {
 fn a_killed_supervisor_leaves_no_process_and_a_resumable_session() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; daemon pid; gate go; write b 2"]);
-    let pid: u32 = until("the daemon", || {
-        std::fs::read_to_string(scene.worktree(&id).path().join("pid")).ok()?.trim().parse().ok()
-    });
+    let pid = written_pid(&scene, &id, "pid");
     assert!(runs(pid));
     kill(supervisor(&scene, &id));
     scene.await_state(&id, "crashed");
@@ -355,9 +362,7 @@ fn a_killed_supervisor_leaves_no_process_and_a_resumable_session() {
 fn a_supervisor_ends_when_its_sessions_directory_is_deleted() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; daemon pid; hang"]);
-    let pid: u32 = until("the daemon", || {
-        std::fs::read_to_string(scene.worktree(&id).path().join("pid")).ok()?.trim().parse().ok()
-    });
+    let pid = written_pid(&scene, &id, "pid");
     let supervisor = u32::try_from(supervisor(&scene, &id)).unwrap();
     std::fs::remove_dir_all(scene.repo.path().join(".git/studio/sessions").join(&id)).unwrap();
     until("the supervisor to end", || (!runs(supervisor)).then_some(()));
@@ -370,16 +375,8 @@ fn a_killed_sandbox_ends_the_turn_and_its_processes() {
     for agent in ["fake", "talk"] {
         let id =
             scene.exec(["--agent", agent, "write a 1; daemon pid; sh echo $PPID > fake; hang"]);
-        let read = |name: &str| -> u32 {
-            until("the script", || {
-                let text = std::fs::read_to_string(scene.worktree(&id).path().join(name));
-                text.ok()?.trim().parse().ok()
-            })
-        };
-        let (daemon, fake) = (read("pid"), read("fake"));
-        let stat = std::fs::read_to_string(format!("/proc/{fake}/stat")).unwrap();
-        let parent = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(1).unwrap();
-        kill(parent.parse().unwrap());
+        let (daemon, fake) = (written_pid(&scene, &id, "pid"), written_pid(&scene, &id, "fake"));
+        kill(sandbox_of(fake).expect("it runs in a sandbox").into());
         let failed = scene.await_state(&id, "failed");
         let why = failed["why"].as_str().unwrap();
         assert!(
@@ -406,8 +403,10 @@ fn a_killed_agent_is_distinguished_from_a_killed_sandbox() {
 fn a_daemon_ends_with_its_agent() {
     let scene = Scene::new();
     let id = scene.ready("write a 1; daemon pid");
-    let pid: u32 = scene.worktree(&id).read("pid").trim().parse().unwrap();
-    until("the daemon to end", || (!runs(pid)).then_some(()));
+    assert!(scene.worktree(&id).path().join("pid").exists(), "the daemon was started");
+    scene.await_free(&id);
+    let worktree = scene.worktree(&id);
+    until("the daemon to end", || processes_in(worktree.path()).is_empty().then_some(()));
 }
 
 #[test]

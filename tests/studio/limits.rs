@@ -12,7 +12,7 @@ use base::sandbox::home::home_rules;
 use studio_core::sandbox::cgroup::{self, CgroupSupport};
 use studio_core::sandbox::limits::{ExceededLimit, SandboxLimits};
 use studio_core::sandbox::{self, SandboxFailure, SandboxJob, SandboxSpec};
-use testkit::env::TestEnv;
+use testkit::env::{TestEnv, processes_in};
 
 use crate::fixtures::{Scene, studio};
 
@@ -78,10 +78,7 @@ impl LimitedDir {
 
     /// Returns whether any process works in the directory.
     fn is_in_use(&self) -> bool {
-        let entries = fs::read_dir("/proc").unwrap().flatten();
-        entries
-            .filter_map(|entry| fs::read_link(entry.path().join("cwd")).ok())
-            .any(|directory| directory.starts_with(&self.spec.directory))
+        !processes_in(&self.spec.directory).is_empty()
     }
 }
 
@@ -123,6 +120,9 @@ fn space_on_disk_is_limited() {
 /// Each process starts two that start two, one of them in its own process session.
 const FORK_BOMB: &str = "sh bomb.sh & setsid sh bomb.sh & sh bomb.sh";
 
+/// The program waits for its limit: without room for one more process, a shell exits.
+const BOMBED: &str = "sh bomb.sh & sleep 300";
+
 /// As an ordinary user with a limit of its own, so that the test cannot take the machine down.
 #[test]
 fn nothing_of_a_fork_bomb_survives() {
@@ -146,7 +146,7 @@ fn nothing_of_a_fork_bomb_survives() {
     let line = format!("#!/bin/sh\nexec {user} prlimit --nproc=500 {} \"$@\"", program.display());
     fs::write(&wrapper, line).unwrap();
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
-    let job = sandbox::prepare_job_with(wrapper.as_os_str(), &bombed.spec, "sh", ["bomb.sh"]);
+    let job = sandbox::prepare_job_with(wrapper.as_os_str(), &bombed.spec, "sh", ["-c", BOMBED]);
     assert_eq!(bombed.run(job.unwrap()), (137, Some(ExceededLimit::Tasks(100))));
     assert!(!bombed.is_in_use(), "a process outlived its sandbox");
 }

@@ -12,7 +12,7 @@ use studio_core::sandbox::limits::SandboxLimits;
 use studio_core::sandbox::{
     self, Lifeline, NetworkAccess, SandboxFailure, SandboxJob, SandboxSpec, StartFailure,
 };
-use testkit::env::{CommandRun, TestEnv, until};
+use testkit::env::{CommandRun, TestEnv, process_in, sandbox_of, until};
 
 /// A home with a secret, and a directory that the sandbox may write.
 pub(crate) struct Den {
@@ -90,10 +90,11 @@ impl Den {
         self.run("sh", &["-c", line])
     }
 
-    /// Returns the process ids that a script wrote to a file.
+    /// Returns the ids of the running processes that wrote their own ids to a file.
     fn pids(&self, file: &str) -> Vec<u32> {
         let text = fs::read_to_string(self.path("den").join(file)).unwrap_or_default();
-        text.lines().filter_map(|line| line.trim().parse().ok()).collect()
+        let own_ids = text.lines().filter_map(|line| line.trim().parse().ok());
+        own_ids.filter_map(|own_id| process_in(&self.path("den"), own_id)).collect()
     }
 
     /// Waits until a script has written this many process ids.
@@ -250,9 +251,12 @@ fn a_sandbox_that_cannot_be_set_up_reports_why() {
 #[test]
 fn daemons_end_with_the_program() {
     for den in [Den::new(), Den::new().open()] {
-        den.sh(&format!("{DAEMONS} exit 5")).exits(5);
-        let pids = den.pids("pids");
-        assert_eq!(pids.len(), 3);
+        let line = format!("{DAEMONS} until [ -e go ]; do sleep 0.01; done; exit 5");
+        let (job, _lifeline) = den.job("sh", &["-c", &line]);
+        let mut running = job.spawn().unwrap();
+        let pids = den.await_pids("pids", 3);
+        fs::write(den.path("den/go"), "").unwrap();
+        assert_eq!(running.wait_until(None).unwrap().unwrap().code(), Some(5));
         assert!(pids.iter().all(|pid| !is_alive(*pid)), "something outlived its box");
     }
 }
@@ -309,12 +313,12 @@ fn killing_the_supervisor_leaves_no_process_alive() {
 
 #[test]
 fn killing_the_sandbox_or_its_reaper_leaves_no_process_alive() {
-    let script = format!("{DAEMONS} echo $PPID >> pids; sleep 300");
+    let script = format!("{DAEMONS} echo $$ >> pids; sleep 300");
     for den in [Den::new(), Den::new().open()] {
         let (job, _lifeline) = den.job("sh", &["-c", &script]);
         let mut running = job.spawn().unwrap();
         let pids = den.await_pids("pids", 4);
-        kill_9(pids[3]);
+        kill_9(sandbox_of(pids[3]).unwrap());
         let status = running.wait_until(None).unwrap().unwrap();
         assert_eq!(status.code(), Some(137));
         assert!(pids.iter().all(|pid| !is_alive(*pid)), "something outlived its box");
@@ -339,6 +343,22 @@ fn a_program_sees_only_its_own_environment() {
     let (job, _lifeline) = den.job("sh", &["-c", "env; cat /proc/$PPID/environ"]);
     let ran = den.env.run_command(job.env("ANTHROPIC_API_KEY", "canary-key"));
     ran.output_contains("canary-key");
+}
+
+#[test]
+fn a_program_sees_no_processes_outside_of_its_sandbox() {
+    const LINE: &str = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; sleep 0.7654 & kill -0 $!";
+    let den = Den::new();
+    let _outside = den.env.start("sleep", den.env.home(), ["299.125"]);
+    den.sh(LINE).exits(0).output_contains("cat /proc/").output_lacks("sleep 299.125");
+    Den::new().open().sh(LINE).exits(0).output_contains("sleep 299.125");
+}
+
+#[test]
+fn orphans_in_a_sandbox_are_waited_for() {
+    let line = "for i in 1 2 3; do (sh -c 'exit 3' &); done; sleep 0.2; \
+                cat /proc/[0-9]*/stat | grep -c ') Z '";
+    Den::new().sh(line).output_contains("0").exits(1);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! process which starts the child is not confined.
 
 use std::io;
+use std::path::Path;
 
 use super::SandboxRules;
 use super::network::NetworkConfinement;
@@ -26,10 +27,20 @@ pub struct Confinement {
     namespaces: Option<super::namespace::Namespaces>,
     #[cfg(target_os = "linux")]
     filter: Option<super::seccomp::SystemCallFilter>,
+    own_processes: bool,
     missing: Vec<String>,
 }
 
 impl Confinement {
+    /// Gives each child a process id namespace where the sandbox has namespaces: the child's processes
+    /// see no others, and all end at once with it. The child must not share a process group with
+    /// this process.
+    #[must_use]
+    pub fn with_own_processes(mut self) -> Confinement {
+        self.own_processes = true;
+        self
+    }
+
     /// Returns what the kernel cannot enforce, one sentence each; empty if the sandbox is complete.
     pub fn missing(&self) -> &[String] {
         &self.missing
@@ -42,13 +53,13 @@ impl Confinement {
 
     /// Returns whether the sandbox prevents writing this absolute path, and so explains a child's
     /// failure.
-    pub fn denies_writing(&self, path: &std::path::Path) -> bool {
+    pub fn denies_writing(&self, path: &Path) -> bool {
         let fixed = self.rules.fixed.iter().any(|fixed| path.starts_with(fixed));
         fixed || !self.rules.write.iter().any(|tree| path.starts_with(tree))
     }
 
     /// Returns whether the sandbox prevents reading this absolute path.
-    pub fn denies_reading(&self, path: &std::path::Path) -> bool {
+    pub fn denies_reading(&self, path: &Path) -> bool {
         let mut readable = self.rules.write.iter().chain(&self.rules.read);
         !readable.any(|tree| path.starts_with(tree))
     }
@@ -97,7 +108,7 @@ impl Confinement {
         let has_ipc_namespace = super::namespace::missing().is_empty();
         let filter = super::seccomp::SystemCallFilter::new(has_ipc_namespace);
         let missing = missing_features().to_vec();
-        Ok(Confinement { rules, ruleset, namespaces, filter, missing })
+        Ok(Confinement { rules, ruleset, namespaces, filter, own_processes: false, missing })
     }
 
     fn has_namespace(&self) -> bool {
@@ -111,6 +122,12 @@ impl Confinement {
         use std::os::fd::AsRawFd;
         if let Some(namespaces) = &self.namespaces {
             namespaces.enter()?;
+            if self.own_processes {
+                let reads_proc =
+                    self.rules.read.iter().any(|tree| Path::new("/proc").starts_with(tree));
+                let ruleset = reads_proc.then(|| self.ruleset.as_raw_fd());
+                super::process_namespace::enter(ruleset)?;
+            }
         }
         rustix::thread::set_no_new_privs(true)?;
         super::landlock::drop_capabilities()?;

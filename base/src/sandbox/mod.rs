@@ -13,6 +13,8 @@ mod landlock;
 mod mount_plan;
 mod namespace;
 pub mod network;
+#[cfg(target_os = "linux")]
+mod process_namespace;
 pub mod seatbelt;
 #[cfg(target_os = "linux")]
 mod seccomp;
@@ -23,6 +25,7 @@ mod system_calls;
 mod tests;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +34,9 @@ pub use features::{KernelFeature, kernel_features};
 pub use guarded_paths::GuardedPath;
 pub use landlock::{check_landlock, enter, missing_features};
 pub use namespace::are_possible as namespaces_are_possible;
+
+/// How long the processes that remain after a program may take to exit after SIGTERM, before SIGKILL.
+pub const GRACE: Duration = Duration::from_millis(300);
 
 /// The readable and writable trees; everything else is closed. Paths that do not exist are skipped,
 /// so they cannot be created either.

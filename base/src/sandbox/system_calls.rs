@@ -23,7 +23,7 @@ pub(super) fn check(result: libc::c_int) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-fn check_long(result: libc::c_long) -> io::Result<()> {
+pub(super) fn check_long(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use base::process::{Command, Stream, close_on_exec_except, inherited};
 use base::sandbox::network::{self, NetworkConfinement, NetworkNamespace};
-use base::sandbox::{self, ClosedScope, Confinement, seatbelt};
+use base::sandbox::{self, ClosedScope, Confinement, GRACE, seatbelt};
 use rustix::process::{Resource, Rlimit, Signal, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -50,8 +50,6 @@ pub(crate) enum SandboxEvent {
     Limit(ExceededLimit),
 }
 
-/// How long remaining processes may take to exit after SIGTERM, before SIGKILL.
-const GRACE: Duration = Duration::from_millis(300);
 /// How often remaining processes are checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The exit code of a program that ended with the sandbox: 128 + SIGTERM.
@@ -134,7 +132,7 @@ pub(crate) fn run(args: SandboxArgs) -> io::Result<u8> {
         command = command.in_cgroup(cgroup.open_procs()?);
     }
     let network = network_confinement(&args.spec.network)?;
-    let command = with_confinement(&args.spec, command, network)?;
+    let command = with_confinement(&args.spec, command, network, !on_terminal)?;
     let (code, failure) = match command.spawn_forget() {
         Ok(program) => {
             let watcher = limits.any().then(|| watcher::start(limits, cgroup.as_ref(), tx.clone()));
@@ -222,11 +220,13 @@ fn confined_program(
 
 /// Adds the network and the confinement to a command, whose process enters them before it executes
 /// the program; the init process itself is not confined, so that it can end the program's
-/// processes.
+/// processes. With `own_processes` it sees none but its own; a program on the user's terminal shares
+/// the process group of that terminal, and sees all.
 fn with_confinement(
     spec: &SandboxSpec,
     command: Command,
     network: Option<Arc<NetworkConfinement>>,
+    own_processes: bool,
 ) -> io::Result<Command> {
     let command = match &network {
         Some(network) => command.in_network(network.clone()),
@@ -257,6 +257,10 @@ fn with_confinement(
         return Ok(command);
     }
     let confinement = Confinement::in_network(rules, ClosedScope::Closed, network.as_deref())?;
+    let confinement = match own_processes {
+        true => confinement.with_own_processes(),
+        false => confinement,
+    };
     Ok(command.confined(Arc::new(confinement)))
 }
 
