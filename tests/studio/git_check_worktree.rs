@@ -17,7 +17,7 @@ use crate::git_fixtures::{Setting, setting};
 fn check_worktree(s: &Setting, kept: &[&str], commit: &str) -> CheckWorktree {
     let (worktrees, branches) = (WorktreeTemplate::default(), BranchTemplate::default());
     let kept: Vec<String> = kept.iter().map(|path| (*path).to_owned()).collect();
-    let kept = check_worktree::parse_kept_paths(&kept).expect("they are relative");
+    let kept = check_worktree::parse_kept_paths("check_caches", &kept).expect("they are relative");
     check_worktree::prepare(&s.repository, &worktrees, &branches, &kept, commit)
         .unwrap_or_else(|failure| panic!("{failure}"))
 }

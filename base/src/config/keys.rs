@@ -180,6 +180,7 @@ static KEYS: &[ConfigKey] = &[
     key("studio.branch", ValueKind::Text),
     key("studio.worktree", ValueKind::Text),
     key("studio.check_caches", ValueKind::TextOrTexts),
+    key("studio.caches", ValueKind::TextOrTexts),
     key("studio.confirm_check_changes", ValueKind::Switch),
     key("studio.conflict_notes", ValueKind::Switch),
     network("studio.check_network", "off"),

@@ -27,6 +27,9 @@ pub struct StudioConfig {
     pub worktree: String,
     /// Ignored directories that are kept between check runs; relative paths.
     pub check_caches: ShellLines,
+    /// Ignored directories of the main checkout that new sessions get a copy of; relative paths. By
+    /// lock file when absent, none if empty.
+    pub caches: Option<ShellLines>,
     /// Which hosts checks can reach; the allow list when absent.
     pub check_network: Option<NetworkPolicy>,
     /// Which hosts setup commands can reach; the allow list when absent.
@@ -79,6 +82,7 @@ impl Default for StudioConfig {
             branch: "studio/{id}".to_owned(),
             worktree: DEFAULT_WORKTREE.to_owned(),
             check_caches: ShellLines::default(),
+            caches: None,
             check_network: None,
             setup_network: None,
             jobs: None,

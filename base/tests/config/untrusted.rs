@@ -19,6 +19,7 @@ const WIDENING: &[(&str, &str)] = &[
     ("models", "[{ name = \"m\", context = 9, price = { input = 0, output = 0 } }]"),
     ("studio.checks", "[\"touch marker\"]"),
     ("studio.setup", "\"touch marker\""),
+    ("studio.caches", "[\"private\"]"),
     ("studio.hooks", "true"),
     ("studio.sign", "true"),
     ("studio.forge", "\"gitlab\""),

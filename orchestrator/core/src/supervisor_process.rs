@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use base::clock::Clock;
 use base::config::ConfigSources;
+use base::config::studio::{ShellLines, StudioConfig};
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,7 @@ use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
 use crate::supervisor::run::SupervisorConfig;
 use crate::supervisor::spawn::{COMMAND, inherited_lock};
+use studio_git::check_worktree;
 use studio_git::repo::Repository;
 
 /// The arguments of a supervisor.
@@ -125,6 +127,13 @@ fn prepare(repository: Repository, record: &SessionRecord) -> Result<(Project, S
     Ok((project, config))
 }
 
+/// Returns the value of `[studio] caches`.
+fn carried_caches(settings: &StudioConfig) -> Result<Option<Vec<PathBuf>>> {
+    let configured = settings.caches.as_ref();
+    let parse = |lines: &ShellLines| check_worktree::parse_kept_paths("caches", &lines.list());
+    configured.map(parse).transpose()
+}
+
 /// Returns the parameters of the supervisor.
 pub(crate) fn supervisor_config(
     project: &Project,
@@ -173,6 +182,7 @@ pub(crate) fn supervisor_config(
             size: project.config.studio.pool,
         },
         setup: project.config.studio.setup.list(),
+        caches: carried_caches(&project.config.studio)?,
         limits: project.config.studio.limits,
         fails_on_base,
         conflict_notes: project.config.studio.conflict_notes,

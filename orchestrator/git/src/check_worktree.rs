@@ -53,9 +53,9 @@ struct StaleWorktree {
     writable: Vec<PathBuf>,
 }
 
-/// Parses the value of `[studio] check_caches`: ignored directories that are kept between check
-/// runs. Paths that could lead out of the worktree are refused (2).
-pub fn parse_kept_paths(configured: &[String]) -> Result<Vec<PathBuf>> {
+/// Parses the value of `[studio] check_caches` or `caches`: ignored directories that are kept between
+/// check runs, or copied for sessions. Paths that could lead out of the worktree are refused (2).
+pub fn parse_kept_paths(key: &str, configured: &[String]) -> Result<Vec<PathBuf>> {
     let parse = |text: &String| {
         let path = PathBuf::from(text.trim_end_matches('/'));
         let is_plain = |part: Component<'_>| match part {
@@ -66,9 +66,9 @@ pub fn parse_kept_paths(configured: &[String]) -> Result<Vec<PathBuf>> {
             | Component::ParentDir => false,
         };
         if path.as_os_str().is_empty() || !path.components().all(is_plain) {
-            return Err(Failure::usage(format!("invalid `[studio] check_caches`: `{text}`"))
+            return Err(Failure::usage(format!("invalid `[studio] {key}`: `{text}`"))
                 .because("it must be the relative path of a directory in the worktree")
-                .hint("check_caches = [\"target\"]"));
+                .hint(format!("{key} = [\"target\"]")));
         }
         Ok(path)
     };

@@ -1,6 +1,7 @@
 //! Runs the programs of a session: in its worktree, in its sandbox, with its own build caches.
 
 pub mod build_caches;
+pub mod carried_caches;
 pub mod directory_sandbox;
 pub mod runner;
 

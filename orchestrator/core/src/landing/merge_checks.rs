@@ -354,7 +354,8 @@ pub(crate) fn environment(
     let (repository, settings) = (&project.repository, &project.config.studio);
     // The current location of worktrees, even for sessions that were created with another one.
     let worktrees = WorktreeTemplate::parse(&settings.worktree)?;
-    let kept_paths = check_worktree::parse_kept_paths(&settings.check_caches.list())?;
+    let configured = settings.check_caches.list();
+    let kept_paths = check_worktree::parse_kept_paths("check_caches", &configured)?;
     let branches = templates.branches()?;
     let prepared = check_worktree::prepare(repository, &worktrees, &branches, &kept_paths, commit)?;
     let home = home();

@@ -77,6 +77,8 @@ pub(crate) struct SupervisorConfig {
     pub setup_runner: SandboxedRunner,
     /// Prepares worktrees for later sessions.
     pub pool_filler: PoolFiller,
+    /// The directories that a new worktree gets from the main checkout; by lock file when absent.
+    pub caches: Option<Vec<PathBuf>>,
     /// `sh -c` lines that prepare a new worktree.
     pub setup: Vec<String>,
     /// The configured limits.

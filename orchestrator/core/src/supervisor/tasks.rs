@@ -1,6 +1,7 @@
 //! The long-running actions of a supervisor: each is a future that results in an input.
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use base::failure::{Failure, Result};
@@ -8,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::check;
 use crate::exec::build_caches::BuildCaches;
+use crate::exec::carried_caches;
 use crate::exec::runner::{SandboxedRunner, home};
 use crate::radar::SessionConflict;
 use crate::session::collect;
@@ -34,9 +36,10 @@ pub(crate) fn make_worktree(
     let caches = BuildCaches::of(&config.repository, &config.record.id);
     let timeout = line_timeout(config);
     let pool_filler = config.pool_filler.clone();
+    let carried = config.caches.clone();
     async move {
         let prepare = move || {
-            let prepared = prepare_worktree(&repository, &record);
+            let prepared = prepare_worktree(&repository, &record, carried.as_deref());
             if let Ok(WorktreeState::New { .. }) = prepared {
                 // Without the pool, the next session only takes longer to start.
                 let _ = pool_filler.start(&record.session_repo);
@@ -62,7 +65,11 @@ enum WorktreeState {
     New { note: Option<String> },
 }
 
-fn prepare_worktree(repository: &Repository, record: &SessionRecord) -> Result<WorktreeState> {
+fn prepare_worktree(
+    repository: &Repository,
+    record: &SessionRecord,
+    carried: Option<&[PathBuf]>,
+) -> Result<WorktreeState> {
     let caches = BuildCaches::of(repository, &record.id);
     if worktree::is_finished(&record.session_repo) {
         let recreated = recreate_worktree::recreate_if_missing(repository, &record.session_repo)?;
@@ -82,8 +89,10 @@ fn prepare_worktree(repository: &Repository, record: &SessionRecord) -> Result<W
     // A sparse checkout is that of the checkout in which the user started the session.
     let seen = repository.seen_from(record.run_mode.directory.as_deref());
     worktree::create_at(&seen, &record.session_repo, &record.templates.branches()?, start)?;
+    let floor = record.limits.disk_floor_bytes;
+    let notes = carried_caches::copy(repository, &record.session_repo, carried, floor);
     caches.prepare(&record.session_repo.worktree, &home())?;
-    Ok(WorktreeState::New { note: None })
+    Ok(WorktreeState::New { note: (!notes.is_empty()).then(|| notes.join("; ")) })
 }
 
 async fn run_setup(

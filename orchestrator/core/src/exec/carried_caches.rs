@@ -1,0 +1,225 @@
+//! Build directories (`target`, `node_modules`) that a new session takes over from the user's main
+//! checkout, if both have the same lock file: real copies, so that no session can change the user's
+//! files, and nothing of another session.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base::failure::{OrFail, Result};
+use base::git::Git;
+use base::process::OutputLimits;
+use base::text::printable;
+use studio_git::gc;
+use studio_git::repo::Repository;
+use studio_git::session_repo::SessionRepo;
+
+/// The lock files, and the directories that are taken over by default where one is at the top of the
+/// repository.
+const LOCK_FILES: &[(&str, &str)] = &[
+    ("Cargo.lock", "target"),
+    ("package-lock.json", "node_modules"),
+    ("npm-shrinkwrap.json", "node_modules"),
+    ("pnpm-lock.yaml", "node_modules"),
+    ("yarn.lock", "node_modules"),
+    ("bun.lock", "node_modules"),
+];
+/// Lock files of directories that are taken over only where the configuration names them.
+const OTHER_LOCK_FILES: &[&str] =
+    &["uv.lock", "poetry.lock", "requirements.txt", "go.sum", "Gemfile.lock", "composer.lock"];
+/// The file that makes a directory a virtual environment of Python, whose programs contain its path.
+const VENV_FILE: &str = "pyvenv.cfg";
+/// Names that are not copied: compiled parts that only their own worktree can use, repositories.
+const NOT_COPIED: &[&str] = &["incremental", ".git"];
+/// Maximum size of a directory that is copied.
+const MAX_SIZE: TreeSize = TreeSize { files: 200_000, bytes: 4 << 30 };
+/// Maximum size of a lock file, in bytes.
+const MAX_LOCK_FILE_BYTES: u64 = 64 << 20;
+/// Maximum depth of a directory that is copied.
+const MAX_DEPTH: usize = 200;
+
+/// The number of files in a directory, and their size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct TreeSize {
+    files: u64,
+    bytes: u64,
+}
+
+/// Copies the directories that fit into a new worktree. `configured` is the value of `[studio]
+/// caches`; the lock files decide when absent. Returns notes about what was copied, and about what
+/// the configuration names and was not.
+pub(crate) fn copy(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    configured: Option<&[PathBuf]>,
+    disk_floor: Option<u64>,
+) -> Vec<String> {
+    let Some(checkout) = &repository.main_checkout else { return Vec::new() };
+    let mut defaults: Vec<PathBuf> = LOCK_FILES
+        .iter()
+        .filter(|(lock, _)| checkout.join(lock).is_file())
+        .map(|(_, directory)| PathBuf::from(directory))
+        .collect();
+    defaults.dedup();
+    let mut notes = Vec::new();
+    for path in configured.unwrap_or(&defaults) {
+        let name = printable(&path.to_string_lossy());
+        match copy_one(checkout, session_repo, path, disk_floor) {
+            Ok(Ok(())) => notes.push(format!("{name} is a copy of your main checkout's")),
+            Ok(Err(reason)) if configured.is_some() => {
+                notes.push(format!("{name} was not copied: {reason}"));
+            }
+            Ok(Err(_)) => {}
+            Err(failure) => notes.push(format!("{name} was not copied: {}", failure.sentence())),
+        }
+    }
+    notes
+}
+
+/// Copies one directory, or returns why not.
+fn copy_one(
+    checkout: &Path,
+    session_repo: &SessionRepo,
+    path: &Path,
+    disk_floor: Option<u64>,
+) -> Result<std::result::Result<(), String>> {
+    let fail = || "it cannot be read";
+    let (source, target) = (checkout.join(path), session_repo.worktree.join(path));
+    let is_plain = source.canonicalize().is_ok_and(|canonical| canonical == source);
+    if !is_plain || !source.is_dir() {
+        return Ok(Err("your main checkout has no such directory".into()));
+    }
+    let parent = target.parent().unwrap_or(&session_repo.worktree);
+    let has_parent = parent.canonicalize().is_ok_and(|canonical| canonical == parent);
+    if !has_parent || target.symlink_metadata().is_ok() {
+        return Ok(Err("the worktree has something at its path".into()));
+    }
+    if source.join(VENV_FILE).exists() {
+        return Ok(Err("a virtual environment contains its own path; let `[studio] setup` make \
+                       it, e.g. `uv sync`"
+            .into()));
+    }
+    if let Some(lock) = differing_lock_file(&source, &target) {
+        return Ok(Err(format!("{lock} is another one than in your main checkout")));
+    }
+    if !is_ignored(session_repo, path)? {
+        return Ok(Err("git does not ignore it".into()));
+    }
+    let size = match measure(&source, 0).or_fail(fail)? {
+        Some(size) if size.files <= MAX_SIZE.files && size.bytes <= MAX_SIZE.bytes => size,
+        Some(_) => return Ok(Err("it has more than 4 GiB or 200,000 files".into())),
+        None => return Ok(Err("it has a symlink with an absolute path".into())),
+    };
+    let disk = rustix::fs::statvfs(&session_repo.worktree).or_fail(fail)?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if free < size.bytes.saturating_add(disk_floor.unwrap_or(0)) {
+        return Ok(Err("there is not enough free disk space".into()));
+    }
+    let copied = copy_tree(&source, &target);
+    if copied.is_err() {
+        gc::remove(&target);
+    }
+    copied.or_fail(|| "it cannot be copied").map(Ok)
+}
+
+/// Returns a lock file beside the directories that differs.
+fn differing_lock_file(source: &Path, target: &Path) -> Option<&'static str> {
+    let read = |directory: &Path, name: &str| {
+        let file = directory.with_file_name(name);
+        base::files::read_bounded(&file, MAX_LOCK_FILE_BYTES).ok()
+    };
+    let names = LOCK_FILES.iter().map(|(lock, _)| *lock).chain(OTHER_LOCK_FILES.iter().copied());
+    names.into_iter().find(|name| read(source, name) != read(target, name))
+}
+
+/// Returns whether the session's git ignores a directory, which is not there yet.
+fn is_ignored(session_repo: &SessionRepo, path: &Path) -> Result<bool> {
+    let git = Git::at(&session_repo.git_dir).with_work_tree(&session_repo.worktree);
+    let directory = format!("{}/", path.to_string_lossy());
+    let command = git.command(["check-ignore", "-q", "--", &directory]);
+    let output = command.output(OutputLimits::seconds(60)).or_fail(|| "cannot start git")?;
+    Ok(output.ok())
+}
+
+/// Returns the size of what is copied; `None` if a symlink has an absolute path, which would lead
+/// back to the main checkout.
+fn measure(directory: &Path, depth: usize) -> io::Result<Option<TreeSize>> {
+    let mut size = TreeSize::default();
+    if depth > MAX_DEPTH {
+        return Ok(Some(TreeSize { files: u64::MAX, bytes: u64::MAX }));
+    }
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if is_left_out(&entry) {
+            continue;
+        }
+        if kind.is_dir() {
+            let Some(below) = measure(&entry.path(), depth + 1)? else { return Ok(None) };
+            size.files = size.files.saturating_add(below.files);
+            size.bytes = size.bytes.saturating_add(below.bytes);
+        } else if kind.is_symlink() {
+            if fs::read_link(entry.path())?.is_absolute() {
+                return Ok(None);
+            }
+            size.files = size.files.saturating_add(1);
+        } else if kind.is_file() {
+            size.files = size.files.saturating_add(1);
+            size.bytes = size.bytes.saturating_add(entry.metadata()?.len());
+        }
+        if size.files > MAX_SIZE.files || size.bytes > MAX_SIZE.bytes {
+            break;
+        }
+    }
+    Ok(Some(size))
+}
+
+fn is_left_out(entry: &fs::DirEntry) -> bool {
+    NOT_COPIED.iter().any(|name| entry.file_name() == *name)
+}
+
+/// Copies a directory with the times of its files, by which build tools know what is built. Shares
+/// the data on file systems that support it, and never the file. A file that a build removes
+/// meanwhile is missing.
+fn copy_tree(source: &Path, target: &Path) -> io::Result<()> {
+    fs::create_dir(target)?;
+    for entry in fs::read_dir(source)? {
+        let entry = entry?;
+        let (kind, from, to) = (entry.file_type()?, entry.path(), target.join(entry.file_name()));
+        if is_left_out(&entry) {
+            continue;
+        }
+        let copied = if kind.is_dir() {
+            copy_tree(&from, &to)
+        } else if kind.is_symlink() {
+            fs::read_link(&from).and_then(|link| std::os::unix::fs::symlink(link, &to))
+        } else if kind.is_file() {
+            copy_file(&from, &to)
+        } else {
+            Ok(())
+        };
+        match copied {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            copied => copied?,
+        }
+    }
+    Ok(())
+}
+
+fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
+    let modified = fs::metadata(from)?.modified()?;
+    fs::copy(from, to)?;
+    let times = rustix::fs::Timestamps {
+        last_access: timespec(modified),
+        last_modification: timespec(modified),
+    };
+    Ok(rustix::fs::utimensat(rustix::fs::CWD, to, &times, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)?)
+}
+
+fn timespec(time: std::time::SystemTime) -> rustix::fs::Timespec {
+    let since = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    rustix::fs::Timespec {
+        tv_sec: i64::try_from(since.as_secs()).unwrap_or_default(),
+        tv_nsec: i64::from(since.subsec_nanos()),
+    }
+}

@@ -1,0 +1,114 @@
+//! Build directories that a new session takes over from the main checkout.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+
+use crate::fixtures::Scene;
+
+/// Creates a repository with a lock file, and with a build directory that git ignores.
+fn scene() -> Scene {
+    let scene = Scene::new();
+    scene.repo.write("Cargo.lock", "version = 4\n");
+    scene.repo.write(".gitignore", "/target/\nnode_modules/\n/.venv/\n");
+    scene.repo.git(["add", "-A"]);
+    scene.repo.git(["commit", "-q", "-m", "lock"]);
+    scene.repo.write("target/debug/deps/lib.rlib", "built\n");
+    scene.repo.write("target/debug/incremental/x", "large\n");
+    symlink("lib.rlib", scene.repo.path().join("target/debug/deps/link")).expect("free");
+    let old = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
+    let file = fs::File::options().write(true).open(built(scene.repo.path())).expect("ours");
+    file.set_modified(old).expect("ours");
+    scene
+}
+
+fn built(checkout: &Path) -> std::path::PathBuf {
+    checkout.join("target/debug/deps/lib.rlib")
+}
+
+fn settled(scene: &Scene, script: &str) -> String {
+    let id = scene.ready(script);
+    scene.await_free(&id);
+    id
+}
+
+#[test]
+fn a_session_gets_a_copy_of_what_the_main_checkout_has_built() {
+    let scene = scene();
+    let task = "sh cat target/debug/deps/lib.rlib > seen; sh echo evil > target/debug/deps/lib.rlib; \
+                sh touch target/planted";
+    let id = settled(&scene, task);
+    let worktree = scene.worktree(&id);
+    assert_eq!(worktree.read("seen"), "built\n");
+    assert_eq!(fs::read_to_string(built(scene.repo.path())).expect("ours"), "built\n");
+    let link = fs::read_link(worktree.path().join("target/debug/deps/link")).expect("a symlink");
+    assert_eq!(link, Path::new("lib.rlib"));
+    assert!(!worktree.path().join("target/debug/incremental").exists());
+    assert_eq!(scene.status(&id)["files_changed"], 1, "git ignores the copy");
+    scene
+        .studio(["logs", &id])
+        .exits(0)
+        .output_contains("target is a copy of your main checkout's");
+    scene.studio(["accept", &id, "-m", "Land it"]).exits(0);
+
+    // The next one has a copy of the user's, not of the first session's.
+    let other = scene.worktree(&settled(&scene, "write b 1"));
+    let (copy, own) = (built(other.path()), built(scene.repo.path()));
+    assert_eq!(fs::read_to_string(&copy).expect("copied"), "built\n");
+    assert!(!other.path().join("target/planted").exists());
+    let metadata = |path: &Path| path.metadata().expect("it is there");
+    assert_eq!(metadata(&copy).mtime(), metadata(&own).mtime(), "build tools compare times");
+    assert_eq!((metadata(&copy).nlink(), metadata(&own).nlink()), (1, 1));
+    assert_ne!(metadata(&copy).ino(), metadata(&own).ino());
+}
+
+#[test]
+fn only_ignored_directories_with_the_same_lock_file_are_copied() {
+    let scene = scene();
+    let has =
+        |id: &str, path: &str| scene.worktree(id).path().join(path).symlink_metadata().is_ok();
+    scene.repo.write("Cargo.lock", "version = 4\n# of another branch\n");
+    let id = settled(&scene, "write a 1");
+    assert!(!has(&id, "target"));
+    scene.studio(["logs", &id]).exits(0).output_lacks("copied");
+
+    scene.repo.git(["checkout", "-q", "Cargo.lock"]);
+    scene.configure("caches = []");
+    assert!(!has(&settled(&scene, "write b 1"), "target"));
+
+    scene.configure("caches = [\"out\", \".venv\", \"web/node_modules\", \"missing\", \"target\"]");
+    scene.repo.write("out/x", "1\n");
+    scene.repo.write(".venv/pyvenv.cfg", "home = /usr\n");
+    scene.repo.write("web/index.js", "1\n");
+    scene.repo.git(["add", "web/index.js"]);
+    scene.repo.git(["commit", "-q", "-m", "web"]);
+    scene.repo.write("web/node_modules/x/index.js", "1\n");
+    symlink("/etc", scene.repo.path().join("target/outside")).expect("free");
+    let id = settled(&scene, "write c 1");
+    assert!(has(&id, "web/node_modules/x/index.js"));
+    assert!(!has(&id, "out") && !has(&id, ".venv") && !has(&id, "target"));
+    let logs = scene.studio(["logs", &id]);
+    logs.exits(0).output_contains("out was not copied: git does not ignore it");
+    logs.output_contains(".venv was not copied: a virtual environment contains its own path");
+    logs.output_contains("missing was not copied: your main checkout has no such directory");
+    logs.output_contains("target was not copied: it has a symlink with an absolute path");
+
+    scene.configure("caches = [\"../elsewhere\"]");
+    let refused = scene.studio(["run", "write d 1"]);
+    assert_ne!(refused.code, 0);
+    refused.output_contains("invalid `[studio] caches`");
+}
+
+#[test]
+fn a_symlink_in_place_of_a_build_directory_is_not_followed() {
+    let scene = scene();
+    let target = scene.repo.path().join("target");
+    fs::remove_dir_all(&target).expect("ours");
+    fs::create_dir(scene.env.home().join("elsewhere")).expect("free");
+    fs::write(scene.env.home().join("elsewhere/secret"), "x").expect("ours");
+    symlink(scene.env.home().join("elsewhere"), &target).expect("free");
+    scene.repo.write(".gitignore", "target\n");
+    scene.repo.git(["commit", "-qam", "ignore"]);
+    let id = settled(&scene, "write a 1");
+    assert!(!scene.worktree(&id).path().join("target").exists());
+}
