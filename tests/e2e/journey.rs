@@ -85,12 +85,15 @@ fn a_landing_can_be_undone_and_the_session_continues() {
 #[test]
 fn work_lands_when_the_model_is_down() {
     let scene = Scene::new("anthropic", two_tasks());
+    // From the beginning: a message is also written when the session becomes ready.
+    let config = scene.model.config_toml("anthropic");
+    let config = config.replacen("[providers]\n", "[providers]\ncommit = \"anthropic.down\"\n", 1);
+    scene.env.config(&format!(
+        "{config}\n[providers.anthropic.down]\nmodel = \"x\"\napi_key = \"k\"\n\
+         base_url = \"http://127.0.0.1:9\"\n",
+    ));
     scene.studio(["run", "say hello"]).exits(0);
     let id = scene.id("hello");
-    scene.env.config(
-        "[providers]\ndefault_provider = \"anthropic.main\"\n[providers.anthropic.main]\n\
-         model = \"x\"\napi_key = \"k\"\nbase_url = \"http://127.0.0.1:9\"\n",
-    );
 
     let landed = scene.studio(["accept", &id, "--json"]);
 

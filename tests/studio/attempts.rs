@@ -158,7 +158,7 @@ fn a_judge_decides_ties_only_and_disagreement_is_a_tie() {
         scene.configure("");
         let [first, second] = ["write a 1", "write b 1"].map(|task| scene.ready(task));
         for id in [&first, &second] {
-            scene.await_free(id);
+            scene.await_supervisor(id);
         }
         // Only now is there a model, which therefore wrote no messages for the commits.
         let server = ModelServer::start(answers.map(ScriptedReply::says).to_vec());

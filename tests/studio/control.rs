@@ -29,12 +29,6 @@ fn written_pid(scene: &Scene, id: &str, file: &str) -> u32 {
     })
 }
 
-fn supervisor(scene: &Scene, id: &str) -> u64 {
-    let journal = scene.journal(id);
-    let line = journal.iter().rev().find(|line| line["entry"] == "spawned");
-    line.and_then(|line| line["pid"].as_u64()).expect("a supervisor was started")
-}
-
 #[test]
 fn stop_keeps_everything_and_resume_continues() {
     let scene = Scene::new();
@@ -102,7 +96,7 @@ fn send_waits_until_the_supervisor_listens() {
     let id = scene.exec(["--agent", "loads", "write a 1; gate go"]);
     scene.await_state(&id, "working");
     until("its file", || scene.worktree(&id).path().join("a").exists().then_some(()));
-    kill(supervisor(&scene, &id));
+    kill(scene.supervisor(&id));
     scene.await_free(&id);
     // The test acts as the next supervisor: it holds the lock, and a token shows when a request
     // arrives.
@@ -340,7 +334,7 @@ fn a_killed_supervisor_leaves_no_process_and_a_resumable_session() {
     let id = scene.exec(["write a 1; daemon pid; gate go; write b 2"]);
     let pid = written_pid(&scene, &id, "pid");
     assert!(runs(pid));
-    kill(supervisor(&scene, &id));
+    kill(scene.supervisor(&id));
     scene.await_state(&id, "crashed");
     until("the daemon to end", || (!runs(pid)).then_some(()));
     let status = scene.status(&id);
@@ -363,7 +357,7 @@ fn a_supervisor_ends_when_its_sessions_directory_is_deleted() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; daemon pid; hang"]);
     let pid = written_pid(&scene, &id, "pid");
-    let supervisor = u32::try_from(supervisor(&scene, &id)).unwrap();
+    let supervisor = u32::try_from(scene.supervisor(&id)).unwrap();
     std::fs::remove_dir_all(scene.repo.path().join(".git/studio/sessions").join(&id)).unwrap();
     until("the supervisor to end", || (!runs(supervisor)).then_some(()));
     until("the daemon to end", || (!runs(pid)).then_some(()));

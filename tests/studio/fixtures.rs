@@ -99,6 +99,20 @@ impl Scene {
         });
     }
 
+    /// Returns the process id of the last supervisor of a session.
+    pub fn supervisor(&self, id: &str) -> u64 {
+        let journal = self.journal(id);
+        let line = journal.iter().rev().find(|line| line["entry"] == "spawned");
+        line.and_then(|line| line["pid"].as_u64()).expect("a supervisor was started")
+    }
+
+    /// Waits until the last supervisor of a session has ended: it prepares the message of a ready
+    /// session after it released the session's lock.
+    pub fn await_supervisor(&self, id: &str) {
+        let supervisor = u32::try_from(self.supervisor(id)).expect("a process id");
+        until("the supervisor to end", || (!base::process::is_alive(supervisor)).then_some(()));
+    }
+
     /// Returns a file in a session's directory.
     pub fn session_file(&self, id: &str, name: &str) -> PathBuf {
         self.repo.path().join(".git/studio/sessions").join(id).join(name)
