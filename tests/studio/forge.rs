@@ -87,6 +87,15 @@ impl Forge {
         self.answer("pr-list.after", &json!([request]));
     }
 
+    /// Returns a ready session with an open request.
+    fn with_request(&self) -> String {
+        let id = self.scene.ready("write a 1");
+        self.scene.await_free(&id);
+        self.is_new(&id);
+        self.scene.studio(["pr", &id, "-m", "x"]).exits(0);
+        id
+    }
+
     /// Answers with these comments, and no failed checks.
     fn comments(&self, comments: &Value) {
         self.answer("conversation", &json!({"comments": comments, "reviews": []}));
@@ -227,10 +236,7 @@ fn a_push_runs_no_program_of_either_repository() {
 fn comments_and_failed_checks_reach_the_agent_once() {
     let forge = Forge::github();
     let scene = &forge.scene;
-    let id = scene.ready("write a 1");
-    scene.await_free(&id);
-    forge.is_new(&id);
-    scene.studio(["pr", &id, "-m", "x"]).exits(0);
+    let id = forge.with_request();
     forge.request(&id, "OPEN", "");
     forge.comments(&json!([
         comment("IC_1", "MEMBER", "rename it\u{1b}]0;evil\u{7}"),
@@ -273,10 +279,7 @@ fn a_sync_killed_at_any_step_delivers_each_comment_once() {
     for step in ["pr.pending", "resume.queued", "pr.sent"] {
         let forge = Forge::github();
         let scene = &forge.scene;
-        let id = scene.ready("write a 1");
-        scene.await_free(&id);
-        forge.is_new(&id);
-        scene.studio(["pr", &id, "-m", "x"]).exits(0);
+        let id = forge.with_request();
         forge.request(&id, "OPEN", "");
         forge.comments(&json!([comment("IC_1", "OWNER", "rename it")]));
         let killed = scene.env.run_command(
@@ -301,10 +304,7 @@ fn a_sync_killed_at_any_step_delivers_each_comment_once() {
 fn a_merged_request_closes_its_session_and_a_closed_one_does_not() {
     let forge = Forge::github();
     let scene = &forge.scene;
-    let id = scene.ready("write a 1");
-    scene.await_free(&id);
-    forge.is_new(&id);
-    scene.studio(["pr", &id, "-m", "x"]).exits(0);
+    let id = forge.with_request();
     forge.request(&id, "CLOSED", "");
     scene.studio(["pr", "sync", &id]).exits(0).output_contains("closed without a merge");
     assert_eq!(scene.status(&id)["state"], "ready");

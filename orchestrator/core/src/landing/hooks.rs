@@ -97,7 +97,8 @@ impl LandingHooks {
         record: &SessionRecord,
         candidate: &Candidate,
     ) -> Result<()> {
-        let Some(output) = self.run(project, record, candidate, HookName::PreCommit, &[])? else {
+        let (name, tip) = (HookName::PreCommit, &candidate.target_tip);
+        let Some(output) = self.run(project, record, candidate, name, &[], tip)? else {
             return Ok(());
         };
         refuse_failed(record, HookName::PreCommit, &output)
@@ -120,9 +121,8 @@ impl LandingHooks {
         let file = directory.join(MESSAGE_FILE);
         base::files::replace(&file, message.format()?.as_bytes()).or_fail(cannot)?;
         let argument = file.to_string_lossy().into_owned();
-        if let Some(output) =
-            self.run(project, record, candidate, HookName::CommitMsg, &[argument])?
-        {
+        let (name, tip) = (HookName::CommitMsg, &candidate.target_tip);
+        if let Some(output) = self.run(project, record, candidate, name, &[argument], tip)? {
             refuse_failed(record, HookName::CommitMsg, &output)?;
         }
         // The hook may have put a link or a pipe in its place.
@@ -145,7 +145,7 @@ impl LandingHooks {
         candidate: &Candidate,
         commit: &str,
     ) -> Option<String> {
-        let run = self.run_on(project, record, candidate, HookName::PostCommit, &[], commit);
+        let run = self.run(project, record, candidate, HookName::PostCommit, &[], commit);
         match run {
             Ok(Some(output)) if output.exit != 0 => {
                 let reason = printable_output(tail(output.tail.trim_end(), 1500));
@@ -156,19 +156,8 @@ impl LandingHooks {
         }
     }
 
-    fn run(
-        &mut self,
-        project: &Project,
-        record: &SessionRecord,
-        candidate: &Candidate,
-        name: HookName,
-        args: &[String],
-    ) -> Result<Option<CommandOutput>> {
-        self.run_on(project, record, candidate, name, args, &candidate.target_tip)
-    }
-
     /// Runs an approved hook with HEAD at a commit; `None` if it is not approved.
-    fn run_on(
+    fn run(
         &mut self,
         project: &Project,
         record: &SessionRecord,

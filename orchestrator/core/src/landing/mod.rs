@@ -239,8 +239,8 @@ pub fn land(
     landed.ok_or_else(|| Failure::refused("the target kept changing").into())
 }
 
-/// Like [`land`]. Lands only what is expected, if that is given; `None` if the work, or its target,
-/// is no longer that.
+/// Like [`land`]. Lands only what is expected, if that is given; `None` if the work or its
+/// target has changed since.
 pub(crate) fn land_expected(
     project: &Project,
     view: &SessionView,
