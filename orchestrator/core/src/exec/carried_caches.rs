@@ -31,8 +31,11 @@ const OTHER_LOCK_FILES: &[&str] =
 const VENV_FILE: &str = "pyvenv.cfg";
 /// Names that are not copied: compiled parts that only their own worktree can use, repositories.
 const NOT_COPIED: &[&str] = &["incremental", ".git"];
-/// Maximum size of a directory that is copied.
+/// Maximum size of a directory that is copied because the configuration names it.
 const MAX_SIZE: TreeSize = TreeSize { files: 200_000, bytes: 4 << 30 };
+/// Maximum size of a directory that is copied by default: many sessions may start at once, on a file
+/// system that cannot share data.
+const MAX_DEFAULT_SIZE: TreeSize = TreeSize { files: 50_000, bytes: 512 << 20 };
 /// Maximum size of a lock file, in bytes.
 const MAX_LOCK_FILE_BYTES: u64 = 64 << 20;
 /// Maximum depth of a directory that is copied.
@@ -61,10 +64,11 @@ pub(crate) fn copy(
         .map(|(_, directory)| PathBuf::from(directory))
         .collect();
     defaults.dedup();
+    let max_size = if configured.is_some() { MAX_SIZE } else { MAX_DEFAULT_SIZE };
     let mut notes = Vec::new();
     for path in configured.unwrap_or(&defaults) {
         let name = printable(&path.to_string_lossy());
-        match copy_one(checkout, session_repo, path, disk_floor) {
+        match copy_one(checkout, session_repo, path, max_size, disk_floor) {
             Ok(Ok(())) => notes.push(format!("{name} is a copy of your main checkout's")),
             Ok(Err(reason)) if configured.is_some() => {
                 notes.push(format!("{name} was not copied: {reason}"));
@@ -81,6 +85,7 @@ fn copy_one(
     checkout: &Path,
     session_repo: &SessionRepo,
     path: &Path,
+    max_size: TreeSize,
     disk_floor: Option<u64>,
 ) -> Result<std::result::Result<(), String>> {
     let fail = || "it cannot be read";
@@ -106,7 +111,7 @@ fn copy_one(
         return Ok(Err("git does not ignore it".into()));
     }
     let size = match measure(&source, 0).or_fail(fail)? {
-        Some(size) if size.files <= MAX_SIZE.files && size.bytes <= MAX_SIZE.bytes => size,
+        Some(size) if size.files <= max_size.files && size.bytes <= max_size.bytes => size,
         Some(_) => return Ok(Err("it has more than 4 GiB or 200,000 files".into())),
         None => return Ok(Err("it has a symlink with an absolute path".into())),
     };
