@@ -9,6 +9,7 @@ use crate::fixtures::Scene;
 /// Creates a repository with a lock file, and with a build directory that git ignores.
 fn scene() -> Scene {
     let scene = Scene::new();
+    scene.configure("caches = [\"target\"]");
     scene.repo.write("Cargo.lock", "version = 4\n");
     scene.repo.write(".gitignore", "/target/\nnode_modules/\n/.venv/\n");
     scene.repo.git(["add", "-A"]);
@@ -63,6 +64,24 @@ fn a_session_gets_a_copy_of_what_the_main_checkout_has_built() {
 }
 
 #[test]
+fn the_packages_of_node_are_copied_by_their_lock_file() {
+    let scene = scene();
+    scene.configure("");
+    scene.repo.write("node_modules/x/index.js", "1\n");
+    let has = |id: &str, path: &str| scene.worktree(id).path().join(path).exists();
+    let id = settled(&scene, "write a 1");
+    assert!(!has(&id, "node_modules"), "without a lock file");
+    scene.repo.write("package-lock.json", "{}\n");
+    scene.repo.git(["add", "package-lock.json"]);
+    scene.repo.git(["commit", "-q", "-m", "lock"]);
+    let id = settled(&scene, "write b 1");
+    assert!(has(&id, "node_modules/x/index.js") && !has(&id, "target"));
+    scene.repo.write("package-lock.json", "{ }\n");
+    let id = settled(&scene, "write c 1");
+    assert!(!has(&id, "node_modules"), "with another lock file");
+}
+
+#[test]
 fn only_ignored_directories_with_the_same_lock_file_are_copied() {
     let scene = scene();
     let has =
@@ -70,7 +89,10 @@ fn only_ignored_directories_with_the_same_lock_file_are_copied() {
     scene.repo.write("Cargo.lock", "version = 4\n# of another branch\n");
     let id = settled(&scene, "write a 1");
     assert!(!has(&id, "target"));
-    scene.studio(["logs", &id]).exits(0).output_lacks("copied");
+    scene
+        .studio(["logs", &id])
+        .exits(0)
+        .output_contains("target was not copied: Cargo.lock is another");
 
     scene.repo.git(["checkout", "-q", "Cargo.lock"]);
     scene.configure("caches = []");

@@ -1,4 +1,4 @@
-//! Build directories (`target`, `node_modules`) that a new session takes over from the user's main
+//! Build directories (`node_modules`, and what the configuration names) that a new session takes over from the user's main
 //! checkout, if both have the same lock file: real copies, so that no session can change the user's
 //! files, and nothing of another session.
 
@@ -15,9 +15,9 @@ use studio_git::repo::Repository;
 use studio_git::session_repo::SessionRepo;
 
 /// The lock files, and the directories that are taken over by default where one is at the top of the
-/// repository.
+/// repository. Not `target`: cargo compiles everything again in another directory, because its
+/// fingerprints contain the paths of the sources.
 const LOCK_FILES: &[(&str, &str)] = &[
-    ("Cargo.lock", "target"),
     ("package-lock.json", "node_modules"),
     ("npm-shrinkwrap.json", "node_modules"),
     ("pnpm-lock.yaml", "node_modules"),
@@ -25,8 +25,15 @@ const LOCK_FILES: &[(&str, &str)] = &[
     ("bun.lock", "node_modules"),
 ];
 /// Lock files of directories that are taken over only where the configuration names them.
-const OTHER_LOCK_FILES: &[&str] =
-    &["uv.lock", "poetry.lock", "requirements.txt", "go.sum", "Gemfile.lock", "composer.lock"];
+const OTHER_LOCK_FILES: &[&str] = &[
+    "Cargo.lock",
+    "uv.lock",
+    "poetry.lock",
+    "requirements.txt",
+    "go.sum",
+    "Gemfile.lock",
+    "composer.lock",
+];
 /// The file that makes a directory a virtual environment of Python, whose programs contain its path.
 const VENV_FILE: &str = "pyvenv.cfg";
 /// Names that are not copied: compiled parts that only their own worktree can use, repositories.
