@@ -207,3 +207,35 @@ fn a_submodule_that_the_checkout_lacks_or_whose_name_leads_elsewhere_is_left_out
     assert_eq!(empty.count(), 0);
     scene.studio(["accept", &id, "-m", "Land it"]).exits(0);
 }
+
+#[test]
+fn a_symlink_that_a_session_plants_does_not_lead_to_the_files_of_the_user() {
+    let scene = scene();
+    let user = scene.repo.path().join(".git/modules/my part");
+    let config = fs::read(user.join("config")).expect("it is there");
+    fs::write(user.join("hooks/post-merge"), "the user's").expect("ours");
+    let id = ended(&scene, "write a 1", "ready");
+    let private = scene.session_file(&id, "git/modules");
+    fs::rename(&private, private.with_extension("away")).expect("ours");
+    std::os::unix::fs::symlink(scene.repo.path().join(".git/modules"), &private).expect("ours");
+    scene.studio(["diff", &id]).exits(0);
+    scene.studio(["accept", &id, "-m", "Land it"]).exits(3);
+    assert_eq!(fs::read(user.join("config")).expect("it is there"), config);
+    assert!(user.join("hooks/post-merge").exists());
+}
+
+#[test]
+fn a_recreated_worktree_writes_no_submodule_through_a_symlink() {
+    let scene = scene();
+    let outside = scene.env.home().join("outside");
+    fs::create_dir(&outside).expect("the home is writable");
+    let task = format!("sh rm -r libs/part && ln -s '{}' libs/part; write a 1", outside.display());
+    let id = ended(&scene, &task, "ready");
+    let worktree = scene.worktree(&id);
+    assert!(worktree.path().join("libs/part").is_symlink());
+    fs::remove_dir_all(worktree.path()).expect("it is there");
+    scene.studio(["send", &id, "go on; write b 1"]).exits(0);
+    until("the second turn", || worktree.path().join("b").exists().then_some(()));
+    scene.await_free(&id);
+    assert_eq!(fs::read_dir(&outside).expect("it is there").count(), 0);
+}

@@ -70,15 +70,26 @@ impl Submodule {
     }
 
     fn open_directory(&self, session_repo: &SessionRepo) -> io::Result<Option<SafeDir>> {
-        let mut directory = SafeDir::open(&session_repo.worktree)?;
-        for part in &self.path {
-            let Some(next) = directory.open_existing(&part.to_string_lossy())? else {
-                return Ok(None);
-            };
-            directory = next;
-        }
-        Ok(Some(directory))
+        open_below(&session_repo.worktree, &self.path)
     }
+
+    /// Opens its private git directory in a session; `None` if there is none, or if a symlink leads
+    /// to it: the agent can write the directories above it.
+    fn open_git_dir(&self, session_repo: &SessionRepo) -> io::Result<Option<SafeDir>> {
+        open_below(&session_repo.git_dir, &Path::new("modules").join(&self.name))
+    }
+}
+
+/// Opens a directory below a known one; `None` if it is missing, or if a symlink leads to it.
+fn open_below(root: &Path, path: &Path) -> io::Result<Option<SafeDir>> {
+    let mut directory = SafeDir::open(root)?;
+    for part in path {
+        let Some(next) = directory.open_existing(&part.to_string_lossy())? else {
+            return Ok(None);
+        };
+        directory = next;
+    }
+    Ok(Some(directory))
 }
 
 /// Returns whether a repository has objects elsewhere, so that a copy of it would be incomplete.
@@ -207,9 +218,10 @@ fn copy(
     let target = submodule.git_dir(session_repo);
     fs::create_dir_all(target.join("objects")).or_fail(fail)?;
     copy_objects(&source.join("objects"), &target.join("objects"), 0).or_fail(fail)?;
-    restore(repository, &target)?;
+    let git_dir = submodule.open_git_dir(session_repo).or_fail(fail)?;
+    let git_dir = git_dir.ok_or_else(|| Failure::refused(fail()))?;
+    restore(repository, &git_dir)?;
     let write = || -> io::Result<()> {
-        let git_dir = SafeDir::open(&target)?;
         git_dir.open_or_create("refs")?.open_or_create("heads")?;
         git_dir.write("HEAD", format!("{}\n", submodule.commit).as_bytes())?;
         fs::write(submodule.worktree(session_repo).join(".git"), submodule.pointer(session_repo))
@@ -224,10 +236,9 @@ fn copy(
 }
 
 /// Writes what git obeys in a private git directory of a submodule, whatever an agent changed.
-fn restore(repository: &Repository, git_dir: &Path) -> Result<()> {
+fn restore(repository: &Repository, git_dir: &SafeDir) -> Result<()> {
     let originals = Originals::for_repository(repository)?;
     let write = || -> io::Result<()> {
-        let git_dir = SafeDir::open(git_dir)?;
         git_dir.write("config", &originals.config)?;
         git_dir.remove_all("config.worktree")?;
         git_dir.remove_all("commondir")?;
@@ -239,7 +250,7 @@ fn restore(repository: &Repository, git_dir: &Path) -> Result<()> {
         objects.remove_specials(2)?;
         objects.open_or_create("info")?.remove_all("alternates")
     };
-    write().or_fail(|| format!("cannot restore the configuration in {}", git_dir.display()))
+    write().or_fail(|| "cannot restore the configuration of a submodule")
 }
 
 /// Copies loose objects and packs: never a link, because the session can write the copies.
@@ -270,17 +281,20 @@ pub(crate) fn recreate(
     worktree: &Path,
 ) -> Result<()> {
     for submodule in recorded(session_repo) {
+        let fail = || "cannot write the files of a submodule";
+        let private = submodule.open_git_dir(session_repo).or_fail(fail)?;
+        // The work may have a symlink in its place.
+        let directory = open_below(worktree, &submodule.path).or_fail(fail)?;
+        let (Some(private), Some(directory)) = (private, directory) else { continue };
         let (git_dir, path) = (submodule.git_dir(session_repo), worktree.join(&submodule.path));
-        let commit = head::read(&git_dir).ok().and_then(|head| head.commit);
-        let (Some(commit), true) = (commit, path.is_dir()) else { continue };
-        restore(repository, &git_dir)?;
-        let git = SafeDir::open(&git_dir).and_then(|directory| {
-            directory.remove_all("index.lock")?;
-            directory.remove_all("index")
-        });
-        git.or_fail(|| "cannot write the files of a submodule")?;
-        fs::write(path.join(".git"), submodule.pointer(session_repo))
-            .or_fail(|| format!("cannot write in {}", path.display()))?;
+        let Some(commit) = head::read(&git_dir).ok().and_then(|head| head.commit) else { continue };
+        restore(repository, &private)?;
+        let write = || -> io::Result<()> {
+            private.remove_all("index.lock")?;
+            private.remove_all("index")?;
+            directory.write(".git", &submodule.pointer(session_repo))
+        };
+        write().or_fail(fail)?;
         let place =
             SessionRepo { worktree: path, git_dir: git_dir.clone(), ..session_repo.clone() };
         worktree::check_out(&repository_at(&git_dir), &place, &commit)?;
@@ -311,11 +325,13 @@ pub(crate) fn import(
     head_commit: &str,
 ) -> Result<()> {
     for submodule in recorded(session_repo) {
-        let git_dir = submodule.git_dir(session_repo);
-        let (Some(user), true) = (submodule.of_user(repository), git_dir.is_dir()) else {
+        let private = submodule.open_git_dir(session_repo);
+        let private = private.or_fail(|| "cannot read a submodule")?;
+        let (Some(user), Some(private)) = (submodule.of_user(repository), private) else {
             continue;
         };
-        restore(repository, &git_dir)?;
+        let git_dir = submodule.git_dir(session_repo);
+        restore(repository, &private)?;
         let own = head::read(&git_dir).ok().and_then(|head| head.commit);
         let linked = gitlink(repository, head_commit, &submodule.path);
         let wanted = own.into_iter().chain(linked).filter(|commit| *commit != submodule.commit);
@@ -366,7 +382,10 @@ pub(crate) fn read(repository: &Repository, session_repo: &SessionRepo) -> Vec<S
     let submodules = recorded(session_repo).into_iter();
     let present = submodules.filter(|submodule| submodule.has_directory(session_repo));
     let states = present.map(|submodule| {
-        let head = head::read(&submodule.git_dir(session_repo)).ok().and_then(|head| head.commit);
+        let is_private = submodule.open_git_dir(session_repo).is_ok_and(|it| it.is_some());
+        let git_dir = submodule.git_dir(session_repo);
+        let head = || head::read(&git_dir).ok().and_then(|head| head.commit);
+        let head = is_private.then(head).flatten();
         let is_dirty = match &head {
             Some(head) => is_dirty(repository, session_repo, &submodule, head).unwrap_or(true),
             None => true,
