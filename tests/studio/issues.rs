@@ -48,6 +48,22 @@ fn an_issue_of_gitlab_is_read_by_its_own_program() {
 }
 
 #[test]
+fn a_program_of_the_repository_does_not_read_issues() {
+    let mut scene = Scene::new();
+    program(&mut scene, "gh", r#"{"title":"write a 1"}"#);
+    let programs = scene.env.home().join("programs");
+    let own = scene.repo.path().join("bin");
+    fs::rename(&programs, &own).expect("ours");
+    fs::create_dir(&programs).expect("ours");
+    let path = std::env::var("PATH").unwrap_or_default();
+    for entry in ["bin".to_owned(), own.display().to_string()] {
+        scene.env.set("PATH", format!("{entry}:{path}"));
+        scene.studio(["run", "--issue", "42"]).exits(2).output_contains("`gh` is not in PATH");
+        assert_eq!(called(&scene), "");
+    }
+}
+
+#[test]
 fn a_markdown_file_is_an_issue_and_errors_say_what_is_missing() {
     let mut scene = Scene::new();
     scene.repo.write("issue.md", "# write a 1\n\nwrite b 2\n");

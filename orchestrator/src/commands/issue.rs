@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
-use base::process::{Command, OutputLimits, find_program};
+use base::process::{Command, OutputLimits, find_program, find_program_outside};
 use serde_json::Value;
+use studio_git::names::WorktreeTemplate;
 
 use crate::commands::context::CommandContext;
 
@@ -45,13 +46,14 @@ const GITLAB: IssueReader = IssueReader {
 pub(crate) fn read(context: &CommandContext, reference: &str) -> Result<String> {
     let directory = context.directory.as_deref().unwrap_or(Path::new("."));
     let path = directory.join(reference);
-    let is_number = reference.trim_start_matches('#').chars().all(|c| c.is_ascii_digit());
+    let number = reference.trim_start_matches('#');
+    let is_number = !number.is_empty() && number.chars().all(|c| c.is_ascii_digit());
     let is_url = reference.starts_with("https://") || reference.starts_with("http://");
     if !is_number && !is_url {
         return read_file(&path, reference);
     }
     let reader = reader(context, reference);
-    let issue = ask(context, &reader, reference.trim_start_matches('#'))?;
+    let issue = ask(context, &reader, number)?;
     let text = |name: &str| issue[name].as_str().unwrap_or_default().trim().to_owned();
     let (title, body, url) = (text("title"), text(reader.body), text(reader.url));
     if title.is_empty() {
@@ -95,14 +97,16 @@ fn reader(context: &CommandContext, reference: &str) -> IssueReader {
 fn ask(context: &CommandContext, reader: &IssueReader, reference: &str) -> Result<Value> {
     let top = context.repository.main_checkout.as_deref().unwrap_or(&context.repository.common_dir);
     let program = reader.program;
-    if find_program(program).is_none() {
-        return Err(Failure::usage(format!("cannot read issue {reference}"))
+    // Not one that the repository, or an agent, placed in `PATH`.
+    let worktrees = WorktreeTemplate::parse(&context.config.studio.worktree)?;
+    let excluded = [top.to_owned(), worktrees.parent(&context.repository)];
+    let path = find_program_outside(program, &excluded).ok_or_else(|| {
+        Failure::usage(format!("cannot read issue {reference}"))
             .because(format!("`{program}` is not in PATH"))
             .hint(reader.install)
-            .hint("studio run --issue FILE.md"));
-    }
-    let command =
-        Command::new(program, top).args(["issue", "view", reference]).args(reader.arguments);
+            .hint("studio run --issue FILE.md")
+    })?;
+    let command = Command::new(path, top).args(["issue", "view", reference]).args(reader.arguments);
     let limits = OutputLimits { time: Some(TIMEOUT), bytes: 1 << 20 };
     let output =
         command.input("").output(limits).or_fail(|| format!("cannot start `{program}`"))?;
