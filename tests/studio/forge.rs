@@ -392,3 +392,23 @@ fn no_key_is_published_unasked() {
     assert_eq!(forge.bare.try_git(["rev-parse", "--verify", &format!("studio/{id}")]).0, 128);
     scene.studio(["pr", &id, "-m", "x", "--allow-secrets"]).exits(0);
 }
+
+#[test]
+fn a_request_of_a_fork_with_the_same_branch_is_not_the_one_of_the_session() {
+    let forge = Forge::github();
+    let scene = &forge.scene;
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    let request = |number: u32, is_fork: bool| {
+        json!({
+            "number": number, "url": format!("https://github.com/acme/tool/pull/{number}"),
+            "state": "OPEN", "body": "", "headRefOid": "", "headRefName": format!("studio/{id}"),
+            "isCrossRepository": is_fork,
+        })
+    };
+    forge.answer("pr-list", &json!([request(9, true)]));
+    forge.answer("pr-list.after", &json!([request(7, false), request(9, true)]));
+    let opened = scene.studio(["pr", &id, "-m", "Title"]);
+    opened.exits(0).output_contains("opened pull request 7");
+    assert_eq!(forge.count("edit"), 0);
+}

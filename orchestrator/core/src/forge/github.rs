@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::forge::client::{Feedback, ForgeClient, ForgeRequest, RequestState};
 
 /// The fields of a request.
-const FIELDS: &str = "--json=number,url,state,body,headRefOid,headRefName";
+const FIELDS: &str = "--json=number,url,state,body,headRefOid,headRefName,isCrossRepository";
 /// Who can write to a repository, as `authorAssociation` names it.
 const MEMBERS: [&str; 3] = ["OWNER", "MEMBER", "COLLABORATOR"];
 
@@ -22,6 +22,8 @@ struct PullRequest {
     body: String,
     head_ref_oid: String,
     head_ref_name: String,
+    #[serde(default)]
+    is_cross_repository: bool,
 }
 
 impl PullRequest {
@@ -94,7 +96,8 @@ pub(super) fn find_open(client: &ForgeClient<'_>, branch: &str) -> Result<Option
     let (repository, head) = (repository(client), format!("--head={branch}"));
     let args = ["pr", "list", &repository, &head, "--state=open", FIELDS];
     let mut found: Vec<PullRequest> = client.lists(&args)?;
-    found.retain(|request| request.head_ref_name == branch);
+    // A fork can have a branch with the same name.
+    found.retain(|request| request.head_ref_name == branch && !request.is_cross_repository);
     Ok(found.pop().map(PullRequest::request))
 }
 

@@ -14,6 +14,8 @@ struct MergeRequest {
     description: Option<String>,
     sha: Option<String>,
     source_branch: String,
+    source_project_id: Option<u64>,
+    target_project_id: Option<u64>,
 }
 
 impl MergeRequest {
@@ -93,7 +95,9 @@ pub(super) fn find_open(client: &ForgeClient<'_>, branch: &str) -> Result<Option
     let (repository, source) = (repository(client), format!("--source-branch={branch}"));
     let args = ["mr", "list", &repository, &source, "--output=json"];
     let mut found: Vec<MergeRequest> = client.lists(&args)?;
-    found.retain(|request| request.source_branch == branch);
+    // A fork can have a branch with the same name.
+    let is_own = |it: &MergeRequest| it.source_project_id == it.target_project_id;
+    found.retain(|request| request.source_branch == branch && is_own(request));
     Ok(found.pop().map(MergeRequest::request))
 }
 
