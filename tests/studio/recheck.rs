@@ -72,3 +72,15 @@ fn the_checks_in_the_background_can_be_turned_off() {
     assert_eq!(runs(&dir), 2);
     assert!(!scene.session_file(&second, "target_check.json").exists());
 }
+
+#[test]
+fn a_result_that_cannot_be_stored_ends_the_checks_in_the_background() {
+    let (scene, _) = scene("true", "");
+    let [first, second] = ["write a 1", "write b 1"].map(|task| scene.ready(task));
+    [&first, &second].iter().for_each(|id| scene.await_free(id));
+    std::fs::create_dir(scene.session_file(&second, "target_check.json")).expect("it is ours");
+    scene.studio(["accept", &first]).exits(0);
+    let root = scene.repo.path().display().to_string();
+    let recheck = ["__recheck", &format!("{root}/.git"), &root];
+    scene.studio(recheck).exits(1).output_contains("target_check.json");
+}

@@ -104,7 +104,8 @@ pub(crate) fn run(project: &Project) -> Result<()> {
         let target = view.record.base.branch.as_ref().map(ToString::to_string).unwrap_or_default();
         let outcome = check(project, &view, &tip)
             .unwrap_or_else(|failure| TargetCheckOutcome::Failed { why: failure.sentence() });
-        TargetCheck { work, target, tip, outcome }.store(&project.store, &view.record.id);
+        // Without a stored result it would be checked again and again.
+        TargetCheck { work, target, tip, outcome }.store(&project.store, &view.record.id)?;
     }
     Ok(())
 }

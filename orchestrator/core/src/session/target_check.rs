@@ -1,5 +1,6 @@
 //! The result of checking a ready session's work, merged with the current tip of its target.
 
+use base::failure::{OrFail, Result};
 use base::files;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
@@ -46,10 +47,12 @@ impl TargetCheck {
         serde_json::from_slice(&files::read_bounded(&store.file(id, FILE), 1 << 20).ok()?).ok()
     }
 
-    /// Stores the result of a session. If it cannot be stored, the session is checked again.
-    pub(crate) fn store(&self, store: &SessionStore, id: &Id) {
-        let _ = files::replace_json(&store.file(id, FILE), self);
+    /// Stores the result of a session.
+    pub(crate) fn store(&self, store: &SessionStore, id: &Id) -> Result<()> {
+        let file = store.file(id, FILE);
+        files::replace_json(&file, self).or_fail(|| format!("cannot write {}", file.display()))?;
         files::step("recheck.stored");
+        Ok(())
     }
 
     /// Describes why the work cannot land; `None` if it can.
