@@ -194,7 +194,7 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
     ("overview", &["session", "session_view", "seen", "radar"]),
     ("standing", &["session", "session_view", "radar"]),
     ("project", &["session", "interrupt", "console", "queue_reasons", "schedule", "session_view"]),
-    ("live_sessions", &["session", "session_view", "seen", "standing", "project"]),
+    ("live_sessions", &["session", "session_view", "seen", "standing", "project", "queue_reasons"]),
     ("session_changes", &["session", "session_view", "project"]),
     ("check_files", &["session", "project"]),
     ("review", &["session", "session_view", "project", "session_changes", "check_files", "radar"]),

@@ -81,3 +81,25 @@ fn only_changes_are_read_and_nothing_is_missed() {
     assert!(refresh(&project, &mut live));
     assert_eq!(live.views().count(), 1);
 }
+
+#[test]
+fn what_a_queued_session_waits_for_is_read_when_it_changes() {
+    let scene = Scene::new();
+    let repository = Repository::discover(scene.repo.path()).unwrap();
+    let project = Project::new(repository, Config::default());
+    let first = scene.exec(["--agent", "talk", "--ask", "ask one; write a 1"]);
+    scene.await_state(&first, "waiting");
+    let id = scene.exec(["-j", "1", "write b 1"]);
+    let mut live = LiveSessions::read(&project).unwrap();
+    let why = |live: &LiveSessions| {
+        let view = live.views().find(|view| view.record.id.as_str() == id).unwrap();
+        view.reason().unwrap_or_default()
+    };
+    assert_eq!(why(&live), "waiting for a free slot");
+    let file = scene.repo.path().join(".git/studio/queue.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(file, text.replace("waiting for a free slot", "waiting for the moon")).unwrap();
+    assert!(refresh(&project, &mut live));
+    assert_eq!(why(&live), "waiting for the moon");
+    scene.studio(["stop", &first, &id]);
+}

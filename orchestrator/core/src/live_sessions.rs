@@ -12,7 +12,8 @@ use std::time::{Duration, SystemTime};
 use base::failure::{Failure, Result};
 use base::id::Id;
 
-use crate::project::Project;
+use crate::project::{self, Project};
+use crate::queue_reasons::{self, QueueReasons};
 use crate::seen;
 use crate::session::disposition::Dispositions;
 use crate::session::journal::{JournalTail, WorkSummary};
@@ -33,6 +34,9 @@ pub struct LiveSessions {
     dispositions: Dispositions,
     operations: FileVersion,
     directory: FileVersion,
+    /// What the queued sessions wait for, as of this version of the file.
+    reasons: QueueReasons,
+    queue: FileVersion,
 }
 
 /// One session.
@@ -99,8 +103,11 @@ impl LiveSessions {
             dispositions: project.dispositions()?,
             operations,
             directory: FileVersion::default(),
+            reasons: QueueReasons::default(),
+            queue: FileVersion::default(),
         };
         sessions.read_directory(project)?;
+        sessions.explain_queued(project);
         Ok(sessions)
     }
 
@@ -133,12 +140,29 @@ impl LiveSessions {
             for (id, session) in &mut self.sessions {
                 session.reload(project, id, &self.dispositions);
             }
+            self.explain_queued(project);
             return Ok(true);
         }
         for (id, session) in &mut self.sessions {
             is_changed |= session.refresh(project, id, &self.dispositions);
         }
+        is_changed |= self.explain_queued(project);
         Ok(is_changed)
+    }
+
+    /// Sets what the queued sessions wait for; returns whether that changes anything.
+    fn explain_queued(&mut self, project: &Project) -> bool {
+        let root = project.store.root();
+        let queue = FileVersion::of(&queue_reasons::path(root));
+        if queue != self.queue {
+            self.queue = queue;
+            self.reasons = QueueReasons::read(root);
+        }
+        let mut is_changed = false;
+        for view in self.sessions.values_mut().filter_map(|session| session.view.as_mut().ok()) {
+            is_changed |= project::explain_queued(view, &self.reasons);
+        }
+        is_changed
     }
 
     /// Adds new sessions and removes those that are gone; returns whether there were any.
@@ -166,7 +190,7 @@ impl LiveSession {
         let journal = FileVersion::of(&project.store.file(id, "journal.jsonl"));
         let seen = FileVersion::of(&seen::path(&project.repository, id));
         let prepared = prepared_versions(project, id);
-        let view = project.view_with(id, dispositions);
+        let view = project.view_without_reason(id, dispositions);
         let created = project.store.dir_created_at(id);
         let mut session =
             LiveSession { view, is_seen: false, created, journal, seen, prepared, reader: None };
@@ -179,7 +203,7 @@ impl LiveSession {
         self.journal = FileVersion::of(&project.store.file(id, "journal.jsonl"));
         self.seen = FileVersion::of(&seen::path(&project.repository, id));
         self.reader = None;
-        self.set_view(project, project.view_with(id, dispositions));
+        self.set_view(project, project.view_without_reason(id, dispositions));
     }
 
     /// Reads what changed; returns whether anything did.
@@ -250,7 +274,7 @@ impl LiveSession {
             // The state depends on all lines; the complete reading says which one is damaged.
             Ok(_) | Err(_) => {
                 self.reader = None;
-                project.view_with(id, dispositions)
+                project.view_without_reason(id, dispositions)
             }
         }
     }

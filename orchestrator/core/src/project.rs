@@ -23,7 +23,7 @@ use crate::session::journal::{JournalEntry, SessionOutcome};
 use crate::session::prepared_message::PreparedMessage;
 use crate::session::state::SessionState;
 use crate::session::store::SessionStore;
-use crate::session::summary::{Disposition, JournalSummary, Phase, SessionFacts};
+use crate::session::summary::{JournalSummary, Phase, SessionFacts};
 use crate::session::target_check::TargetCheck;
 use crate::session_view::SessionView;
 use studio_git::repo::Repository;
@@ -119,6 +119,20 @@ impl Project {
 
     /// Returns the current state of a session, with known dispositions.
     pub fn view_with(&self, id: &Id, dispositions: &Dispositions) -> Result<SessionView> {
+        let mut view = self.view_without_reason(id, dispositions)?;
+        if is_schedulable(&view) {
+            explain_queued(&mut view, &QueueReasons::read(self.store.root()));
+        }
+        Ok(view)
+    }
+
+    /// Like [`Project::view_with`], without what a queued session waits for: that is one file for all
+    /// sessions.
+    pub(crate) fn view_without_reason(
+        &self,
+        id: &Id,
+        dispositions: &Dispositions,
+    ) -> Result<SessionView> {
         dispositions.refuse_unknown(id)?;
         // The lock is checked first: if a run ends after that, its exit line is read below.
         let locked = self.store.is_locked(id);
@@ -126,7 +140,8 @@ impl Project {
         self.view_of_summary(id, dispositions, locked, summary)
     }
 
-    /// Returns the state of a session whose journal was summarized before.
+    /// Returns the state of a session whose journal was summarized before, without what it waits for
+    /// if it is queued.
     pub(crate) fn view_of_summary(
         &self,
         id: &Id,
@@ -138,11 +153,7 @@ impl Project {
         let disposition = dispositions.get(id).clone();
         let dependencies = dispositions.open_dependencies(&record);
         let record = record.with_settings(&summary);
-        let is_queued = summary.phase == Phase::Queued && dependencies.is_empty();
-        let queue_reason = match is_queued && disposition == Disposition::Open {
-            true => QueueReasons::read(self.store.root()).waiting.remove(id),
-            false => None,
-        };
+        let queue_reason = None;
         let facts = SessionFacts { locked, summary, disposition, dependencies, queue_reason };
         let mut view = SessionView::new(record, facts);
         view.tried_in = dispositions.tried_in(id).cloned();
@@ -190,10 +201,11 @@ impl Project {
         let chunk_size =
             ids.len().div_ceil(thread::available_parallelism().map_or(1, NonZero::get));
         let chunks = ids.chunks(chunk_size.max(MIN_SESSIONS_PER_THREAD));
+        let reasons = QueueReasons::read(self.store.root());
         let results: Vec<(Vec<SessionView>, Vec<DamagedSession>)> = thread::scope(|scope| {
-            let dispositions = &dispositions;
+            let (dispositions, reasons) = (&dispositions, &reasons);
             let threads: Vec<_> = chunks
-                .map(|chunk| scope.spawn(move || self.view_all(chunk, dispositions)))
+                .map(|chunk| scope.spawn(move || self.view_all(chunk, dispositions, reasons)))
                 .collect();
             let results = threads.into_iter().map(thread::ScopedJoinHandle::join);
             results.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
@@ -214,11 +226,15 @@ impl Project {
         &self,
         ids: &[Id],
         dispositions: &Dispositions,
+        reasons: &QueueReasons,
     ) -> (Vec<SessionView>, Vec<DamagedSession>) {
         let (mut views, mut unreadable) = (Vec::new(), Vec::new());
         for id in ids {
-            match self.view_with(id, dispositions) {
-                Ok(view) => views.push(view),
+            match self.view_without_reason(id, dispositions) {
+                Ok(mut view) => {
+                    explain_queued(&mut view, reasons);
+                    views.push(view);
+                }
                 // It may have been removed after its name was read.
                 Err(_) if !self.store.dir(id).exists() => {}
                 Err(failure) => unreadable.push((id.clone(), failure)),
@@ -341,6 +357,21 @@ impl Project {
         }
         Ok(views)
     }
+}
+
+/// Returns whether only the scheduler keeps a session from starting.
+fn is_schedulable(view: &SessionView) -> bool {
+    view.state == SessionState::Queued && view.facts.dependencies.is_empty()
+}
+
+/// Sets what a queued session waits for; returns whether that changes anything.
+pub(crate) fn explain_queued(view: &mut SessionView, reasons: &QueueReasons) -> bool {
+    let reason = reasons.waiting.get(&view.record.id).filter(|_| is_schedulable(view));
+    let is_changed = view.facts.queue_reason.as_ref() != reason;
+    if is_changed {
+        view.facts.queue_reason = reason.cloned();
+    }
+    is_changed
 }
 
 /// Waits briefly between two polls of another process.
