@@ -32,31 +32,54 @@ pub(crate) fn expected_usd(config: &Config) -> f64 {
     configured.filter(|usd| usd.is_finite() && *usd > 0.0).unwrap_or(EXPECTED_USD)
 }
 
-impl RunLedger {
-    /// Reads the account of a run, without one of its sessions.
-    pub(crate) fn without(
-        store: &SessionStore,
-        run: &str,
-        except: &Id,
-        expected: f64,
-    ) -> RunLedger {
-        let mut ledger = RunLedger::default();
-        for id in store.ids().unwrap_or_default() {
-            let Ok(record) = store.load(&id) else { continue };
-            if id == *except || record.run_mode.run.as_deref() != Some(run) {
-                continue;
-            }
+/// The sessions of all runs, read once for many questions.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RunSessions(Vec<RunSession>);
+
+/// What a session of a run has spent, and may spend.
+#[derive(Clone, Debug)]
+struct RunSession {
+    id: Id,
+    run: String,
+    cost: Option<f64>,
+    reservation: f64,
+    is_active: bool,
+}
+
+impl RunSessions {
+    /// Reads the sessions.
+    pub(crate) fn read(store: &SessionStore, expected: f64) -> RunSessions {
+        let read = |id: Id| -> Option<RunSession> {
+            let record = store.load(&id).ok()?;
+            let run = record.run_mode.run?;
             let is_locked = store.is_locked(&id);
-            let Ok(summary) = store.summary(&id) else { continue };
+            let summary = store.summary(&id).ok()?;
             let is_active = is_locked && !matches!(summary.phase, Phase::Ended { .. });
-            let budget = summary.limits.or(record.limits).usd;
-            ledger.add(&summary, budget.unwrap_or(expected), is_active);
+            let reservation = summary.limits.or(record.limits).usd.unwrap_or(expected);
+            Some(RunSession { id, run, cost: spent(&summary), reservation, is_active })
+        };
+        RunSessions(store.ids().unwrap_or_default().into_iter().filter_map(read).collect())
+    }
+
+    /// Counts a session that was started.
+    pub(crate) fn start(&mut self, id: &Id) {
+        if let Some(session) = self.0.iter_mut().find(|session| session.id == *id) {
+            session.is_active = true;
+        }
+    }
+
+    /// Returns the account of a run, without one of its sessions.
+    fn ledger(&self, run: &str, except: &Id) -> RunLedger {
+        let mut ledger = RunLedger::default();
+        for session in self.0.iter().filter(|session| session.run == run && session.id != *except) {
+            ledger.add(session.cost, session.reservation, session.is_active);
         }
         ledger
     }
+}
 
-    fn add(&mut self, summary: &JournalSummary, reservation: f64, is_active: bool) {
-        let cost = spent(summary);
+impl RunLedger {
+    fn add(&mut self, cost: Option<f64>, reservation: f64, is_active: bool) {
         self.active += u32::from(is_active);
         match (cost, is_active) {
             (Some(usd), true) => {
@@ -92,7 +115,7 @@ pub(crate) struct BudgetShortage {
 
 /// Returns why the budget of its run does not allow a session to start.
 pub(crate) fn shortage(
-    store: &SessionStore,
+    sessions: &RunSessions,
     config: &Config,
     record: &SessionRecord,
     limits: &RunLimits,
@@ -100,7 +123,7 @@ pub(crate) fn shortage(
 ) -> Option<BudgetShortage> {
     let (total, run) = limits.total_usd.zip(record.run_mode.run.as_deref())?;
     let expected = expected_usd(config);
-    let ledger = RunLedger::without(store, run, &record.id, expected);
+    let ledger = sessions.ledger(run, &record.id);
     let own = spent(summary).unwrap_or(expected);
     let needed = (limits.usd.unwrap_or(expected) - own).max(0.0);
     let left = total - ledger.spent - ledger.reserved - own;
@@ -130,7 +153,7 @@ pub(crate) fn used_up(
     expected: f64,
 ) -> Option<f64> {
     let (total, run) = limits.total_usd.zip(record.run_mode.run.as_deref())?;
-    let ledger = RunLedger::without(store, run, &record.id, expected);
+    let ledger = RunSessions::read(store, expected).ledger(run, &record.id);
     let own = summary.usage.and_then(|usage| usage.cost_usd).unwrap_or(0.0);
     (ledger.spent + own + EPSILON >= total).then_some(total)
 }
@@ -152,19 +175,38 @@ mod tests {
     #[test]
     fn reservations_become_real_costs() {
         let mut ledger = RunLedger::default();
-        ledger.add(&summary(None, 0), 2.0, true);
+        ledger.add(spent(&summary(None, 0)), 2.0, true);
         assert_eq!((ledger.spent, ledger.reserved, ledger.active), (0.0, 2.0, 1));
         ledger = RunLedger::default();
-        ledger.add(&summary(cost(0.5), 1), 2.0, true);
+        ledger.add(spent(&summary(cost(0.5), 1)), 2.0, true);
         assert_eq!((ledger.spent, ledger.reserved), (0.5, 1.5));
         ledger = RunLedger::default();
-        ledger.add(&summary(cost(3.0), 1), 2.0, true);
+        ledger.add(spent(&summary(cost(3.0), 1)), 2.0, true);
         assert_eq!((ledger.spent, ledger.reserved), (3.0, 0.0), "it overran its reservation");
         ledger = RunLedger::default();
-        ledger.add(&summary(cost(0.5), 1), 2.0, false);
-        ledger.add(&summary(None, 0), 2.0, false);
+        ledger.add(spent(&summary(cost(0.5), 1)), 2.0, false);
+        ledger.add(spent(&summary(None, 0)), 2.0, false);
         assert_eq!((ledger.spent, ledger.reserved, ledger.unknown), (0.5, 0.0, 0));
-        ledger.add(&summary(None, 1), 2.0, false);
+        ledger.add(spent(&summary(None, 1)), 2.0, false);
         assert_eq!((ledger.spent, ledger.unknown), (2.5, 1), "an unknown cost counts as expected");
+    }
+
+    #[test]
+    fn a_session_that_starts_reserves_its_budget_for_the_next_question() {
+        let id = |text: &str| Id::parse(text).unwrap();
+        let session = |name: &str, run: &str| RunSession {
+            id: id(name),
+            run: run.to_owned(),
+            cost: Some(0.0),
+            reservation: 2.0,
+            is_active: false,
+        };
+        let sessions = ["one-aaaa", "two-bbbb"].map(|name| session(name, "r"));
+        let other = session("other-cccc", "s");
+        let mut sessions = RunSessions(sessions.into_iter().chain([other]).collect());
+        sessions.start(&id("one-aaaa"));
+        sessions.start(&id("other-cccc"));
+        assert_eq!(sessions.ledger("r", &id("two-bbbb")).reserved, 2.0);
+        assert_eq!(sessions.ledger("r", &id("one-aaaa")).active, 0, "its own is not counted");
     }
 }

@@ -1,6 +1,8 @@
 //! The scheduler: an idempotent step under the repository's scheduler lock, called by every command
 //! that changes something. There is no daemon.
 
+use std::cell::OnceCell;
+
 use base::clock::Clock;
 use base::config::Config;
 use base::failure::{OrFail, Result};
@@ -11,7 +13,7 @@ use crate::admission::{Machine, Room};
 use crate::launch::registry;
 use crate::queue_reasons::QueueReasons;
 use crate::rate_limit::{Account, AccountAccess, RateLimits};
-use crate::run_budget::{self, BudgetShortage};
+use crate::run_budget::{self, BudgetShortage, RunSessions};
 use crate::session::disposition::Dispositions;
 use crate::session::record::SessionRecord;
 use crate::session::state::rate_limit_reason;
@@ -34,6 +36,8 @@ struct ScheduledSessions {
     /// Sessions that a process works on. Includes a session that is landing: until it has landed,
     /// others cannot start from its work.
     busy_ids: Vec<Id>,
+    /// The sessions that share a total budget with others; read when a session with one may start.
+    runs: OnceCell<RunSessions>,
 }
 
 /// Starts queued sessions while there is room for them; returns those that were started.
@@ -72,6 +76,9 @@ pub(crate) fn step(
         spawn::spawn(&repository.common_dir, &record.id, lock)?;
         sessions.active += 1;
         room.start_one();
+        if let Some(runs) = sessions.runs.get_mut() {
+            runs.start(&record.id);
+        }
         sessions.busy_ids.push(record.id.clone());
         started.push(record.id);
     }
@@ -135,7 +142,7 @@ fn obstacle(
     if let Some(text) = room.shortage(&record.session_repo.worktree, floor, is_first) {
         return Some(QueueReason { changes_by_itself: true, ..QueueReason::new(text) });
     }
-    if let Some(shortage) = budget_shortage(store, config, record) {
+    if let Some(shortage) = budget_shortage(store, config, sessions, record) {
         let needs_user = !shortage.can_change;
         return Some(QueueReason { needs_user, ..QueueReason::new(shortage.text) });
     }
@@ -146,11 +153,15 @@ fn obstacle(
 fn budget_shortage(
     store: &SessionStore,
     config: &Config,
+    sessions: &ScheduledSessions,
     record: &SessionRecord,
 ) -> Option<BudgetShortage> {
     let summary = store.summary(&record.id).ok()?;
     let limits = summary.limits.or(record.limits);
-    run_budget::shortage(store, config, record, &limits, &summary)
+    limits.total_usd?;
+    let expected = run_budget::expected_usd(config);
+    let runs = sessions.runs.get_or_init(|| RunSessions::read(store, expected));
+    run_budget::shortage(runs, config, record, &limits, &summary)
 }
 
 /// Returns the rate limit of the account of a session's agent. After the end of a limit, this is
