@@ -22,6 +22,8 @@ const MAX_CHANGED_FILES: usize = 20_000;
 const MAX_DEPTH: usize = 256;
 /// Maximum number of cached results; above it, only those of the current call are kept.
 const MAX_CACHED: usize = 20_000;
+/// Maximum number of cached paths; above it, only those of the current call are kept.
+const MAX_CACHED_PATHS: usize = 200_000;
 /// The minimum number of pairs for which another thread is started.
 const MIN_PAIRS_PER_THREAD: usize = 16;
 
@@ -526,7 +528,8 @@ impl Cache {
     }
 
     fn retain_current(&mut self, works: &[WorkRange], pairs: &BTreeSet<(usize, usize)>) {
-        if self.paths.len() > MAX_CACHED {
+        let path_count: usize = self.paths.values().map(Vec::len).sum();
+        if self.paths.len() > MAX_CACHED || path_count > MAX_CACHED_PATHS {
             let current: BTreeSet<String> = works.iter().map(WorkRange::key).collect();
             self.paths.retain(|key, _| current.contains(key));
         }
