@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
-use base::text::columns;
+use base::text::{columns, head};
 use rustix::fs::{Mode, OFlags};
 use rustix::termios::{LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios};
 use studio_core::launch::live_message::LiveMessage;
@@ -193,7 +193,8 @@ impl Conversation<'_> {
         if !is_first && self.shown_number != self.message.number {
             return Vec::new();
         }
-        let start = self.shown_bytes.min(text.len());
+        // The beginning of a long message may have been dropped.
+        let start = head(text, self.shown_bytes).len();
         let mut end = text.rfind('\n').map_or(start, |at| start.max(at + 1));
         let mut shown = text[start..end].to_owned();
         let width = width.saturating_sub(CLOCK_COLUMNS).max(1);
