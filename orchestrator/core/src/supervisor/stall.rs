@@ -66,12 +66,13 @@ impl StallDetector {
 
     /// Returns when a turn without a further event counts as stuck.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        Some(self.last_event + self.current_timeout()?)
+        // A timeout that the clock cannot count to never ends.
+        self.last_event.checked_add(self.current_timeout()?)
     }
 
     fn current_timeout(&self) -> Option<Duration> {
         let factor = if self.open_calls.is_empty() { 1 } else { CALL_FACTOR };
-        Some(self.timeout? * factor)
+        Some(self.timeout?.saturating_mul(factor))
     }
 
     /// Returns why the agent counts as stuck at its deadline; `None` if its raw output has grown.
@@ -204,6 +205,7 @@ mod tests {
         assert!(detector.deadline().unwrap() >= before + Duration::from_secs(299));
         let why = detector.check().unwrap();
         assert_eq!(why, "`shell` has run for 6 minutes without output");
-        assert_eq!(StallDetector::new(Some(0), log).deadline(), None);
+        assert_eq!(StallDetector::new(Some(0), log.clone()).deadline(), None);
+        assert_eq!(StallDetector::new(Some(u64::MAX), log).deadline(), None);
     }
 }
