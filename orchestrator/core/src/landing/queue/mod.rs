@@ -146,7 +146,11 @@ impl QueueRun<'_> {
             match self.build(&of_target).and_then(|links| self.run_chain(&links)) {
                 Ok(()) => {}
                 Err(failure) if failure.kind == FailureKind::Interrupted => break Err(failure),
-                Err(failure) => self.settle_refused(first, failure.into()),
+                // Those before it may have landed.
+                Err(failure) => match of_target.iter().find(|n| !self.settled[**n]) {
+                    Some(n) => self.settle_refused(*n, failure.into()),
+                    None => self.project.console.note(&failure.sentence()),
+                },
             }
             let has_progress = self.settled.iter().filter(|settled| **settled).count() > progress;
             attempts = if has_progress { 0 } else { attempts + 1 };
