@@ -358,7 +358,21 @@ fn is_local(url: &str) -> bool {
 
 /// Returns a git command in a directory, without inherited `GIT_…` variables.
 fn clean_git(directory: &Path) -> Command {
-    let mut command = Command::new("git", directory);
+    with_clean_environment(Command::new("git", directory))
+}
+
+/// Returns the command of a filter, a line for `sh -c` as in git's configuration: in a working tree
+/// and a git directory that studio made, with the configuration of the user and without questions.
+pub fn filter_command(git_dir: &Path, work_tree: &Path, line: &str) -> Command {
+    let ssh = user_setting_in(git_dir, "core.sshCommand");
+    with_clean_environment(Command::new("sh", work_tree).args(["-c", line]))
+        .env("GIT_DIR", git_dir)
+        .env("GIT_WORK_TREE", work_tree)
+        .env("GIT_SSH_COMMAND", ssh.as_deref().unwrap_or("ssh -o BatchMode=yes"))
+}
+
+/// Removes inherited `GIT_…` variables from a command's environment and sets [`VARIABLES`].
+fn with_clean_environment(mut command: Command) -> Command {
     for (key, _) in std::env::vars_os() {
         if key.as_bytes().starts_with(b"GIT_") && !KEPT_VARIABLES.iter().any(|name| key == *name) {
             command = command.env_remove(key);
@@ -382,7 +396,7 @@ pub fn user_setting_in(git_dir: &Path, key: &str) -> Option<String> {
 
 /// Returns all settings of the user's configuration whose lower-case names match a regular
 /// expression, in the order of git, as in [`user_setting_in`].
-fn user_settings_in(git_dir: &Path, names: &str) -> Vec<(String, String)> {
+pub fn user_settings_in(git_dir: &Path, names: &str) -> Vec<(String, String)> {
     let entries = own_entries(git_dir, "--get-regexp", names).into_iter();
     let split = |entry: String| {
         let (key, value) = entry.split_once('\n').unwrap_or((&entry, ""));

@@ -463,5 +463,18 @@ pub fn find_program_outside(name: &str, excluded: &[PathBuf]) -> Option<PathBuf>
     candidates.find(|path| is_executable(path))
 }
 
+/// Returns `PATH` without relative entries, and without entries that are in one of these directories
+/// or lead there.
+pub fn search_path_outside(excluded: &[PathBuf]) -> OsString {
+    let is_outside = |path: &PathBuf| {
+        let target = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let is_in = |dir: &PathBuf| path.starts_with(dir) || target.starts_with(dir);
+        path.is_absolute() && !excluded.iter().any(is_in)
+    };
+    let all = std::env::var_os("PATH").unwrap_or_default();
+    let directories = std::env::split_paths(&all).filter(is_outside);
+    std::env::join_paths(directories).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests;

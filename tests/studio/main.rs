@@ -24,6 +24,7 @@ mod editor;
 mod error_messages;
 mod fault_walk;
 mod faults;
+mod filters;
 mod fixtures;
 mod forge;
 mod git_check_worktree;

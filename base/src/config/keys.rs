@@ -39,6 +39,8 @@ pub(crate) enum ValueKind {
     Rules,
     /// Properties of models.
     Models,
+    /// A git filter.
+    Filter,
     /// Hooks. Those of all files run.
     Hooks,
 }
@@ -220,6 +222,7 @@ static KEYS: &[ConfigKey] = &[
     limit("studio.limits.disk_bytes", MAX_I64, Some(100 << 30)),
     key("studio.sign", ValueKind::Switch),
     key("studio.hooks", ValueKind::Switch),
+    key("studio.filters.*", ValueKind::Filter),
     key("studio.forge", ValueKind::OneOf(&["github", "gitlab"])),
     key("studio.secrets", ValueKind::OneOf(&["refuse", "warn"])),
     key("studio.secrets_allowed", ValueKind::Texts),

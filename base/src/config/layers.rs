@@ -8,6 +8,7 @@ use toml::{Table, Value};
 
 use crate::config::agent::GateRule;
 use crate::config::base_url;
+use crate::config::filters::FilterSetting;
 use crate::config::hooks::Hook;
 use crate::config::keyless::{KEYLESS_CONFIG_VAR, KeylessConfig};
 use crate::config::keys::{self, ConfigKey, ValueKind};
@@ -208,7 +209,11 @@ fn from_text(path: Vec<String>, text: &str, origin: ValueOrigin) -> Result<RawSe
     let Some(key) = keys::find(&path) else { return Err(unknown(&path, &origin)) };
     let list = || format!("v = {text}").parse::<Table>().ok().and_then(|mut t| t.remove("v"));
     let value = match key.kind {
-        ValueKind::Text | ValueKind::Hidden | ValueKind::OneOf(_) | ValueKind::Reference => None,
+        ValueKind::Text
+        | ValueKind::Hidden
+        | ValueKind::OneOf(_)
+        | ValueKind::Reference
+        | ValueKind::Filter => None,
         ValueKind::Whole(_) => text.trim().parse().ok().map(Value::Integer),
         ValueKind::Number => text.trim().parse().ok().map(Value::Float),
         ValueKind::Switch => match text.trim() {
@@ -254,6 +259,9 @@ fn check_value(
             .clone()
             .try_into::<Vec<ModelConfig>>()
             .is_ok_and(|all| all.iter().all(ModelConfig::is_valid)),
+        ValueKind::Filter => {
+            value.clone().try_into::<FilterSetting>().is_ok_and(|filter| filter.is_valid())
+        }
         ValueKind::Hooks => {
             let hooks = value.clone().try_into::<Vec<Hook>>();
             hooks.is_ok_and(|hooks| hooks.iter().all(Hook::is_valid))
@@ -300,6 +308,11 @@ fn expected(kind: ValueKind) -> String {
         }
         ValueKind::Rules => {
             "a list of rules {tool, command, path, host, action = \"allow|ask|box|deny\"}".into()
+        }
+        ValueKind::Filter => {
+            "`\"git-lfs\"`, or a table {clean = \"COMMAND\", smudge = \"COMMAND\", \
+                        required = true|false, timeout_seconds}"
+                .into()
         }
         ValueKind::Hooks => "a list of hooks {event = \"session_start|session_end|user_prompt|\
                         before_tool|after_tool|stop\", match (of the tool events), command =  \

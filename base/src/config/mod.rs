@@ -4,6 +4,7 @@
 pub mod agent;
 pub mod api_key;
 pub mod base_url;
+pub mod filters;
 pub mod hooks;
 pub mod hosted_services;
 pub mod keyless;
@@ -186,11 +187,14 @@ fn read_repository(
     let Some(file) = &sources.repository else { return Ok((Vec::new(), Vec::new())) };
     let Some(bytes) = layers::read(file)? else { return Ok((Vec::new(), Vec::new())) };
     let settings = layers::from_file(&bytes, &ValueOrigin::Repository(file.clone()))?;
+    let (settings, mut notices) = untrusted::remove_users_own(settings, file);
     let store = sources.trust_store();
     if store.is_some_and(|store| trust::is_trusted(&store, file, &bytes)) {
-        return Ok((settings, Vec::new()));
+        return Ok((settings, notices));
     }
-    Ok(untrusted::filter(settings, user, file))
+    let (settings, ignored) = untrusted::filter(settings, user, file);
+    notices.extend(ignored);
+    Ok((settings, notices))
 }
 
 fn merge(settings: Vec<RawSetting>, notices: Vec<String>) -> Result<LoadedConfig> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::config::filters::FilterSetting;
 use crate::config::network::NetworkPolicy;
 
 /// The default of `[studio] worktree`: outside the main checkout, so that programs that search
@@ -53,6 +54,9 @@ pub struct StudioConfig {
     pub confirm_check_changes: bool,
     /// Whether the repository's hooks run, inside the sandbox.
     pub hooks: bool,
+    /// The git filters that run, by name. Only the user's own configuration can name them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub filters: BTreeMap<String, FilterSetting>,
     /// The forge of the remote, `github` or `gitlab`, if its host does not tell.
     pub forge: Option<String>,
     /// What happens to work that adds a possible secret.
@@ -94,6 +98,7 @@ impl Default for StudioConfig {
             sign: false,
             confirm_check_changes: false,
             hooks: false,
+            filters: BTreeMap::new(),
             forge: None,
             secrets: SecretsSetting::default(),
             secrets_allowed: Vec::new(),

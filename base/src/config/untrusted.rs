@@ -10,6 +10,9 @@ use crate::config::layers::RawSetting;
 use crate::config::network::NetworkPolicy;
 use crate::config::providers::TYPES;
 
+/// The section that a repository's file never sets, not even a trusted one.
+const USERS_OWN: [&str; 2] = ["studio", "filters"];
+
 /// Splits the settings of an untrusted file into the allowed ones and a notice for each ignored
 /// key.
 pub(crate) fn filter(
@@ -29,6 +32,26 @@ pub(crate) fn filter(
             )),
         }
     }
+    (accepted, notices)
+}
+
+/// Removes the settings that only the user's own configuration may contain, whether the repository is
+/// trusted or not; returns the others and a notice for each removed key.
+pub(crate) fn remove_users_own(
+    settings: Vec<RawSetting>,
+    file: &Path,
+) -> (Vec<RawSetting>, Vec<String>) {
+    let is_users_own =
+        |setting: &RawSetting| setting.path.starts_with(&USERS_OWN.map(str::to_owned));
+    let (removed, accepted): (Vec<_>, Vec<_>) = settings.into_iter().partition(is_users_own);
+    let notice = |setting: &RawSetting| {
+        format!(
+            "`{}` in {} is ignored: only your own configuration names filters",
+            setting.key(),
+            file.display()
+        )
+    };
+    let notices = removed.iter().map(notice).collect();
     (accepted, notices)
 }
 

@@ -88,6 +88,45 @@ fn a_trusted_content_takes_full_effect_and_a_changed_one_none() {
 }
 
 #[test]
+fn only_the_users_own_configuration_names_filters() {
+    let own = "[studio.filters]\nlfs = \"git-lfs\"\n\
+               [studio.filters.rot]\nclean = \"tr a b\"\nsmudge = \"tr b a\"\nrequired = true\n";
+    let theirs = "[studio.filters.rot]\nclean = \"touch marker\"\n\
+                  [studio.filters.other]\nclean = \"touch marker\"\n";
+    let env = Env::new(own, theirs);
+    let alone = Env::new(own, "").load().config;
+    assert_eq!(alone.studio.filters["lfs"].commands().clean.unwrap(), "git-lfs clean -- %f");
+    for is_trusted in [false, true] {
+        if is_trusted {
+            env.accept();
+        }
+        let loaded = env.load();
+        assert_eq!(loaded.config, alone);
+        assert_eq!(loaded.notices.len(), 2);
+        let is_named =
+            |notice: &String| notice.contains("only your own configuration names filters");
+        assert!(loaded.notices.iter().all(is_named), "{:?}", loaded.notices);
+    }
+}
+
+#[test]
+fn a_filter_without_commands_or_with_an_unknown_key_is_refused() {
+    for filter in [
+        "\"lfs\"",
+        "{ required = true }",
+        "{ clean = \"\" }",
+        "{ clean = \"cat\", proces = \"x\" }",
+        "1",
+    ] {
+        let env = Env::new(&format!("studio.filters.f = {filter}\n"), "");
+        let failure = base::config::load(&env.sources).unwrap_err();
+        assert_eq!(failure.exit_code(), 2);
+        assert!(failure.what.contains("`studio.filters.f` must be `\"git-lfs\"`, or"), "{failure}");
+        assert!(failure.what.contains("clean = \"COMMAND\""), "{failure}");
+    }
+}
+
+#[test]
 fn an_untrusted_repository_may_select_lower_and_disable() {
     let repository = "[providers]\ndefault_provider = \"anthropic.small\"\n\
                       [agent]\nmax_turns = 3\ntimeout_seconds = 60\n\

@@ -26,6 +26,7 @@ use crate::session::store::SessionStore;
 use crate::session::summary::{JournalSummary, Phase, SessionFacts};
 use crate::session::target_check::TargetCheck;
 use crate::session_view::SessionView;
+use studio_git::filters;
 use studio_git::repo::Repository;
 use studio_git::snapshot::SnapshotLimits;
 
@@ -64,6 +65,7 @@ impl Project {
     /// Creates a project for a repository and a configuration.
     pub fn new(repository: Repository, config: Config) -> Project {
         let store = SessionStore::new(&repository.common_dir);
+        filters::trust(&repository, &config.studio.filters);
         Project {
             repository,
             store,

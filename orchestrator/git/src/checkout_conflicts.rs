@@ -6,9 +6,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use base::failure::{Failure, OrFail, Result};
+use base::failure::{Failure, Result};
 
 use crate::checkout::{self, Checkout, FileChange, FileEntry};
+use crate::filters;
 use crate::index::is_hidden;
 
 /// Paths, and why each of them may not be written.
@@ -74,9 +75,10 @@ fn add_changed(
     for change in changes {
         options.pathspec(change.path.as_os_str().as_bytes());
     }
-    let diff = repo
-        .diff_index_to_workdir(Some(index), Some(&mut options))
-        .or_fail(|| format!("cannot look at the files in {}", checkout.worktree.display()))?;
+    let diff = repo.diff_index_to_workdir(Some(index), Some(&mut options)).map_err(|error| {
+        let what = format!("cannot look at the files in {}", checkout.worktree.display());
+        filters::failure(what, &error)
+    })?;
     for delta in diff.deltas() {
         let Some(bytes) = delta.old_file().path_bytes() else { continue };
         let path = PathBuf::from(OsStr::from_bytes(bytes));

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use base::failure::{OrFail, Result};
 
 use crate::checkout::{self, Checkout, FileChange, FileEntry, open_index};
-use crate::index;
 use crate::sparse::SparsePatterns;
+use crate::{filters, index};
 
 /// The mode of a submodule's entry.
 const GITLINK: u32 = 0o160_000;
@@ -29,8 +29,10 @@ pub(crate) fn apply(checkout: &Checkout, changes: &[FileChange], after: &str) ->
     let mut builder = git2::build::CheckoutBuilder::new();
     checkout::limit_paths(&mut builder, changes);
     builder.safe().overwrite_ignored(false).update_index(false);
-    repo.checkout_tree(tree.as_object(), Some(&mut builder))
-        .or_fail(|| format!("cannot write the files in {}", checkout.worktree.display()))
+    repo.checkout_tree(tree.as_object(), Some(&mut builder)).map_err(|error| {
+        let what = format!("cannot write the files in {}", checkout.worktree.display());
+        filters::failure(what, &error)
+    })
 }
 
 /// Reverts [`apply`], even a partial one: files with the written content (or the start of it) get
@@ -65,9 +67,8 @@ pub(crate) fn revert(
             skipped.push(change.path.clone());
             continue;
         }
-        let path = checkout.worktree.join(&change.path);
-        let is_as_written =
-            !differing.contains(&change.path) || is_partial_write(&repo, &path, change.after);
+        let is_as_written = !differing.contains(&change.path)
+            || is_partial_write(&repo, &checkout.worktree, &change.path, change.after);
         let is_ours = is_as_written && !claimed_paths.contains(&change.path);
         match (is_ours, change.before) {
             (false, _) => skipped.push(change.path.clone()),
@@ -80,8 +81,10 @@ pub(crate) fn revert(
         let mut builder = git2::build::CheckoutBuilder::new();
         checkout::limit_paths(&mut builder, &rewritten);
         builder.force().update_index(false);
-        repo.checkout_tree(tree.as_object(), Some(&mut builder))
-            .or_fail(|| format!("cannot put the files in {} back", checkout.worktree.display()))?;
+        repo.checkout_tree(tree.as_object(), Some(&mut builder)).map_err(|error| {
+            let what = format!("cannot put the files in {} back", checkout.worktree.display());
+            filters::failure(what, &error)
+        })?;
     }
     Ok(skipped)
 }
@@ -144,7 +147,13 @@ fn differing_paths(
 }
 
 /// Returns whether a file is missing, or contains only the start of the written content.
-fn is_partial_write(repo: &git2::Repository, path: &Path, entry: Option<FileEntry>) -> bool {
+fn is_partial_write(
+    repo: &git2::Repository,
+    worktree: &Path,
+    relative: &Path,
+    entry: Option<FileEntry>,
+) -> bool {
+    let path = &worktree.join(relative);
     match path.symlink_metadata() {
         Err(_) => true,
         Ok(metadata) if !metadata.is_file() => false,
@@ -152,7 +161,11 @@ fn is_partial_write(repo: &git2::Repository, path: &Path, entry: Option<FileEntr
             let blob = entry.and_then(|entry| repo.find_blob(entry.id).ok());
             // A file that cannot be read may be the user's.
             let Ok(content) = fs::read(path) else { return false };
-            content.is_empty() || blob.is_some_and(|blob| blob.content().starts_with(&content))
+            content.is_empty()
+                || blob.is_some_and(|blob| {
+                    let smudged = filters::smudged(repo, relative, blob.content());
+                    smudged.as_deref().unwrap_or(blob.content()).starts_with(&content)
+                })
         }
     }
 }

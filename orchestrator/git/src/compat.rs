@@ -1,10 +1,17 @@
 //! Features of git that landings do not apply, such as hooks, with notes that say so.
 
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
 use base::config::studio::StudioConfig;
 use git2::{AttrCheckFlags, AttrValue};
 
-use crate::checkout::{self, FileChange};
+use crate::checkout::{self, FileChange, FileEntry};
+use crate::filters;
 use crate::repo::Repository;
+
+/// Maximum number of unfiltered files that are named.
+const MAX_UNFILTERED: usize = 5;
 
 /// The hooks that a manual commit or merge would run.
 const HOOK_NAMES: &[&str] = &[
@@ -17,34 +24,77 @@ const HOOK_NAMES: &[&str] = &[
     "post-checkout",
 ];
 
-/// Describes the landed paths that the user's git would have filtered (LFS, encryption), in one
-/// sentence. Filters do not run, because agents write both files and attributes.
+/// Describes the landed paths that the user's git would have filtered (LFS, encryption) and that are
+/// not, in one sentence, with the lines that make studio run the filter. Only those of the user's
+/// configuration run, because agents write both files and attributes.
 pub fn unfiltered_note(repository: &Repository, before: &str, after: &str) -> Option<String> {
     let repo = repository.open().ok()?;
     if !has_filter(&repo) {
         return None;
     }
-    let is_filtered = |change: &FileChange| {
-        let attribute = repo.get_attr(&change.path, "filter", AttrCheckFlags::FILE_THEN_INDEX);
-        matches!(attribute.map(AttrValue::from_string), Ok(AttrValue::String(_)))
-    };
-    let mut changes = checkout::changes(&repo, before, after).ok()?;
-    changes.retain(|change| change.after.is_some() && is_filtered(change));
-    let names: Vec<_> = changes.iter().map(|change| change.path.to_string_lossy()).collect();
-    let filtered: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
-    let names = match filtered.as_slice() {
-        [] => return None,
-        paths => paths.iter().take(5).copied().collect::<Vec<_>>().join(" "),
-    };
-    let suffix = if filtered.len() > 5 { ", and more" } else { "" };
-    Some(format!(
+    let mut paths: Vec<PathBuf> = Vec::new();
+    let mut filters = BTreeSet::new();
+    for change in checkout::changes(&repo, before, after).ok()? {
+        let Some(entry) = change.after else { continue };
+        let Some(filter) = filter_attribute(&repo, &change.path) else { continue };
+        let is_trusted = filters::applies(&repo, &change.path);
+        if is_trusted && is_filtered(&repo, &change, entry) {
+            continue;
+        }
+        if !is_trusted {
+            filters.insert(filter);
+        }
+        paths.push(change.path);
+        if paths.len() > MAX_UNFILTERED {
+            break;
+        }
+    }
+    if paths.is_empty() {
+        return None;
+    }
+    let names: Vec<_> = paths.iter().take(MAX_UNFILTERED).map(|it| it.to_string_lossy()).collect();
+    let names = names.join(" ");
+    let suffix = if paths.len() > MAX_UNFILTERED { ", and more" } else { "" };
+    let note = format!(
         "git filters were not run: {names}{suffix} landed as the agent wrote it; to filter it: git add \
          --renormalize {names}"
-    ))
+    );
+    let lines: Vec<String> =
+        filters.iter().filter_map(|name| filters::setting_for(repository, name)).collect();
+    Some(match lines.is_empty() {
+        true => note,
+        false => {
+            format!(
+                "{note}; to let studio run it, in ~/.config/g3/config.toml:\n{}",
+                lines.join("\n")
+            )
+        }
+    })
+}
+
+/// Returns the name of the filter that the attributes name for a path.
+fn filter_attribute(repo: &git2::Repository, path: &Path) -> Option<String> {
+    let attribute = repo.get_attr(path, "filter", AttrCheckFlags::FILE_THEN_INDEX).ok()?;
+    match AttrValue::from_string(attribute) {
+        AttrValue::String(name) => Some(name.to_owned()),
+        AttrValue::True | AttrValue::False | AttrValue::Bytes(_) | AttrValue::Unspecified => None,
+    }
+}
+
+/// Returns whether a landed blob is what the user's filter makes of its file.
+fn is_filtered(repo: &git2::Repository, change: &FileChange, entry: FileEntry) -> bool {
+    match repo.find_blob(entry.id) {
+        Ok(blob) => filters::is_filtered(repo, &change.path, blob.content()),
+        // A submodule.
+        Err(_) => true,
+    }
 }
 
 /// Returns whether the user's git has any filter: one that only attributes name has no effect.
 fn has_filter(repo: &git2::Repository) -> bool {
+    if filters::are_trusted() {
+        return true;
+    }
     let config = repo.config().and_then(|mut config| config.snapshot());
     let Ok(config) = config else { return true };
     let entries = config.entries(Some(r"^filter\."));

@@ -12,7 +12,7 @@ use crate::refs::{self, RefChange, SwapResult};
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::{Originals, SessionRepo};
-use crate::{keepalive_refs, moved_repository, session_repo, submodules, worktree};
+use crate::{keepalive_refs, lfs_objects, moved_repository, session_repo, submodules, worktree};
 
 /// The result of an import.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +49,7 @@ pub fn import(repository: &Repository, session_repo: &SessionRepo) -> Result<Imp
     let head = head_state.commit.clone().unwrap_or_else(|| previous.clone());
     notes.extend(head_notes(session_repo, &head_state));
     let branch_moved = tip.as_deref() != Some(head.as_str());
+    lfs_objects::import(repository, session_repo)?;
     if branch_moved {
         import_objects(repository, session_repo, &head, tip)?;
     }

@@ -11,9 +11,9 @@ use base::git::Git;
 use base::id::Id;
 use base::process::{Command, Running, Stream};
 
-use crate::confined_thread;
 use crate::repo::Repository;
 use crate::session_repo::{Originals, SessionRepo, config};
+use crate::{confined_thread, filters};
 
 /// The name that git gives to an empty pack (the SHA-1 of nothing, in a pack's form).
 const EMPTY_PACK: &str = "029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
@@ -43,11 +43,17 @@ impl Quarantine {
         Quarantine::create(repository, config(&source)?.as_bytes(), shallow.as_deref())
     }
 
+    /// Creates a scratch directory with this configuration.
+    pub(crate) fn with_config(repository: &Repository, config: &[u8]) -> Result<Quarantine> {
+        Quarantine::create(repository, config, None)
+    }
+
     /// Creates a scratch directory that sees a session's objects, with the session's settings.
     pub(crate) fn for_session(repository: &Repository, git_dir: &Path) -> Result<Quarantine> {
         let originals = Originals::load(git_dir)?;
         let shallow = originals.shallow.as_deref();
-        let scratch = Quarantine::create(repository, &originals.config, shallow)?;
+        let config = filters::without_filters(&originals.config);
+        let scratch = Quarantine::create(repository, config, shallow)?;
         scratch.write_info(&originals)?;
         scratch.add_objects(&git_dir.join("objects"))?;
         Ok(scratch)

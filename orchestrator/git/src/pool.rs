@@ -19,7 +19,7 @@ use crate::names::{self, WorktreeTemplate};
 use crate::parallel_checkout::{self, WriteResult, WriteTarget};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
-use crate::{gc, worktree};
+use crate::{filters, gc, worktree};
 
 /// The directory of prepared worktrees, beside those of sessions.
 const POOL_DIR: &str = ".pool";
@@ -27,6 +27,8 @@ const POOL_DIR: &str = ".pool";
 const COMMIT_FILE: &str = "commit";
 /// The file of a record with the path of the worktree, which studio may remove.
 const PATH_FILE: &str = "worktree";
+/// The file of a record that tells with which filters the files were written.
+const FILTERS_FILE: &str = "filters";
 /// A prepared worktree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PreparedWorktree {
@@ -100,6 +102,14 @@ fn prepare_one(
         index: &record.join("index"),
     };
     let result = parallel_checkout::write(repository, &target, commit);
+    let result = match &result {
+        Ok(WriteResult::Written) => {
+            filters::smudge_files(target.git_dir, target.worktree, target.index)
+                .and_then(|()| write_filters(&record))
+                .and(result)
+        }
+        Ok(WriteResult::NeedsGit) | Err(_) => result,
+    };
     step("pool.files");
     if !matches!(result, Ok(WriteResult::Written)) {
         gc::remove(&worktree);
@@ -109,6 +119,12 @@ fn prepare_one(
     base::files::replace(&record.join(COMMIT_FILE), commit.as_bytes()).or_fail(cannot)?;
     step("pool.complete");
     Ok(true)
+}
+
+/// Records the filters that wrote the files.
+fn write_filters(record: &Path) -> Result<()> {
+    base::files::replace(&record.join(FILTERS_FILE), filters::fingerprint().as_bytes())
+        .or_fail(cannot)
 }
 
 /// Moves a prepared worktree to the place of a new session, and its index into the session's git
@@ -181,7 +197,7 @@ pub fn repair(repository: &Repository) -> Result<Vec<String>> {
 pub fn remove_old(repository: &Repository, age: Duration) -> Result<usize> {
     repair(repository)?;
     let _lock = worktree::lock(repository)?;
-    let mut prepared = list(repository);
+    let mut prepared = list_complete(repository);
     prepared.retain(|prepared| {
         let metadata = fs::metadata(prepared.record.join(COMMIT_FILE));
         let age_now = metadata.and_then(|it| it.modified()).ok().and_then(|it| it.elapsed().ok());
@@ -204,7 +220,17 @@ pub fn directories(repository: &Repository) -> Vec<PathBuf> {
     paths.collect()
 }
 
+/// Lists the prepared worktrees that sessions can use: those that the filters of now wrote.
 fn list(repository: &Repository) -> Vec<PreparedWorktree> {
+    let fingerprint = filters::fingerprint();
+    let written_with =
+        |record: &Path| fs::read_to_string(record.join(FILTERS_FILE)).unwrap_or_default();
+    let mut prepared = list_complete(repository);
+    prepared.retain(|prepared| written_with(&prepared.record) == fingerprint);
+    prepared
+}
+
+fn list_complete(repository: &Repository) -> Vec<PreparedWorktree> {
     let prepared = records(repository).into_iter().filter_map(|record| {
         let commit = fs::read_to_string(record.join(COMMIT_FILE)).ok()?;
         let worktree = PathBuf::from(fs::read_to_string(record.join(PATH_FILE)).ok()?);

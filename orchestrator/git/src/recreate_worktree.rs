@@ -12,7 +12,7 @@ use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::{Originals, SessionRepo};
 use crate::snapshot::LastSeen;
-use crate::{moved_repository, snapshot, sparse, submodules, worktree, worktreeinclude};
+use crate::{filters, moved_repository, snapshot, sparse, submodules, worktree, worktreeinclude};
 
 /// The prefix of the name of an incomplete worktree; the session's id follows.
 const TEMPORARY_PREFIX: &str = ".new-";
@@ -120,7 +120,9 @@ fn fill(session_repo: &SessionRepo, temporary: &Path, work: &str, staged: &str) 
         git_dir.remove_all(name).or_fail(cannot)?;
     }
     let git = Git::at(&session_repo.git_dir).with_work_tree(temporary);
-    sparse::read_trees(&git, work, staged)?;
+    sparse::read_trees(&git, work, staged, || {
+        filters::smudge_files(&session_repo.git_dir, temporary, &session_repo.git_dir.join("index"))
+    })?;
     let pointer = Originals::load(&session_repo.git_dir)?.pointer;
     base::files::replace_with_mode(&temporary.join(".git"), &pointer, 0o644).or_fail(cannot)
 }

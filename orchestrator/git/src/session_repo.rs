@@ -11,11 +11,10 @@ use base::id::Id;
 use serde::{Deserialize, Serialize};
 
 use crate::names::{BranchName, BranchTemplate};
-use crate::refs;
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::sparse::SparsePatterns;
-use crate::{submodules, worktree};
+use crate::{filters, refs, submodules, worktree};
 
 /// Settings that the agent's git must share with the repository's, because they affect what is
 /// written to or read from the worktree.
@@ -93,6 +92,8 @@ impl Originals {
             originals.config.extend(patterns.settings().into_bytes());
             originals.sparse = Some(patterns.text);
         }
+        // At the end: see `filters::without_filters`.
+        originals.config.extend(filters::configuration().into_bytes());
         Ok(originals)
     }
 
@@ -395,7 +396,7 @@ fn identity_from_environment(key: &str) -> Option<String> {
 }
 
 /// Returns a value in the syntax of git's configuration files.
-fn quote(value: &str) -> String {
+pub(crate) fn quote(value: &str) -> String {
     let escaped = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     format!("\"{escaped}\"")
 }

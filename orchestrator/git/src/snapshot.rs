@@ -206,7 +206,7 @@ pub(crate) fn read_files(
     repo.set_index(&mut index).or_fail(cannot)?;
     let git = Git::at(scratch.path()).with_known_config().with_objects(objects);
     let git = git.with_work_tree(worktree);
-    let omissions = stage::add_changes(&git, &mut index, worktree, limits)?;
+    let omissions = stage::add_changes(&git, &mut index, worktree, limits, repo)?;
     let tree = index.write_tree_to(repo).or_fail(cannot)?;
     drop(head);
     Ok(WorktreeContent { scratch, tree, staged, omissions, changed_by_checks: Vec::new() })
@@ -242,7 +242,7 @@ fn read_confined(
     let unstaged = check_leftovers::unstaged_leftovers(&index, &leftovers.changes);
     let git = Git::at(scratch.path()).with_known_config().with_objects(objects);
     let git = git.with_work_tree(&session_repo.worktree);
-    let mut omissions = stage::add_changes(&git, &mut index, &session_repo.worktree, limits)?;
+    let mut omissions = stage::add_changes(&git, &mut index, &session_repo.worktree, limits, repo)?;
     let mut changed_by_checks = check_leftovers::remove_from_index(&mut index, &unstaged)?;
     let leftover_files =
         omissions.extract_if(.., |omission| leftovers.contains(session_repo, omission));

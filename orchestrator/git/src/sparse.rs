@@ -77,14 +77,20 @@ impl SparsePatterns {
 
 /// Writes files and index of a commit into a worktree; then `staged` becomes the index. With sparse
 /// patterns, `git read-tree` leaves out work that is outside of them: what differs from HEAD is
-/// written nevertheless.
-pub(crate) fn read_trees(git: &Git, work: &str, staged: &str) -> Result<()> {
+/// written nevertheless. `written` is called while the index has the commit.
+pub(crate) fn read_trees(
+    git: &Git,
+    work: &str,
+    staged: &str,
+    written: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     run(git, &["read-tree", "--reset", "-u", work], Vec::new())?;
     if is_sparse(git)? {
         let differing = ["diff-tree", "-r", "-z", "--name-only", "--diff-filter=d", "HEAD", work];
         let paths = run(git, &differing, Vec::new())?;
         run(git, &["checkout-index", "-f", "-q", "-z", "--stdin", IGNORE_BITS], paths)?;
     }
+    written()?;
     run(git, &["read-tree", "--reset", staged], Vec::new()).map(drop)
 }
 

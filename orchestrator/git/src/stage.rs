@@ -9,11 +9,10 @@ use std::time::Duration;
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 
-use crate::endless_patterns;
-use crate::index;
 use crate::safe_open::read_file;
 use crate::snapshot::{Omission, OmissionReason, SnapshotLimits};
 use crate::submodules::SubmoduleState;
+use crate::{endless_patterns, filters, index};
 
 /// Timeout of listing the changes with git.
 const LIST_TIMEOUT: Duration = Duration::from_secs(300);
@@ -23,6 +22,8 @@ const MAX_LIST_BYTES: usize = 256 << 20;
 const MAX_PATTERN_FILE_BYTES: u64 = 100 << 20;
 /// How often a file is read if it changes while it is read.
 const MAX_ATTEMPTS: u32 = 3;
+/// Maximum size in bytes of a file that a filter reads.
+const MAX_FILTERED_BYTES: u64 = 1 << 30;
 /// The mode of a submodule's entry.
 const GITLINK: u32 = 0o160_000;
 
@@ -44,6 +45,7 @@ pub(crate) fn add_changes(
     index: &mut git2::Index,
     worktree: &Path,
     limits: &SnapshotLimits,
+    repo: &git2::Repository,
 ) -> Result<Vec<Omission>> {
     let unhidden = index::unhide(index, worktree)?;
     let mut changes = list_changes(git, index, worktree, unhidden)?;
@@ -63,13 +65,13 @@ pub(crate) fn add_changes(
         index.remove_path(&path).or_fail(cannot)?;
     }
     for path in &changes.changed {
-        if let Some(reason) = add(index, worktree, path, limits)? {
+        if let Some(reason) = add(index, worktree, path, limits, repo)? {
             omit(path, reason);
         }
     }
     for (n, path) in changes.untracked.iter().enumerate() {
         let omission = match n < limits.untracked || limits.include.contains(path) {
-            true => add(index, worktree, path, limits)?,
+            true => add(index, worktree, path, limits, repo)?,
             false => Some(OmissionReason::TooMany),
         };
         if let Some(reason) = omission {
@@ -233,6 +235,7 @@ fn add(
     worktree: &Path,
     path: &Path,
     limits: &SnapshotLimits,
+    repo: &git2::Repository,
 ) -> Result<Option<OmissionReason>> {
     let mut attempts = 1;
     loop {
@@ -248,7 +251,11 @@ fn add(
         }
         let is_included = limits.include.iter().any(|included| included == path);
         if !is_symlink && metadata.len() > limits.file_bytes && !is_included {
-            return Ok(Some(OmissionReason::TooLarge));
+            // Filters as Git LFS make a small blob of a large file.
+            let is_filtered = metadata.len() <= MAX_FILTERED_BYTES && filters::applies(repo, path);
+            if !is_filtered {
+                return Ok(Some(OmissionReason::TooLarge));
+            }
         }
         if index.conflict_get(path).is_ok() {
             index.conflict_remove(path).or_fail(cannot)?;
@@ -257,6 +264,9 @@ fn add(
             Ok(()) => return Ok(None),
             Err(_) if !is_symlink && std::fs::File::open(worktree.join(path)).is_err() => {
                 return Ok(Some(OmissionReason::Unreadable));
+            }
+            Err(error) if error.class() == git2::ErrorClass::Filter => {
+                return Err(filters::failure(cannot().to_owned(), &error));
             }
             Err(_) if attempts < MAX_ATTEMPTS => attempts += 1,
             Err(error) => {

@@ -1,7 +1,9 @@
 //! Notices at the start of sessions: the parts of the main checkout that a worktree does not
 //! contain, and where the worktree is if it is not at its default location.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use base::failure::{OrFail, Result};
 use base::git::Git;
@@ -9,7 +11,7 @@ use base::process::OutputLimits;
 
 use crate::names::WorktreeTemplate;
 use crate::repo::Repository;
-use crate::{submodules, worktreeinclude};
+use crate::{filters, submodules, worktreeinclude};
 
 /// Maximum number of paths that are named.
 const MAX_PATHS: usize = 3;
@@ -70,6 +72,7 @@ fn uncommitted_notice(repository: &Repository) -> Result<Option<String>> {
         return Ok(None);
     }
     let entries = output.stdout.split(|byte| *byte == 0).filter(|entry| entry.len() > 3);
+    let entries = entries.filter(|entry| !is_unchanged(&checkout, entry));
     let paths: Vec<PathBuf> =
         entries.map(|entry| String::from_utf8_lossy(&entry[3..]).into_owned().into()).collect();
     Ok((!paths.is_empty()).then(|| {
@@ -79,6 +82,17 @@ fn uncommitted_notice(repository: &Repository) -> Result<Option<String>> {
             join_paths(&paths)
         )
     }))
+}
+
+/// Returns whether a file is only different for a git that does not run its filter.
+fn is_unchanged(checkout: &Path, entry: &[u8]) -> bool {
+    let Some(path) = entry.strip_prefix(b" M ") else { return false };
+    let path = Path::new(OsStr::from_bytes(path));
+    filters::are_trusted()
+        && git2::Repository::open(checkout).is_ok_and(|repo| {
+            filters::applies(&repo, path)
+                && repo.status_file(path).is_ok_and(|status| status == git2::Status::CURRENT)
+        })
 }
 
 /// Returns the notice about submodules that the user's checkout does not have either.

@@ -15,7 +15,7 @@ use crate::refs::{self, RefChange};
 use crate::repo::{Base, Repository};
 use crate::session_repo::{Originals, SessionRepo};
 use crate::snapshot::{self, SnapshotLimits, WorktreeContent};
-use crate::{confined_thread, index, sparse, worktree};
+use crate::{confined_thread, filters, index, sparse, worktree};
 
 /// Timeout of reading a worktree.
 const READ_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1800);
@@ -173,7 +173,11 @@ fn read_checkout(
 /// Writes the files and the index of a start point into a new worktree.
 pub(crate) fn check_out(session_repo: &SessionRepo, start: &StartPoint) -> Result<()> {
     let git = Git::at(&session_repo.git_dir).with_work_tree(&session_repo.worktree);
-    sparse::read_trees(&git, &start.work, start.staged.as_deref().unwrap_or("HEAD"))
+    let staged = start.staged.as_deref().unwrap_or("HEAD");
+    let index = session_repo.git_dir.join("index");
+    sparse::read_trees(&git, &start.work, staged, || {
+        filters::smudge_files(&session_repo.git_dir, &session_repo.worktree, &index)
+    })
 }
 
 /// Resolves an existing branch by its name. A branch that only a remote has is created, as `git

@@ -14,6 +14,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::files::step;
 
 use crate::checkout::{self, Checkout, FileChange, FileEntry, find_obstacle};
+use crate::filters;
 use crate::oplog::OperationLog;
 use crate::repo::Repository;
 
@@ -165,7 +166,8 @@ impl TrialFiles {
             let mut builder = git2::build::CheckoutBuilder::new();
             checkout::limit_paths(&mut builder, &written);
             builder.force().update_index(false).target_dir(&directory);
-            repo.checkout_tree(tree.as_object(), Some(&mut builder)).or_fail(fail)?;
+            repo.checkout_tree(tree.as_object(), Some(&mut builder))
+                .map_err(|error| filters::failure(fail(), &error))?;
         }
         for change in &written {
             if let FileState::Absent = FileState::read(&directory, &change.path)? {

@@ -23,7 +23,7 @@ use crate::repo::{Base, Repository};
 use crate::safe_open::read_file;
 use crate::session_repo::{self, Originals, SessionRepo};
 use crate::start_point::{self, StartPoint};
-use crate::{keepalive_refs, submodules, worktreeinclude};
+use crate::{filters, keepalive_refs, submodules, worktreeinclude};
 
 /// Maximum size of a `.git` file that is read, in bytes: one line with a path.
 const MAX_POINTER_BYTES: u64 = 8192;
@@ -341,9 +341,14 @@ pub(crate) fn check_out(
         worktree: &session_repo.worktree,
         index: &session_repo.git_dir.join("index"),
     };
-    if parallel_checkout::write(repository, &target, commit)? == WriteResult::Written {
-        return Ok(());
+    if parallel_checkout::write(repository, &target, commit)? != WriteResult::Written {
+        reset(session_repo, commit)?;
     }
+    filters::smudge_files(target.git_dir, target.worktree, target.index)
+}
+
+/// Writes the files of a commit that are missing or different, with git.
+fn reset(session_repo: &SessionRepo, commit: &str) -> Result<()> {
     let git = Git::at(&session_repo.git_dir).with_work_tree(&session_repo.worktree);
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     let workers = format!("checkout.workers={workers}");

@@ -54,7 +54,7 @@ impl SandboxSpec {
         let mut closed = paths.hidden.to_vec();
         closed.extend([paths.repository_git.join("studio"), paths.repository_git.join("config")]);
         let mut rules = home_rules(paths.home, &closed);
-        rules.read.push(paths.repository_git.join("objects"));
+        rules.read.extend(["objects", "lfs/objects"].map(|dir| paths.repository_git.join(dir)));
         rules.read.extend(config.read.iter().map(|path| expand_home(path)));
         rules.write.extend(config.write.iter().map(|path| expand_home(path)));
         rules.sockets.extend(config.sockets.iter().map(|path| expand_home(path)));
