@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::{Value, json};
-use testkit::env::built;
+use testkit::env::{built, until};
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::ScriptedReply;
 use testkit::repo::tree;
@@ -118,6 +118,52 @@ fn accept_drops_the_others_and_undo_restores_all_of_them() {
     let kept = scene.studio(["accept", &ids[2], "-m", "Compute"]);
     kept.exits(0).output_contains("the other attempts stay open");
     states(["ready", "ready", "accepted"]);
+}
+
+#[test]
+fn accept_all_leaves_the_choice_between_attempts_to_the_user() {
+    let scene = scene();
+    let ids = attempts(&scene);
+    let other = scene.ready("write other 1");
+    scene.await_free(&other);
+    scene.studio(["accept", "--all", "--drop-others"]).exits(2);
+    let outcome = scene.studio(["accept", "--all", "--json"]).exits(3).json();
+    assert_eq!(outcome["landed"].as_array().unwrap().len(), 1, "{outcome}");
+    assert_eq!(outcome["landed"][0]["id"], other);
+    assert_eq!(outcome["refused"].as_array().unwrap().len(), 3, "{outcome}");
+    for id in &ids {
+        assert_eq!(scene.status(id)["state"], "ready");
+    }
+    let all = scene.studio(["accept", "--all"]);
+    all.exits(3).output_contains("is ready too").output_contains("studio compare");
+}
+
+#[test]
+fn a_landing_that_is_refused_stops_no_other_attempt() {
+    let scene = Scene::new();
+    scene.repo.commit_file("a", "0\n");
+    scene.configure("");
+    let run = ["run", "--attempts", "2", "--detach", "write a 1; gate go"];
+    scene.studio(run).exits(0);
+    let list = scene.studio(["list", "--json"]).exits(0).json();
+    let ids: Vec<String> = list["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|session| session["id"].as_str().unwrap().to_owned())
+        .collect();
+    for id in &ids {
+        until("its file", || scene.worktree(id).path().join("a").exists().then_some(()));
+        until("its work", || (scene.worktree(id).read("a") == "1\n").then_some(()));
+    }
+    scene.worktree(&ids[0]).write("go", "");
+    scene.await_state(&ids[0], "ready");
+    scene.await_free(&ids[0]);
+    scene.repo.commit_file("a", "conflict\n");
+    let refused = scene.studio(["accept", &ids[0], "--drop-others", "-m", "x"]);
+    refused.exits(4).output_contains("conflict");
+    assert_eq!(scene.status(&ids[1])["state"], "working");
+    scene.studio(["stop", &ids[1]]).exits(0);
 }
 
 #[test]

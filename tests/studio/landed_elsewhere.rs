@@ -55,6 +55,21 @@ fn is_closed(scene: &Scene, id: &str, way: &str) {
     scene.repo.is_sound();
 }
 
+#[test]
+fn the_queue_closes_what_landed_elsewhere() {
+    let (scene, id) = landed(squash);
+    let other = scene.ready("write c three");
+    scene.await_free(&other);
+    let outcome = scene.studio(["accept", "--all", "--json"]).exits(0).json();
+    let landed = outcome["landed"].as_array().unwrap();
+    let of = |id: &str| landed.iter().find(|it| it["id"] == id).unwrap();
+    assert!(of(&id)["elsewhere"].is_object() && of(&other)["elsewhere"].is_null(), "{outcome}");
+    for id in [&id, &other] {
+        assert_eq!(scene.status(id)["state"], "accepted");
+    }
+    scene.repo.is_sound();
+}
+
 /// Asserts that the session is not named as landed.
 #[track_caller]
 fn is_open(scene: &Scene, id: &str) {

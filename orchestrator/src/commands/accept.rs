@@ -80,7 +80,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub no_checks: bool,
     /// Discard the other attempts at the session's task, in the same operation
-    #[arg(long, conflicts_with_all = ["keep_others", "hunks", "dry_run"])]
+    #[arg(long, conflicts_with_all = ["all", "keep_others", "hunks", "dry_run"])]
     pub drop_others: bool,
     /// Keep the other attempts at the session's task, without a question
     #[arg(long)]
@@ -164,17 +164,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let mut landed = Vec::new();
     let mut rejections = Vec::new();
     for view in &views {
-        let others = other_attempts::to_drop(&context, args, view)?;
-        let locks = other_attempts::prepare(&context, &others)?;
-        let dropped = others.iter().map(|view| view.record.session_repo.clone()).collect();
-        let options = LandingOptions { dropped, ..options.clone() };
-        let land = || land_one(&context, view, &options);
-        let result = match args.resolve {
-            Some(turns) => resolve::until_it_lands(&context, &view.record.id, turns, land),
-            None => land(),
-        };
-        drop(locks);
-        match result {
+        match land_with_others(&context, args, view, &options) {
             Ok(landed_session) => {
                 if !context.json {
                     print_landed(&landed_session, views.len() > 1);
@@ -198,6 +188,32 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         }
     }
     finish(&context, &landed, &rejections)
+}
+
+/// Lands a session, and discards the other attempts at its task if the user wants that.
+fn land_with_others(
+    context: &CommandContext,
+    args: &Args,
+    view: &SessionView,
+    options: &LandingOptions,
+) -> std::result::Result<Landed, Rejection> {
+    let others = other_attempts::to_drop(context, args, view)?;
+    if !others.is_empty() && args.resolve.is_none() {
+        // A landing that is refused, whatever the user confirms, stops no other attempt.
+        let trial = LandingOptions { dry_run: true, edit: false, ..options.clone() };
+        match land_one(context, view, &trial) {
+            Err(rejection) if rejection.confirmation.is_none() => return Err(rejection),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    let _locks = other_attempts::prepare(context, &others)?;
+    let dropped = others.iter().map(|view| view.record.session_repo.clone()).collect();
+    let options = LandingOptions { dropped, ..options.clone() };
+    let land = || land_one(context, view, &options);
+    match args.resolve {
+        Some(turns) => resolve::until_it_lands(context, &view.record.id, turns, land),
+        None => land(),
+    }
 }
 
 /// Starts what waited for the landings, prints JSON, and returns the exit code.

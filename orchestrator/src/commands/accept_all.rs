@@ -1,7 +1,6 @@
 //! `studio accept --all`: lands all ready sessions in a queue.
 
-use base::failure::{FailureKind, Result};
-use base::id::Id;
+use base::failure::{Failure, FailureKind, Result};
 
 use crate::commands::accept;
 use crate::commands::context::CommandContext;
@@ -11,16 +10,29 @@ use crate::report::progress;
 use studio_core::landing::queue::{Queue, QueueEvent};
 use studio_core::landing::{LandingOptions, Rejection};
 use studio_core::session::state::SessionState;
+use studio_core::session_view::SessionView;
 
 /// Runs the command. Agents get at most `turns` turns to resolve conflicts.
 pub(super) fn run(context: &CommandContext, options: &LandingOptions, turns: u32) -> Result<u8> {
     let queue = Queue::open(context)?;
-    let views = context.views()?.into_iter().filter(|view| view.state == SessionState::Ready);
-    let mut ids: Vec<Id> = views.map(|view| view.record.id).collect();
-    if ids.is_empty() && !context.json {
+    let all = context.views()?;
+    let views = all.iter().filter(|view| view.state == SessionState::Ready).cloned();
+    let ready: Vec<SessionView> = views.collect();
+    if ready.is_empty() && !context.json {
         report::say("no ready sessions");
     }
-    let (mut landed, mut refused) = (Vec::new(), Vec::new());
+    let (mut ids, mut landed, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+    for view in ready {
+        match refuse_other_attempts(&all, &view) {
+            Ok(()) => ids.push(view.record.id),
+            Err(failure) => {
+                if !context.json {
+                    report::say(&failure.to_string());
+                }
+                refused.push((view.record.id, failure.into()));
+            }
+        }
+    }
     for turn in 0..=turns {
         if ids.is_empty() {
             break;
@@ -47,6 +59,23 @@ pub(super) fn run(context: &CommandContext, options: &LandingOptions, turns: u32
         ids = if resolved.is_interrupted { Vec::new() } else { resolved.ready };
     }
     accept::finish(context, &landed, &refused)
+}
+
+/// Refuses an attempt at a task of which another attempt has landed or is ready too: which one is the
+/// best is the user's choice.
+fn refuse_other_attempts(all: &[SessionView], view: &SessionView) -> Result<()> {
+    let competes = |other: &&SessionView| {
+        view.record.is_other_attempt(&other.record)
+            && matches!(other.state, SessionState::Ready | SessionState::Accepted)
+    };
+    let Some(other) = all.iter().find(competes) else { return Ok(()) };
+    let (id, other_id) = (&view.record.id, &other.record.id);
+    let has_landed = other.state == SessionState::Accepted;
+    let verb = if has_landed { "has landed" } else { "is ready too" };
+    Err(Failure::refused(format!("session `{id}` is one of several attempts at its task"))
+        .because(format!("`{other_id}` {verb}"))
+        .hint(format!("studio compare {id}"))
+        .hint(format!("studio accept {id} --drop-others")))
 }
 
 fn print(event: QueueEvent<'_>, is_for_agent: impl Fn(&Rejection) -> bool) {

@@ -147,7 +147,7 @@ impl SessionRecord {
     }
 
     /// Returns whether another session is an attempt at the same task.
-    pub(crate) fn is_other_attempt(&self, other: &SessionRecord) -> bool {
+    pub fn is_other_attempt(&self, other: &SessionRecord) -> bool {
         self.group.is_some() && self.group == other.group && self.id != other.id
     }
 

@@ -20,7 +20,7 @@ use base::lock::Lock;
 use crate::landing::queue::blame::FailedEntry;
 use crate::landing::queue::chain::Link;
 use crate::landing::queue::entry::Entry;
-use crate::landing::{Landed, LandingOptions, MAX_ATTEMPTS, Rejection, conflict, nothing_to_land};
+use crate::landing::{self, Landed, LandingOptions, MAX_ATTEMPTS, Rejection};
 use crate::project::{Project, pause};
 use studio_git::merge::{self, PreparedMerge};
 
@@ -200,27 +200,27 @@ impl QueueRun<'_> {
                         Err(rejection) => self.settle_refused(n, rejection),
                     }
                 }
-                Ok(unmerged @ (PreparedMerge::Nothing | PreparedMerge::Conflicts(_))) => {
-                    deferred.push((n, unmerged));
-                }
+                Ok(PreparedMerge::Nothing | PreparedMerge::Conflicts(_)) => deferred.push(n),
                 Err(failure) => self.settle_refused(n, failure.into()),
             }
         }
         if links.is_empty() {
-            for (n, unmerged) in deferred {
-                let entry = &self.entries[n];
-                let rejection = match unmerged {
-                    PreparedMerge::Conflicts(conflicts) => {
-                        conflict(self.project, &entry.view, &target, &conflicts)
-                    }
-                    PreparedMerge::Nothing | PreparedMerge::Ready(_) => {
-                        nothing_to_land(self.project, &entry.view, &entry.snapshot, &target)?
-                    }
-                };
-                self.settle_refused(n, rejection);
+            for n in deferred {
+                match self.land_alone(n) {
+                    Ok(landed) => self.settle_landed(n, landed),
+                    Err(rejection) => self.settle_refused(n, rejection),
+                }
             }
         }
         Ok(links)
+    }
+
+    /// Lands an entry that cannot be merged as `studio accept` does: that closes a session whose work
+    /// landed elsewhere, and says why another one cannot land.
+    fn land_alone(&self, n: usize) -> std::result::Result<Landed, Rejection> {
+        let (id, options) = (self.entries[n].id(), &self.entries[n].options);
+        let lock = landing::lock(self.project, id)?;
+        landing::land(self.project, &self.project.view(id)?, options, &lock)
     }
 
     /// Returns whether the session that an entry is based on has landed, or does so before it.
