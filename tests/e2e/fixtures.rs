@@ -4,6 +4,7 @@ use base::process::Command;
 use serde_json::Value;
 use testkit::env::{CommandRun, TestEnv, built};
 use testkit::model_server::ModelServer;
+use testkit::model_server::request::ReceivedRequest;
 use testkit::model_server::script::Script;
 use testkit::repo::Repo;
 
@@ -38,6 +39,14 @@ impl Scene {
     /// Runs studio in the repository.
     pub fn studio<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> CommandRun {
         self.env.run_command(self.job(args))
+    }
+
+    /// Returns the requests to the model so far, without those for commit messages: such a one is
+    /// made when a session becomes ready.
+    pub fn questions(&self) -> Vec<ReceivedRequest> {
+        let mut requests = self.model.requests();
+        requests.retain(|request| !request.asks_for_commit_message());
+        requests
     }
 
     /// Returns all sessions of `list --json`.

@@ -24,7 +24,7 @@ fn a_sandboxed_agent_can_commit_stash_rebase_and_gc() {
 
     scene.studio(["run", "work"]).exits(0);
 
-    let results = scene.model.requests().last().expect("asked").tool_results();
+    let results = scene.questions().last().expect("asked").tool_results();
     let (_, text) = results.last().expect("the shell's result");
     let session = scene.session("work");
     assert_eq!(session["state"], "ready", "{session:#}\n{text}");

@@ -21,7 +21,7 @@ fn writes_outside(scene: &std::path::Path) -> Script {
 
 /// Returns the tool results that the model received.
 fn results(scene: &Scene) -> Vec<String> {
-    let asked = scene.model.requests();
+    let asked = scene.questions();
     let last = asked.last().expect("the model was asked");
     last.tool_results().into_iter().map(|(_, text)| text).collect()
 }

@@ -34,7 +34,7 @@ fn g3_keeps_its_persona_and_write_scope_for_the_whole_session() {
     let id = scene.id("document it");
     scene.studio(["send", &id, "and more"]).exits(0);
     testkit::env::until("the second turn", || {
-        let last = scene.model.requests().pop()?;
+        let last = scene.questions().pop()?;
         let is_it = last.text().contains("and more");
         is_it.then(|| assert!(last.system().contains("You are lamport")))
     });
