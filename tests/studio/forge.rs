@@ -87,11 +87,17 @@ impl Forge {
         self.answer("pr-list.after", &json!([request]));
     }
 
-    /// Returns a ready session with an open request.
-    fn with_request(&self) -> String {
-        let id = self.scene.ready("write a 1");
+    /// Returns a ready session without a request.
+    fn session(&self, task: &str) -> String {
+        let id = self.scene.ready(task);
         self.scene.await_free(&id);
         self.is_new(&id);
+        id
+    }
+
+    /// Returns a ready session with an open request.
+    fn with_request(&self) -> String {
+        let id = self.session("write a 1");
         self.scene.studio(["pr", &id, "-m", "x"]).exits(0);
         id
     }
@@ -134,9 +140,7 @@ fn a_session_is_pushed_and_its_request_opened_and_updated() {
     let forge = Forge::github();
     let scene = &forge.scene;
     scene.configure("checks = \"true\"");
-    let id = scene.ready("write a 1; commit one; write b 2");
-    scene.await_free(&id);
-    forge.is_new(&id);
+    let id = forge.session("write a 1; commit one; write b 2");
     let hostile = "--web $(touch pwned) `id`\u{1b}[31m\n\nBody; rm -rf /";
     let opened = scene.studio(["pr", &id, &format!("--message={hostile}")]);
     opened.exits(0).output_contains("opened pull request 7: https://github.com/acme/tool/pull/7");
@@ -187,9 +191,7 @@ fn a_session_is_pushed_and_its_request_opened_and_updated() {
 fn a_push_runs_no_program_of_either_repository() {
     let forge = Forge::github();
     let scene = &forge.scene;
-    let id = scene.ready("write a 1");
-    scene.await_free(&id);
-    forge.is_new(&id);
+    let id = forge.session("write a 1");
     let marker = scene.env.home().join("ran");
     let evil = scene.env.home().join("evil");
     executable(&evil, &format!("echo ran >> '{}'; exit 1", marker.display()));
@@ -384,9 +386,7 @@ fn no_key_is_published_unasked() {
     let scene = &forge.scene;
     let key = "AKIAIOSFODNN7ABCDEFG";
     // Removed again, but still in the history.
-    let id = scene.ready(&format!("write a {key}; commit one; write a 1; commit two"));
-    scene.await_free(&id);
-    forge.is_new(&id);
+    let id = forge.session(&format!("write a {key}; commit one; write a 1; commit two"));
     let refused = scene.studio(["pr", &id, "-m", "x"]);
     refused.exits(3).output_contains("possible secret").output_lacks(key);
     assert_eq!(forge.bare.try_git(["rev-parse", "--verify", &format!("studio/{id}")]).0, 128);

@@ -18,8 +18,8 @@ use super::system_calls::{self as sys, check, check_long};
 
 /// How long the first process sleeps between two looks at what remains.
 const STEP_MILLISECONDS: libc::c_int = 5;
-/// What the first process writes when it has started the program; afterwards the status of the program
-/// follows, which is not negative.
+/// What the first process writes when it has started the program; the status of the program follows.
+/// If it cannot start it, it writes the number of the error.
 const STARTED: libc::c_int = -1;
 const PROC: &CStr = c"/proc";
 /// `LANDLOCK_RULE_PATH_BENEATH`, and the rights to execute, to read files and to read directories
@@ -50,10 +50,10 @@ pub(super) fn enter(ruleset: Option<RawFd>) -> io::Result<()> {
             sys::close(writer);
             match receive(reader) {
                 Some(STARTED) => become_waiter(first, reader),
-                Some(_) | None => {
+                failed => {
                     sys::close(reader);
                     wait(first);
-                    Ok(())
+                    failed.map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
                 }
             }
         }
@@ -66,17 +66,22 @@ pub(super) fn enter(ruleset: Option<RawFd>) -> io::Result<()> {
 }
 
 /// Mounts the namespace's `/proc` and starts the program's process, in which it returns. The
-/// calling process, the first of the namespace, adopts orphans until no process is left.
+/// calling process, the first of the namespace, adopts orphans until no process is left. It does not
+/// return: errors are reported by the waiter.
 fn become_first(ruleset: Option<RawFd>, writer: RawFd) -> io::Result<()> {
     die_with_parent();
     let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_RDONLY;
     if sys::mount(Some(c"proc"), PROC, Some(c"proc"), flags, None).is_err() {
         exit(1);
     }
-    if let Some(ruleset) = ruleset {
-        permit_reading_proc(ruleset)?;
-    }
-    let program = fork(0)?;
+    let start = || {
+        ruleset.map_or(Ok(()), permit_reading_proc)?;
+        fork(0)
+    };
+    let program = start().unwrap_or_else(|error| {
+        send(writer, error.raw_os_error().unwrap_or(libc::EIO));
+        exit(1)
+    });
     if program == 0 {
         sys::close(writer);
         // Groups of the parent's namespace have no number here.

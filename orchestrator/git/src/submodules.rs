@@ -73,8 +73,8 @@ impl Submodule {
         open_below(&session_repo.worktree, &self.path)
     }
 
-    /// Opens its private git directory in a session; `None` if there is none, or if a symlink leads
-    /// to it: the agent can write the directories above it.
+    /// Opens its private git directory in a session. Returns `None` if it does not exist or its path
+    /// contains a symlink, because the agent can write the directories above it.
     fn open_git_dir(&self, session_repo: &SessionRepo) -> io::Result<Option<SafeDir>> {
         open_below(&session_repo.git_dir, &Path::new("modules").join(&self.name))
     }
@@ -265,7 +265,8 @@ fn copy_objects(from: &Path, to: &Path, depth: u32) -> io::Result<()> {
             copy_objects(&source, &target, depth + 1)?;
         } else if kind.is_file() && depth == 1 && !name.as_bytes().starts_with(b"tmp_") {
             match fs::copy(&source, &target) {
-                // It was packed, or repacked, meanwhile: the check of the commit says so.
+                // git has packed the object since the directory was read; a missing commit is
+                // reported later.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 copied => drop(copied?),
             }

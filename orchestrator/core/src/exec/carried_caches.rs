@@ -191,8 +191,8 @@ fn is_left_out(entry: &fs::DirEntry) -> bool {
 }
 
 /// Copies a directory with the times of its files, by which build tools know what is built. Shares
-/// the data on file systems that support it, and never the file. A file that a build removes
-/// meanwhile is missing.
+/// the data on file systems that support it, and never the file. Files that a build
+/// removes during the copy are left out.
 fn copy_tree(source: &Path, target: &Path) -> io::Result<()> {
     fs::create_dir(target)?;
     for entry in fs::read_dir(source)? {
