@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use base::clock::Clock;
 use base::failure::{Failure, Result};
 use clap::{Args, Subcommand};
+use serde_json::{Value, json};
 
 use super::settings::settings;
 use super::{AgentArgs, GlobalArgs, stdin_text, trace};
@@ -19,7 +20,7 @@ use tools::services::Toolset;
 pub(crate) struct PlanArgs {
     #[command(subcommand)]
     command: PlanCommand,
-    /// Print the result or error as one JSON object: {"text"} or {"error"}
+    /// Print the result or error as one JSON object: {"text"} (and {"requirements"} of `converge`) or {"error"}
     #[arg(long, global = true)]
     json: bool,
 }
@@ -30,6 +31,8 @@ enum PlanCommand {
     Refine(GlobalArgs),
     /// Split requirements from stdin into tasks (TOML for studio)
     Split(SplitArgs),
+    /// Compare requirements from stdin with the code, and plan what is missing (TOML for studio)
+    Converge(ConvergeArgs),
 }
 
 #[derive(Debug, Args)]
@@ -41,17 +44,64 @@ struct SplitArgs {
     tasks: Option<PathBuf>,
 }
 
+#[derive(Debug, Args)]
+struct ConvergeArgs {
+    #[command(flatten)]
+    common: GlobalArgs,
+    /// Tasks that have landed (TOML)
+    #[arg(long, value_name = "FILE")]
+    tasks: Option<PathBuf>,
+    /// Requirement that is known to be unmet, and the reason (repeatable)
+    #[arg(long, value_name = "ID=REASON", value_parser = gap)]
+    unmet: Vec<(String, String)>,
+}
+
+fn gap(text: &str) -> std::result::Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((id, reason)) if !id.is_empty() && !reason.trim().is_empty() => {
+            Ok((id.to_owned(), reason.to_owned()))
+        }
+        _ => Err("expected ID=REASON".to_owned()),
+    }
+}
+
 /// Runs `g3 plan …` and returns the exit code; what the model does is shown on stderr.
 pub(crate) async fn run(args: PlanArgs, toolset: &'static dyn Toolset) -> Result<u8> {
-    if !args.json {
-        let answer = run_part(args.command, toolset).await?;
-        return ui::print(&format!("{}\n", answer.trim_end())).map(|()| 0);
-    }
+    let is_comparison = matches!(args.command, PlanCommand::Converge(_));
     let (report, code) = match run_part(args.command, toolset).await {
-        Ok(answer) => (serde_json::json!({ "text": answer }), 0),
-        Err(failure) => (serde_json::json!({ "error": failure.to_json() }), failure.exit_code()),
+        Ok(answer) => {
+            (if is_comparison { comparison(&answer) } else { json!({ "text": answer }) }, 0)
+        }
+        Err(failure) if !args.json => return Err(failure),
+        Err(failure) => (json!({ "error": failure.to_json() }), failure.exit_code()),
     };
-    ui::print(&format!("{report}\n")).map(|()| code)
+    let text = match args.json {
+        true => report.to_string(),
+        false => plain(&report),
+    };
+    ui::print(&format!("{}\n", text.trim_end())).map(|()| code)
+}
+
+/// Returns the report of a comparison: the tasks as text, and the verdicts.
+fn comparison(answer: &str) -> Value {
+    let answer: Value = serde_json::from_str(answer).unwrap_or_default();
+    json!({"text": answer["tasks"], "requirements": answer["requirements"]})
+}
+
+/// Returns a report for people; verdicts are comments of the TOML text.
+fn plain(report: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let verdict = |it: &Value| {
+        let line =
+            format!("# {} {}: {}", text(&it["id"]), text(&it["status"]), text(&it["evidence"]));
+        line.lines().collect::<Vec<_>>().join("\n# ") + "\n"
+    };
+    let verdicts: String =
+        report["requirements"].as_array().into_iter().flatten().map(verdict).collect();
+    match verdicts.is_empty() {
+        true => text(&report["text"]),
+        false => format!("{verdicts}\n{}", text(&report["text"])),
+    }
 }
 
 /// Runs one step and returns the model's text.
@@ -60,6 +110,10 @@ async fn run_part(command: PlanCommand, toolset: &'static dyn Toolset) -> Result
         PlanCommand::Refine(common) => (common, PlanPart::Refine),
         PlanCommand::Split(args) => {
             (args.common, PlanPart::Split(args.tasks.map(file).transpose()?))
+        }
+        PlanCommand::Converge(args) => {
+            let tasks = args.tasks.map(file).transpose()?;
+            (args.common, PlanPart::Converge(tasks, args.unmet))
         }
     };
     let settings = settings(&common, &AgentArgs::default(), toolset)?;

@@ -62,6 +62,31 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     Ok(u8::from(!verified.holds()))
 }
 
+/// Runs the recorded checks that this machine knows on the tip, and returns the requirements whose
+/// checks do not pass, with the reason.
+pub(crate) fn failed_requirements(
+    common: &CommonArgs,
+    context: &CommandContext,
+    scope: &RequirementFilter,
+) -> Result<Vec<(String, String)>> {
+    let selection = scope.read(common, context)?;
+    let tip = landing_history::resolve(&context.repository, &scope.onto)?;
+    let landings = selected_landings(&selection, false);
+    let mut lines = lines(&selection, &landings, false, &tip);
+    let trusted = trusted_checks::lines(context)?;
+    run_lines(context, &mut lines, |line| trusted.contains(line))?;
+    let mut failed: Vec<(String, String)> = Vec::new();
+    for (line, reason) in lines.iter().filter_map(|line| Some((line, line.failure()?))) {
+        for id in &line.requirements {
+            match failed.iter_mut().find(|(it, _)| it == id) {
+                Some((_, reasons)) => *reasons += &format!("; {reason}"),
+                None => failed.push((id.clone(), reason.clone())),
+            }
+        }
+    }
+    Ok(failed)
+}
+
 /// Returns the relevant landings: all, or those that name the selected requirement.
 fn selected_landings(selection: &FilteredRequirements, is_filtered: bool) -> Vec<&Landing> {
     let ids = ids(selection);

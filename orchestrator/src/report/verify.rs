@@ -100,6 +100,20 @@ impl VerifiedLine {
         matches!(&self.current, CurrentResult::Ran(result) if result.ok)
     }
 
+    /// Returns in one sentence why the command does not pass; `None` if it passes or did not run.
+    pub(crate) fn failure(&self) -> Option<String> {
+        match &self.current {
+            CurrentResult::Ran(CheckResult { ok: true, .. }) | CurrentResult::Refused => None,
+            CurrentResult::Ran(CheckResult { exit, .. }) => {
+                Some(format!("the check `{}` fails with exit code {exit}", self.command))
+            }
+            CurrentResult::SetUpFailed { line, exit, .. } => Some(format!(
+                "the check `{}` cannot run: the setup `{line}` fails with exit code {exit}",
+                self.command
+            )),
+        }
+    }
+
     fn then_word(&self) -> &'static str {
         if self.passed_then { "passed" } else { "failed" }
     }

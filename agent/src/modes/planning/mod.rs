@@ -4,6 +4,7 @@
 
 mod ask;
 mod commit;
+mod converge;
 pub mod explore;
 mod files;
 mod git_tree;

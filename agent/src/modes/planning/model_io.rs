@@ -37,6 +37,8 @@ pub(crate) struct ModelTask {
     pub title: &'static str,
     /// The message to the model.
     pub message: String,
+    /// Whether an answer without reading tools would be worthless.
+    pub must_read: bool,
 }
 
 /// The event bus, and the asker if there is a user.
@@ -71,9 +73,9 @@ impl TextTool {
         base::sync::lock(&self.taken).clone()
     }
 
-    /// Asks the planner's model and adds the usage to `spent`. A model that returns nothing is
-    /// asked again without its reading tools; a small model, which gets lost in reading, never has
-    /// them.
+    /// Asks the planner's model and adds the usage to `spent`. Unless it must read, a model that
+    /// returns nothing is asked again without its reading tools, and a small model, which gets lost
+    /// in reading, never has them.
     pub(crate) async fn ask(
         self,
         settings: &AgentSettings,
@@ -86,7 +88,8 @@ impl TextTool {
         let tool = Arc::new(self);
         let mut result = ModelText::Cancelled;
         let budget = RoundBudget::new(settings.limits);
-        for looks in [!small, false] {
+        let tries: &[bool] = if asked.must_read { &[true] } else { &[!small, false] };
+        for &looks in tries {
             // `--max-turns` means rounds of player and coach here.
             let limits = match budget.remaining(*spent) {
                 Ok(limits) => limits,

@@ -1,11 +1,13 @@
-//! `g3 plan`: runs one step of a plan, i.e. refines a feature request or splits requirements.
+//! `g3 plan`: runs one step of a plan: refines a feature request, splits requirements, or compares
+//! them with the code.
 
 use std::path::Path;
 
 use base::event::Usage;
 use base::failure::{Failure, Result};
-use planner::task::{self, TaskFileError};
+use planner::task::{self, Task, TaskFileError};
 
+use super::converge::{self, ConvergenceBasis, KnownGap};
 use super::model_io::{ModelText, PlanListeners};
 use super::{explore, prompts, refine, split};
 use crate::modes::autonomous::requirements;
@@ -19,9 +21,12 @@ pub(crate) enum PlanPart {
     Refine,
     /// Splits the requirements into tasks, in addition to existing tasks (file name and TOML).
     Split(Option<(String, String)>),
+    /// Compares the requirements with the code, given existing tasks and known gaps.
+    Converge(Option<(String, String)>, Vec<KnownGap>),
 }
 
-/// Runs a step, and returns the list in Markdown or the new tasks in TOML.
+/// Runs a step, and returns the list in Markdown, the new tasks in TOML, or the verdicts and new
+/// tasks in JSON.
 pub(crate) async fn run(
     settings: &AgentSettings,
     part: &PlanPart,
@@ -36,11 +41,18 @@ pub(crate) async fn run(
         }
         PlanPart::Refine => refine::refine(text, prompts::refine(text, &report, "")),
         PlanPart::Split(there) => {
-            let there = there.as_ref().map(|(name, text)| (Path::new(name), text));
-            let there = there.map(|(name, text)| {
-                task::from_toml(text).map_err(|mistakes| refused(name, &mistakes))
-            });
-            split::split(requirements::of(text)?, there.transpose()?.unwrap_or_default(), &report)
+            split::split(requirements::of(text)?, tasks(there.as_ref())?, &report)
+        }
+        PlanPart::Converge(there, gaps) => {
+            let requirements = requirements::of(text)?;
+            if let Some((id, _)) =
+                gaps.iter().find(|(id, _)| requirements.iter().all(|it| it.id != *id))
+            {
+                return Err(Failure::usage(format!("no such requirement: `{id}`")));
+            }
+            let tasks = tasks(there.as_ref())?;
+            let basis = ConvergenceBasis { requirements, tasks, gaps: gaps.clone() };
+            converge::converge(basis, &report)
         }
     };
     let interrupts = Interrupts::listen()?;
@@ -52,6 +64,12 @@ pub(crate) async fn run(
         ModelText::Nothing(failure) => Err(failure),
         ModelText::Cancelled => Err(interrupt::failure()),
     }
+}
+
+/// Parses the file with the existing tasks.
+fn tasks(file: Option<&(String, String)>) -> Result<Vec<Task>> {
+    let Some((name, text)) = file else { return Ok(Vec::new()) };
+    task::from_toml(text).map_err(|mistakes| refused(Path::new(name), &mistakes))
 }
 
 fn refused(file: &Path, mistakes: &[TaskFileError]) -> Failure {

@@ -3,6 +3,8 @@
 use planner::requirement::Requirement;
 use planner::task::Task;
 
+use super::converge::ConvergenceBasis;
+
 /// System prompt of the model that refines requirements.
 pub(crate) const ARCHITECT: &str = "\
 You refine the requirements of a piece of work before anybody begins it. You are given what the \
@@ -67,6 +69,47 @@ pub(crate) fn split(
              Give tasks for what none of them serves: {}.\n\n",
             open.join(", ")
         );
+    }
+    text + &format!("The codebase:\n\n{report}\n")
+}
+
+/// System prompt of the model that compares requirements with the code.
+pub(crate) const EXAMINER: &str = "\
+You compare the requirements of a plan with the code as it is now. Agents worked on the plan, and \
+their work has landed. You can read and search files; you cannot change any, and you cannot run \
+commands.
+
+How to judge
+- Judge every requirement, each once: `met`, `unmet`, or `unknown` where reading cannot tell.
+- `met` needs evidence that you have read: a file and line, or a test and what it tests. That a \
+task for it has landed is no evidence.
+- `unmet` says what is missing. A requirement that is met in part is unmet.
+- Do not add wishes, and do not plan improvements of what is met.
+
+Tasks for what is unmet
+- Each new task says what is missing and where, complete enough for an agent that sees only this \
+and the requirements. Names of existing tasks are taken.
+- `checks` are commands that exist in this repository or that the task makes.
+
+How to end
+Call the tool `findings` with all verdicts and the new tasks (none if everything is met). Nothing \
+else counts as an answer.";
+
+/// Returns the prompt for a comparison of requirements with the code.
+pub(crate) fn converge(basis: &ConvergenceBasis, report: &str) -> String {
+    let line = |it: &Requirement| format!("- {}: {}\n", it.id, it.text);
+    let mut text = format!(
+        "The requirements:\n\n{}\n",
+        basis.requirements.iter().map(line).collect::<String>()
+    );
+    if !basis.tasks.is_empty() {
+        let there = planner::task::to_toml(&basis.tasks);
+        text += &format!("These tasks have landed:\n\n{there}\n");
+    }
+    if !basis.gaps.is_empty() {
+        let line = |(id, reason): &(String, String)| format!("- {id}: {reason}\n");
+        let gaps: String = basis.gaps.iter().map(line).collect();
+        text += &format!("These requirements are measured to be unmet:\n\n{gaps}\n");
     }
     text + &format!("The codebase:\n\n{report}\n")
 }

@@ -21,7 +21,12 @@ pub(crate) fn refine(wish: &str, message: String) -> (TextTool, ModelTask) {
             "type": "object", "properties": { "text": text }, "required": ["text"]
         }),
     };
-    let asked = ModelTask { identity: prompts::ARCHITECT, title: "refine requirements", message };
+    let asked = ModelTask {
+        identity: prompts::ARCHITECT,
+        title: "refine requirements",
+        message,
+        must_read: false,
+    };
     (TextTool::by(spec, move |args| read(args, wished)), asked)
 }
 

@@ -34,9 +34,29 @@ pub(crate) fn split(
     report: &str,
 ) -> (TextTool, ModelTask) {
     let message = prompts::split(&all, &open(&all, &there), &there, report);
+    let spec = ToolDefinition {
+        name: "tasks".to_owned(),
+        description: "Gives the tasks and ends the work.".to_owned(),
+        parameters: json!({
+            "type": "object",
+            "properties": { "tasks": { "type": "array", "items": row_schema() } },
+            "required": ["tasks"]
+        }),
+    };
+    let asked = ModelTask {
+        identity: prompts::SPLITTER,
+        title: "split into tasks",
+        message,
+        must_read: false,
+    };
+    (TextTool::by(spec, move |args| read(args, &all, &there)), asked)
+}
+
+/// Returns the JSON schema of a task.
+pub(super) fn row_schema() -> Value {
     let list =
         |what: &str| json!({"type": "array", "items": {"type": "string"}, "description": what});
-    let row = json!({
+    json!({
         "type": "object",
         "properties": {
             "id": {"type": "string", "description": "A short name: letters, digits and `-`."},
@@ -47,18 +67,7 @@ pub(crate) fn split(
             "checks": list("Commands that must pass when it is done, one shell line each."),
         },
         "required": ["id", "text", "requirements"]
-    });
-    let spec = ToolDefinition {
-        name: "tasks".to_owned(),
-        description: "Gives the tasks and ends the work.".to_owned(),
-        parameters: json!({
-            "type": "object",
-            "properties": { "tasks": { "type": "array", "items": row } },
-            "required": ["tasks"]
-        }),
-    };
-    let asked = ModelTask { identity: prompts::SPLITTER, title: "split into tasks", message };
-    (TextTool::by(spec, move |args| read(args, &all, &there)), asked)
+    })
 }
 
 /// Returns the requirements that no task covers.
@@ -68,6 +77,21 @@ fn open<'a>(all: &'a [Requirement], tasks: &[Task]) -> Vec<&'a Requirement> {
 }
 
 fn read(args: &Value, all: &[Requirement], there: &[Task]) -> Result<String, String> {
+    let (new, mut wrong) = read_tasks(args, all, there)?;
+    let tasks: Vec<Task> = there.iter().chain(&new).cloned().collect();
+    wrong.extend(open(all, &tasks).iter().map(|it| format!("no task covers {}", it.id)));
+    match wrong.is_empty() {
+        true => Ok(task::to_toml(&new)),
+        false => Err(format!("{}. Send all new tasks again", wrong.join("; "))),
+    }
+}
+
+/// Parses the new tasks of a call, and returns them with all their errors.
+pub(super) fn read_tasks(
+    args: &Value,
+    all: &[Requirement],
+    there: &[Task],
+) -> Result<(Vec<Task>, Vec<String>), String> {
     let rows: Vec<TaskRow> =
         Deserialize::deserialize(&args["tasks"]).map_err(|error| format!("`tasks`: {error}"))?;
     let new: Vec<Task> = rows.into_iter().map(task).collect();
@@ -81,11 +105,7 @@ fn read(args: &Value, all: &[Requirement], there: &[Task]) -> Result<String, Str
     );
     let idle = new.iter().filter(|task| task.requirements.is_empty());
     wrong.extend(idle.map(|task| format!("task `{}` covers no requirement", task.id)));
-    wrong.extend(open(all, &tasks).iter().map(|it| format!("no task covers {}", it.id)));
-    match wrong.is_empty() {
-        true => Ok(task::to_toml(&new)),
-        false => Err(format!("{}. Send all new tasks again", wrong.join("; "))),
-    }
+    Ok((new, wrong))
 }
 
 fn task(row: TaskRow) -> Task {

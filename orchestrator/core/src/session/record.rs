@@ -119,7 +119,7 @@ pub struct Templates {
 
 impl Templates {
     /// Returns the template of branch names.
-    pub(crate) fn branches(&self) -> Result<BranchTemplate> {
+    pub fn branches(&self) -> Result<BranchTemplate> {
         BranchTemplate::parse(&self.branch)
     }
 

@@ -1,6 +1,7 @@
 //! `studio plan`: plans and implements a feature. A model refines the user's text and splits it
 //! into tasks, the user approves both, sessions work on the tasks, and their work lands in order.
 
+mod converge;
 mod executor;
 mod files;
 mod import;
@@ -9,7 +10,7 @@ mod output;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::config::trust::hash;
@@ -29,6 +30,7 @@ use crate::commands::requirement_filter::RequirementFilter;
 use crate::commands::run::LimitArgs;
 use crate::commands::{confirm, preflight, trace};
 use crate::report;
+use converge::{Convergence, MAX_ROUNDS};
 use executor::ExecutionEnd;
 use files::{PlanFiles, PlanRecord, REQUIREMENTS, TASKS};
 use studio_core::launch::registry::g3_program;
@@ -54,6 +56,9 @@ pub(crate) struct Args {
     /// Approve the requirements and the tasks
     #[arg(short, long)]
     pub yes: bool,
+    /// After the last landing, compare each requirement with the code and plan what is missing, until nothing is
+    #[arg(long)]
+    pub converge: bool,
     /// Set the current plan aside and start a new one
     #[arg(long)]
     pub new: bool,
@@ -90,7 +95,11 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     for note in transaction::recover(&context.repository)? {
         report::say(&note);
     }
+    if args.converge {
+        preflight::planner(&context)?;
+    }
     let mut plan = Plan::open(&context, args)?;
+    let mut comparisons = 0;
     loop {
         let stage = plan.stage()?;
         output::stage(&context, stage);
@@ -108,6 +117,17 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
                 }
             },
             PlanStage::Over => {
+                if args.converge {
+                    comparisons += 1;
+                    match plan.converge(common, comparisons <= MAX_ROUNDS)? {
+                        Convergence::Met => {}
+                        Convergence::TasksAdded => continue,
+                        Convergence::Unmet => {
+                            plan.report_unmet();
+                            return plan.report(common).map(|_| 1);
+                        }
+                    }
+                }
                 plan.record.over = true;
                 plan.files.save(&plan.record)?;
                 return plan.report(common);
@@ -287,8 +307,13 @@ impl<'a> Plan<'a> {
 
     /// Returns the model's answer to a text on stdin.
     fn model(&self, subcommand: &[&str], input: &str) -> Result<String> {
-        let mut command =
-            Command::new(g3_program(), &self.files.checkout).args(subcommand).arg("--json");
+        let reply = self.model_reply(&self.files.checkout, subcommand, input)?;
+        Ok(reply["text"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Returns the report of a step of `g3 plan` in a directory.
+    fn model_reply(&self, directory: &Path, subcommand: &[&str], input: &str) -> Result<Value> {
+        let mut command = Command::new(g3_program(), directory).args(subcommand).arg("--json");
         if let Some(file) = &self.context.config_file {
             command = command.arg("--config").arg(file);
         }
@@ -302,8 +327,8 @@ impl<'a> Plan<'a> {
             || Failure::failed("the planning model failed").hint("retry with: studio plan");
         let reply: Value = serde_json::from_slice(&output.stdout)
             .map_err(|_| failed().because(format!("g3 ended with exit code {}", output.code())))?;
-        if let Some(text) = reply["text"].as_str() {
-            return Ok(text.to_owned());
+        if reply["text"].is_string() {
+            return Ok(reply);
         }
         let cause = Failure::from_json(&reply["error"]);
         Err(cause.map_or_else(failed, |cause| {
@@ -326,18 +351,23 @@ impl<'a> Plan<'a> {
         plan::digests(tasks, requirements, |text| hash(text.as_bytes()))
     }
 
+    /// Selects the requirements of this plan, and what landed since it started.
+    fn requirement_filter(&self) -> RequirementFilter {
+        RequirementFilter {
+            id: None,
+            file: self.files.checkout.join(REQUIREMENTS),
+            since: Some(self.record.since.clone()),
+            onto: self.record.branch.clone(),
+        }
+    }
+
     fn report(&self, common: &CommonArgs) -> Result<u8> {
         let (_, requirements) = self.requirements()?;
         let (_, tasks) = self.tasks(&requirements)?;
         let statuses = self.task_statuses(&tasks, &requirements)?;
         output::end(self.context, &tasks, &statuses);
         if !self.context.json {
-            let scope = RequirementFilter {
-                id: None,
-                file: self.files.checkout.join(REQUIREMENTS),
-                since: Some(self.record.since.clone()),
-                onto: self.record.branch.clone(),
-            };
+            let scope = self.requirement_filter();
             trace::run(common, &trace::Args { scope, markdown: false })?;
         }
         Ok(0)
