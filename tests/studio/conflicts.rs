@@ -25,6 +25,12 @@ fn told(scene: &Scene, id: &str) -> Vec<(String, Value)> {
     entries.map(|line| (line["id"].as_str().unwrap().to_owned(), line["files"].clone())).collect()
 }
 
+/// The prompts of a session's turns.
+fn turns(scene: &Scene, id: &str) -> Vec<String> {
+    let turns = scene.journal(id).into_iter().filter(|line| line["entry"] == "turn");
+    turns.map(|line| line["text"].as_str().unwrap().to_owned()).collect()
+}
+
 fn with(scene: &Scene, key: &str, value: &str, args: &[&str]) -> CommandRun {
     let job = scene.env.command(studio(), scene.repo.path()).args(args).env(key, value);
     scene.env.run_command(job)
@@ -96,10 +102,7 @@ fn pairs_branches_and_the_landing_order_are_shown_for_uncommitted_work() {
 fn both_agents_are_told_once_with_their_next_turn() {
     let scene = Scene::new();
     scene.repo.commit_file("text", LINES);
-    let prompts = |id: &str| -> Vec<String> {
-        let turns = scene.journal(id).into_iter().filter(|line| line["entry"] == "turn");
-        turns.map(|line| line["text"].as_str().unwrap().to_owned()).collect()
-    };
+    let prompts = |id: &str| turns(&scene, id);
     // One has settled, the other one works, when it turns out that they change the same lines.
     let first = scene.exec(["--agent", "loads", &replace("1", "one")]);
     scene.await_state(&first, "ready");
@@ -129,8 +132,8 @@ fn both_agents_are_told_once_with_their_next_turn() {
         scene.studio(["logs", id]).exits(0).output_contains("changes the same lines: text");
     }
 
-    // Another file is told again. Of two turns that end at the same moment neither may see the other
-    // one, so they end one after the other.
+    // Another file is told again. The turns end one after the other, so that both journals say so
+    // at once.
     scene.studio(["send", &first, "write new 1"]).exits(0);
     until("the file", || scene.worktree(&first).path().join("new").exists().then_some(()));
     scene.await_state(&first, "ready");
@@ -140,6 +143,46 @@ fn both_agents_are_told_once_with_their_next_turn() {
         (told(&scene, &first).len() == 2 && told(&scene, &second).len() == 2).then_some(())
     });
     assert_eq!(told(&scene, &first)[1], (second.clone(), json!(["new"])));
+}
+
+#[test]
+fn agents_whose_turns_end_at_the_same_moment_are_told_once_with_their_next_turn() {
+    let scene = Scene::new();
+    scene.repo.commit_file("text", LINES);
+    let names = ["one", "uno", "eins", "un"];
+    let task = |name: &&str| format!("{}; gate go", replace("1", name));
+    let tasks: Vec<String> = names.iter().map(task).collect();
+    let ids: Vec<String> =
+        tasks.iter().map(|task| scene.exec(["--agent", "loads", task])).collect();
+    for id in &ids {
+        let file = scene.worktree(id).path().join("text");
+        let has_changed = |text: String| text.lines().count() == 9 && text != LINES;
+        until("its work", || std::fs::read_to_string(&file).is_ok_and(has_changed).then_some(()));
+    }
+    ids.iter().for_each(|id| scene.worktree(id).write("go", ""));
+    ids.iter().for_each(|id| drop(scene.await_state(id, "ready")));
+    ids.iter().for_each(|id| scene.await_free(id));
+
+    for id in &ids {
+        for n in [2, 3] {
+            scene.studio(["send", id, &format!("say {n}")]).exits(0);
+            until("the turn to end", || (turns(&scene, id).len() == n).then_some(()));
+            scene.await_state(id, "ready");
+            scene.await_free(id);
+        }
+        let others = ids.iter().filter(|other| *other != id);
+        let mut expected: Vec<_> = others.map(|other| (other.clone(), json!(["text"]))).collect();
+        let mut told = told(&scene, id);
+        let prompts = turns(&scene, id);
+        for (other, _) in &expected {
+            let note = format!("session `{other}`: `text`");
+            let with_note = prompts.iter().map(|prompt| prompt.contains(&note));
+            assert_eq!(with_note.collect::<Vec<_>>(), [false, true, false], "{prompts:?}");
+        }
+        told.sort_by(|a, b| a.0.cmp(&b.0));
+        expected.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_eq!(told, expected);
+    }
 }
 
 #[test]

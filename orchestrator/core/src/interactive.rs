@@ -89,13 +89,13 @@ fn collect_and_check(
     runtime: &tokio::runtime::Runtime,
     journal: &mut JournalWriter,
 ) -> Result<SessionOutcome> {
-    let (conflicts, collected) = runtime.block_on(tasks::collect_work(config));
-    let work: WorkSummary = match collected {
+    let work: WorkSummary = match runtime.block_on(tasks::collect_work(config)) {
         Input::Imported { work } => work,
         Input::CannotImport { reason } => return Ok(SessionOutcome::Failed { why: reason }),
         _ => return Err(Failure::failed("the work was not collected")),
     };
     write(journal, JournalEntry::Work(work.clone()))?;
+    let conflicts = runtime.block_on(tasks::compare(config));
     let store = SessionStore::new(&config.repository.common_dir);
     let summary = store.summary(&config.record.id)?;
     for conflict in conflicts {

@@ -446,8 +446,15 @@ impl Supervisor {
             }
             SupervisorAction::MakeWorktree => {
                 let tx = self.tx.clone();
-                let task = tasks::make_worktree(&self.config);
-                tokio::spawn(async move { tx.send(InternalEvent::Input(task.await)) });
+                let (task, comparison) =
+                    (tasks::make_worktree(&self.config), tasks::compare(&self.config));
+                tokio::spawn(async move {
+                    // Other sessions may have changed the same lines while no supervisor ran.
+                    let conflicts = comparison.await;
+                    for input in [Input::SameLines { conflicts }, task.await] {
+                        let _ = tx.send(InternalEvent::Input(input));
+                    }
+                });
             }
             SupervisorAction::Launch { conversation_id } => self.launch(conversation_id),
             SupervisorAction::Prompt { text, recap } => {
@@ -476,10 +483,14 @@ impl Supervisor {
                 let tx = self.tx.clone();
                 let task = tasks::collect_work(&self.config);
                 tokio::spawn(async move {
-                    let (conflicts, imported) = task.await;
-                    for input in [Input::SameLines { conflicts }, imported] {
-                        let _ = tx.send(InternalEvent::Input(input));
-                    }
+                    let input = Input::Compared { conflicts: task.await };
+                    tx.send(InternalEvent::Input(input))
+                tokio::spawn(async move { tx.send(InternalEvent::Input(task.await)) });
+            }
+            SupervisorAction::Compare => {
+                durable_step("supervise.compare");
+                let tx = self.tx.clone();
+                let task = tasks::compare(&self.config);
                 });
             }
             SupervisorAction::Check => {

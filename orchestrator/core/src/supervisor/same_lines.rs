@@ -1,5 +1,10 @@
-//! After a turn: finds the open sessions that change the same lines as this one, and records that in
-//! their journals. Every session is told once for each other session and file.
+//! After a turn, and before the first one of a run: finds the open sessions that change the same lines
+//! as this one, and records that in their journals. Every session is told once for each other session
+//! and file.
+//!
+//! A session is compared after its journal has its work. Of two sessions that do this at the same
+//! moment, the later one therefore finds the work of the earlier one. If that one is ending and cannot
+//! be told, its next run finds it.
 
 use base::clock::Clock;
 use base::failure::{OrFail, Result};
@@ -16,17 +21,13 @@ use crate::session::store::SessionStore;
 use crate::session::summary::{JournalSummary, Phase, SessionFacts};
 use crate::supervisor::control::{ControlRequest, send_request};
 
-/// Maximum number of sessions that are merged with the session after a turn.
+/// Maximum number of sessions that are merged with the session.
 const MAX_MERGES: usize = 200;
 
-/// Returns the sessions whose last snapshots conflict with this work, after the others were told.
-/// What fails is left out: the next turn repeats it.
-pub(crate) fn find(
-    repository: &Repository,
-    record: &SessionRecord,
-    work: &WorkSummary,
-) -> Vec<SessionConflict> {
-    let conflicts = conflicts(repository, record, work).unwrap_or_default();
+/// Returns the sessions whose last snapshots conflict with the one in this session's journal, after the
+/// others were told. What fails is left out: the next turn repeats it.
+pub(crate) fn find(repository: &Repository, record: &SessionRecord) -> Vec<SessionConflict> {
+    let conflicts = conflicts(repository, record).unwrap_or_default();
     let store = SessionStore::new(&repository.common_dir);
     for conflict in &conflicts {
         let _ = tell(repository, &store, &conflict.id, &record.id, &conflict.files);
@@ -37,14 +38,13 @@ pub(crate) fn find(
     conflicts
 }
 
-fn conflicts(
-    repository: &Repository,
-    record: &SessionRecord,
-    work: &WorkSummary,
-) -> Result<Vec<SessionConflict>> {
+fn conflicts(repository: &Repository, record: &SessionRecord) -> Result<Vec<SessionConflict>> {
     let store = SessionStore::new(&repository.common_dir);
+    let summary = store.summary(&record.id)?;
+    if !summary.work.as_ref().is_some_and(WorkSummary::is_changed) {
+        return Ok(Vec::new());
+    }
     let dispositions = disposition::read(repository)?;
-    let summary = JournalSummary { work: Some(work.clone()), ..store.summary(&record.id)? };
     let Some(own) = radar_session(&store, &dispositions, record, summary) else {
         return Ok(Vec::new());
     };

@@ -36,7 +36,7 @@ pub(crate) struct RunState {
     was_interrupted: bool,
     /// Whether the agent is told which sessions change the same lines.
     conflict_notes: bool,
-    /// Whether the session's work is being collected.
+    /// Whether the session's work is being collected, and compared with that of others.
     importing: bool,
     /// Whether a turn that was stuck was cancelled for a message of the user.
     redirected: bool,
@@ -98,6 +98,8 @@ pub(crate) enum Input {
     AgentExited { reason: String },
     /// The session's work was collected.
     Imported { work: WorkSummary },
+    /// The collected work was compared with that of other sessions, which change the same lines.
+    Compared { conflicts: Vec<SessionConflict> },
     /// Other sessions change the same lines.
     SameLines { conflicts: Vec<SessionConflict> },
     /// The session's work could not be collected.
@@ -162,6 +164,8 @@ pub(crate) enum SupervisorAction {
     Cancel,
     /// Collect the session's work.
     Import,
+    /// Compare the work in the journal with that of other sessions.
+    Compare,
     /// Run the checks.
     Check,
     /// Cancel the checks.
@@ -190,6 +194,7 @@ pub(crate) fn step(state: &mut RunState, input: Input) -> Vec<SupervisorAction> 
         Input::TurnEnded { reason: why } => actions.on_turn_ended(why),
         Input::AgentExited { reason: why } => actions.on_agent_exited(why),
         Input::Imported { work } => actions.on_imported(work),
+        Input::Compared { conflicts } => actions.on_compared(conflicts),
         Input::SameLines { conflicts } => actions.on_same_lines(conflicts),
         Input::CannotImport { reason: why } => actions.on_import_failed(why),
         Input::Checked { results } => actions.on_checked(results),
@@ -574,9 +579,14 @@ impl StepActions<'_> {
     }
 
     fn on_imported(&mut self, work: WorkSummary) {
-        let is_changed = work.commits > 0 || work.files_changed > 0;
-        self.state.importing = false;
         self.write(JournalEntry::Work(work));
+        // Only now, so that of two sessions at least one sees the work of the other.
+        self.actions.push(SupervisorAction::Compare);
+    }
+
+    fn on_compared(&mut self, conflicts: Vec<SessionConflict>) {
+        self.state.importing = false;
+        self.on_same_lines(conflicts);
         if let Some(ending) = self.state.ending.take() {
             return self.end_with(ending);
         }
@@ -586,7 +596,7 @@ impl StepActions<'_> {
         if !self.state.summary.pending.is_empty() {
             return self.prompt(self.state.remembers());
         }
-        if !is_changed {
+        if !self.state.summary.work.as_ref().is_some_and(WorkSummary::is_changed) {
             return self.finish(SessionOutcome::Empty);
         }
         if self.state.record.checks.is_empty() {

@@ -47,6 +47,15 @@ fn default_state() -> RunState {
     run_state(&[], RunLimits::default(), false)
 }
 
+/// Applies an input; collected work conflicts with that of no other session.
+fn step_alone(state: &mut RunState, input: Input) -> Vec<SupervisorAction> {
+    let mut actions = step(state, input);
+    if actions.contains(&SupervisorAction::Compare) {
+        actions.extend(step(state, Input::Compared { conflicts: Vec::new() }));
+    }
+    actions
+}
+
 /// Applies the inputs and returns the names of the actions; replaying the written journal must give
 /// the same summary.
 fn run_inputs(state: &mut RunState, inputs: Vec<Input>) -> Vec<String> {
@@ -54,7 +63,7 @@ fn run_inputs(state: &mut RunState, inputs: Vec<Input>) -> Vec<String> {
         vec![JournalLine { time: "t".into(), entry: JournalEntry::Queued { prompt: None } }];
     let mut names = Vec::new();
     for input in inputs {
-        for action in step(state, input) {
+        for action in step_alone(state, input) {
             names.push(name(&action));
             if let SupervisorAction::Write(entry) = action {
                 lines.push(JournalLine { time: "t".into(), entry });
@@ -140,6 +149,7 @@ fn a_successful_run_from_start_to_exit() {
             "write turn_end",
             "Import",
             "write work",
+            "Compare",
             "write checking",
             "Check",
             "write checked",
@@ -319,7 +329,7 @@ fn an_agent_without_memory_gets_the_task_with_a_message() {
     let sent = Input::Send { text: "also this".into() };
     inputs.extend([sent, Input::TurnEnded { reason: None }]);
     step_all(&mut state, inputs);
-    let actions = step(&mut state, work(1));
+    let actions = step_alone(&mut state, work(1));
     let Some(SupervisorAction::Prompt { text, recap: true }) = actions.last() else {
         panic!("{actions:?}")
     };
@@ -410,7 +420,7 @@ fn a_lost_conversation_is_explained_within_the_same_turn() {
             Input::TurnEnded { reason: None },
         ],
     );
-    let next = step(&mut state, Input::Imported { work });
+    let next = step_alone(&mut state, Input::Imported { work });
     assert!(
         next.contains(&SupervisorAction::Prompt { text: "go on".into(), recap: false }),
         "{next:?}"
@@ -441,8 +451,15 @@ fn a_limited_session_is_parked_and_continues_after_the_limit() {
     let mut inputs = start_inputs();
     inputs.extend([limited("t1"), limited("t1"), limited("t2"), cancelled(), work(1)]);
     let names = run_inputs(&mut state, inputs);
-    let expected =
-        ["write parked", "Cancel", "write parked", "write turn_end", "Import", "write work"];
+    let expected = [
+        "write parked",
+        "Cancel",
+        "write parked",
+        "write turn_end",
+        "Import",
+        "write work",
+        "Compare",
+    ];
     assert_eq!(names[7..], expected, "the limit t1 is written once");
     let parked = Phase::Parked { until: "t2".into(), why: "usage limit reached".into() };
     assert_eq!(state.summary.phase, parked);

@@ -125,11 +125,10 @@ async fn run_setup(
     Input::WorktreeReady { note }
 }
 
-/// Collects the session's work: import, then a snapshot of uncommitted changes. Returns also the
-/// sessions that change the same lines.
+/// Collects the session's work: import, then a snapshot of uncommitted changes.
 pub(crate) fn collect_work(
     config: &SupervisorConfig,
-) -> impl Future<Output = (Vec<SessionConflict>, Input)> + Send + 'static {
+) -> impl Future<Output = Input> + Send + 'static {
     let (repository, record) = (config.repository.clone(), config.record.clone());
     let runner = config.runner.clone();
     async move {
@@ -138,13 +137,25 @@ pub(crate) fn collect_work(
             let limits = snapshot::SnapshotLimits::default();
             let work = collect::collect(&repository, &record, &limits)?.work;
             drop(frozen);
-            Ok::<_, Failure>((same_lines::find(&repository, &record, &work), work))
+            Ok::<_, Failure>(work)
         };
         match tokio::task::spawn_blocking(collect).await {
-            Ok(Ok((conflicts, work))) => (conflicts, Input::Imported { work }),
-            Ok(Err(failure)) => (Vec::new(), Input::CannotImport { reason: failure.full_text() }),
-            Err(e) => (Vec::new(), Input::CannotImport { reason: e.to_string() }),
+            Ok(Ok(work)) => Input::Imported { work },
+            Ok(Err(failure)) => Input::CannotImport { reason: failure.full_text() },
+            Err(e) => Input::CannotImport { reason: e.to_string() },
         }
+    }
+}
+
+/// Compares the work in the session's journal with that of other sessions. Returns those that change
+/// the same lines.
+pub(crate) fn compare(
+    config: &SupervisorConfig,
+) -> impl Future<Output = Vec<SessionConflict>> + Send + 'static {
+    let (repository, record) = (config.repository.clone(), config.record.clone());
+    async move {
+        let compare = move || same_lines::find(&repository, &record);
+        tokio::task::spawn_blocking(compare).await.unwrap_or_default()
     }
 }
 
