@@ -344,3 +344,56 @@ fn a_queue_killed_at_any_step_continues_and_lands_each_session_once() {
         is_clean(&scene);
     }
 }
+
+#[test]
+fn an_error_after_a_landing_loses_no_report_and_no_further_work() {
+    let json = |scene: &Scene| scene.studio(["accept", "--all", "--json"]).exits(1).json();
+    // The scheduler cannot be called after each landing.
+    let scene = Scene::new();
+    let landed = ready(&scene, ["write a 1", "write b 1"]);
+    let lock = scene.repo.path().join(".git/studio/scheduler.lock");
+    std::fs::remove_file(&lock).expect("it is there");
+    std::fs::create_dir(&lock).expect("it is ours");
+    let outcome = json(&scene);
+    assert_eq!(ids(&outcome, "landed"), landed, "{outcome}");
+    assert_eq!(ids(&outcome, "refused"), [""; 0], "{outcome}");
+    let what = outcome["error"]["what"].as_str().unwrap_or_default();
+    assert!(what.contains("scheduler.lock"), "{outcome}");
+    std::fs::remove_dir(&lock).expect("it is ours");
+    let [last] = ready(&scene, ["write c 1"]);
+    std::fs::remove_file(&lock).expect("it is there");
+    std::fs::create_dir(&lock).expect("it is ours");
+    let text = scene.studio(["accept", "--all"]);
+    text.exits(1).output_contains(&format!("{last} landed on main"));
+    assert!(text.err.lines().any(|line| line.starts_with("error: cannot lock")), "{text}");
+
+    // The reason of a refusal cannot be found after the first session has landed.
+    let scene = Scene::new();
+    let dir = scene.env.home().join("gate");
+    std::fs::create_dir(&dir).expect("the home is writable");
+    let path = dir.display();
+    let check = format!(
+        "git symbolic-ref -q HEAD >/dev/null || [ ! -e b ] || {{ mktemp {path}/run.XXXXXX; \
+         [ $(ls {path} | grep -c run) = 1 ] || while [ ! -e {path}/open ]; do sleep 0.05; done; \
+         exit 1; }}"
+    );
+    scene.configure(&format!("checks = {check:?}\n[sandbox]\nwrite = [\"{path}\"]"));
+    let [good, bad] = ready(&scene, ["write a 1", "write b 1"]);
+    let slot = scene.repo.path().join(".git/studio/checks/1/lock");
+    let outcome = std::thread::scope(|scope| {
+        let run = scope.spawn(|| json(&scene));
+        let runs = || std::fs::read_dir(&dir).expect("it is there").count();
+        until("the repeated check", || (runs() == 2).then_some(()));
+        until("the landing", || scene.repo.path().join("a").exists().then_some(()));
+        // From now on no check can run.
+        std::fs::remove_file(&slot).expect("it is there");
+        std::fs::create_dir(&slot).expect("it is ours");
+        std::fs::write(dir.join("open"), "").expect("it is writable");
+        run.join().expect("it does not panic")
+    });
+    assert_eq!(ids(&outcome, "landed"), [good], "{outcome}");
+    assert_eq!(ids(&outcome, "refused"), [bad.as_str()], "{outcome}");
+    assert_eq!(outcome["error"]["what"], "cannot prepare the worktree for the checks");
+    let rechecked = scene.session_file(&bad, "target_check.json");
+    until("the checks after the landing", || rechecked.exists().then_some(()));
+}

@@ -187,7 +187,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             }
         }
     }
-    finish(&context, &landed, &rejections)
+    finish(&context, &landed, &rejections, None)
 }
 
 /// Lands a session, and discards the other attempts at its task if the user wants that.
@@ -216,27 +216,41 @@ fn land_with_others(
     }
 }
 
-/// Starts what waited for the landings, prints JSON, and returns the exit code.
+/// Starts what waited for the landings, prints JSON, and returns the exit code. `failure` is an error
+/// that concerns no session alone: it is printed last, and decides the exit code.
 pub(super) fn finish(
     context: &CommandContext,
     landed: &[Landed],
     rejections: &[(Id, Rejection)],
+    mut failure: Option<Failure>,
 ) -> Result<u8> {
     if landed.iter().any(|landed| landed.commit.is_some()) {
         for note in compat::skipped_features(&context.repository, &context.config.studio) {
             report::say(&format!("note: {note}"));
         }
-        context.schedule()?;
-        // If it cannot be started, the next landing runs the checks.
-        let _ = recheck::start(context);
+        if let Err(error) = follow_up(context) {
+            failure.get_or_insert(error);
+        }
     }
     if context.json {
-        print_json(landed, rejections);
+        print_json(landed, rejections, failure.as_ref());
+    }
+    if let Some(failure) = failure {
+        report::say(&failure.to_string());
+        return Ok(failure.exit_code());
     }
     let interrupted = rejections
         .last()
         .filter(|(_, rejection)| rejection.failure.kind == FailureKind::Interrupted);
     Ok(interrupted.or(rejections.first()).map_or(0, |(_, rejection)| rejection.failure.exit_code()))
+}
+
+/// Starts the sessions and the checks that waited for a landing.
+pub(super) fn follow_up(context: &CommandContext) -> Result<()> {
+    let scheduled = context.schedule();
+    // If it cannot be started, the next landing runs the checks.
+    let _ = recheck::start(context);
+    scheduled.map(|_| ())
 }
 
 /// Lands a session after taking its lock.
@@ -299,7 +313,7 @@ fn print_elsewhere(landed: &Landed, elsewhere: &LandedWork) {
     }
 }
 
-pub(crate) fn print_json(landed: &[Landed], rejections: &[(Id, Rejection)]) {
+fn print_json(landed: &[Landed], rejections: &[(Id, Rejection)], failure: Option<&Failure>) {
     let operation = landed.iter().rev().find_map(|session| session.operation.clone());
     let rejections: Vec<_> = rejections
         .iter()
@@ -315,7 +329,11 @@ pub(crate) fn print_json(landed: &[Landed], rejections: &[(Id, Rejection)]) {
         })
         .collect();
     let landed: Vec<_> = landed.iter().map(Landed::json).collect();
-    report::json_line(&json!({
+    let mut outcome = json!({
         "schema": 1, "operation": operation, "landed": landed, "refused": rejections,
-    }));
+    });
+    if let Some(failure) = failure {
+        outcome["error"] = failure.to_json();
+    }
+    report::json_line(&outcome);
 }

@@ -22,6 +22,7 @@ pub(super) fn run(context: &CommandContext, options: &LandingOptions, turns: u32
         report::say("no ready sessions");
     }
     let (mut ids, mut landed, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+    let mut failure = None;
     for view in ready {
         match refuse_other_attempts(&all, &view) {
             Ok(()) => ids.push(view.record.id),
@@ -46,19 +47,33 @@ pub(super) fn run(context: &CommandContext, options: &LandingOptions, turns: u32
             if !context.json {
                 progress::suspend(|| print(event, is_for_agent));
             }
-        })?;
+        });
         landed.extend(outcome.landed);
+        failure = outcome.failure;
+        if failure.is_some() {
+            // No agent gets a turn.
+            let unresolved = outcome.refused.iter().filter(|(_, it)| is_for_agent(it));
+            if !context.json {
+                unresolved.for_each(|(_, it)| report::say(&it.failure.to_string()));
+            }
+            refused.extend(outcome.refused);
+            break;
+        }
         let (conflicts, others): (Vec<_>, Vec<_>) =
             outcome.refused.into_iter().partition(|(_, rejection)| is_for_agent(rejection));
         refused.extend(others);
-        let resolved = resolve::resolve_together(context, conflicts)?;
+        let resolved = resolve::resolve_together(context, conflicts);
         if !context.json {
             resolved.refused.iter().for_each(|(_, it)| report::say(&it.failure.to_string()));
         }
         refused.extend(resolved.refused);
+        failure = resolved.failure;
         ids = if resolved.is_interrupted { Vec::new() } else { resolved.ready };
+        if failure.is_some() {
+            break;
+        }
     }
-    accept::finish(context, &landed, &refused)
+    accept::finish(context, &landed, &refused, failure)
 }
 
 /// Refuses an attempt at a task of which another attempt has landed or is ready too: which one is the

@@ -1,6 +1,6 @@
 //! `accept --resolve`: sends conflicts to the agent as a turn, and lands again.
 
-use base::failure::FailureKind;
+use base::failure::{Failure, FailureKind};
 use base::id::Id;
 
 use crate::commands::context::CommandContext;
@@ -42,13 +42,15 @@ pub(super) struct ResolvedConflicts {
     pub refused: Vec<(Id, Rejection)>,
     /// Whether the user pressed Ctrl-C.
     pub is_interrupted: bool,
+    /// The error that ended the wait for the agents.
+    pub failure: Option<Failure>,
 }
 
 /// Gives conflicts to the agents of their sessions, as a turn of each at the same time.
 pub(super) fn resolve_together(
     context: &CommandContext,
     conflicts: Vec<(Id, Rejection)>,
-) -> base::failure::Result<ResolvedConflicts> {
+) -> ResolvedConflicts {
     let mut resolved = ResolvedConflicts::default();
     let mut sent = Vec::new();
     for (id, rejection) in conflicts {
@@ -59,14 +61,19 @@ pub(super) fn resolve_together(
         }
     }
     let ids: Vec<Id> = sent.iter().map(|(id, _)| id.clone()).collect();
-    resolved.is_interrupted = watch_turns(context, &ids)? == WatchOutcome::Interrupted;
+    match watch_turns(context, &ids) {
+        Ok(outcome) => resolved.is_interrupted = outcome == WatchOutcome::Interrupted,
+        Err(failure) => resolved.failure = Some(failure),
+    }
     for (id, rejection) in sent {
-        match context.view(&id)?.state == SessionState::Ready && !resolved.is_interrupted {
-            true => resolved.ready.push(id),
-            false => resolved.refused.push((id, rejection)),
+        let is_complete = !resolved.is_interrupted && resolved.failure.is_none();
+        match context.view(&id) {
+            Ok(view) if view.state == SessionState::Ready && is_complete => resolved.ready.push(id),
+            Ok(_) => resolved.refused.push((id, rejection)),
+            Err(failure) => resolved.refused.push((id, failure.into())),
         }
     }
-    Ok(resolved)
+    resolved
 }
 
 /// Queues a session with a conflict as its prompt.

@@ -171,11 +171,10 @@ fn act(context: &CommandContext, review: &mut Review, args: &Args) -> Result<u8>
     if args.land {
         return match land_accepted(context, review) {
             Ok(landed) => {
-                match context.json {
-                    true => accept::print_json(std::slice::from_ref(&landed), &[]),
-                    false => accept::print_landed(&landed, false),
+                if !context.json {
+                    accept::print_landed(&landed, false);
                 }
-                Ok(0)
+                accept::finish(context, std::slice::from_ref(&landed), &[], None)
             }
             Err(rejection) => Err(rejection.failure),
         };
@@ -206,7 +205,7 @@ pub(crate) fn send_review(context: &CommandContext, review: &mut Review) -> Resu
     Ok(Some(format!("sent {comments} and {hunks}: {next}")))
 }
 
-/// Lands the accepted hunks alone; all of them land the whole session.
+/// Lands the accepted hunks alone; all of them land the whole session. The caller follows up.
 pub(crate) fn land_accepted(
     context: &CommandContext,
     review: &Review,
@@ -217,10 +216,7 @@ pub(crate) fn land_accepted(
         let failure = Failure::refused(format!("no hunk of `{id}` is accepted"));
         return Err(failure.hint(format!("studio review {id}")).into());
     }
-    let landed =
-        accept::land_one(context, &review.view, &LandingOptions { hunks, ..Default::default() })?;
-    context.schedule()?;
-    Ok(landed)
+    accept::land_one(context, &review.view, &LandingOptions { hunks, ..Default::default() })
 }
 
 fn apply_file(review: &mut Review, file: &Path) -> Result<()> {

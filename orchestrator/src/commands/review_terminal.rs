@@ -173,11 +173,8 @@ impl ReviewSitting<'_> {
             }
             ReviewRequest::LandSession => {
                 let options = LandingOptions::default();
-                let result = self.land(|it| {
-                    let landed = accept::land_one(it.context, &screen.review.view, &options)?;
-                    it.context.schedule()?;
-                    Ok(landed)
-                })?;
+                let result =
+                    self.land(|it| accept::land_one(it.context, &screen.review.view, &options))?;
                 self.after_landing(result, screen)
             }
             ReviewRequest::Editor(target) => {
@@ -202,7 +199,12 @@ impl ReviewSitting<'_> {
         self.suspend_terminal();
         let result = land(self);
         match &result {
-            Ok(landed) => accept::print_landed(landed, false),
+            Ok(landed) => {
+                accept::print_landed(landed, false);
+                if let Err(failure) = accept::follow_up(self.context) {
+                    report::say(&failure.to_string());
+                }
+            }
             Err(rejection) => {
                 report::say(&rejection.failure.to_string());
                 report::say("Enter continues the review");

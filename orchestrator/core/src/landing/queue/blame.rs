@@ -1,6 +1,6 @@
 //! Finds out why the checks of a session fail in a queue: alone, or together with which other one.
 
-use base::failure::Result;
+use base::failure::{Failure, Result};
 
 use crate::landing::merge_checks::{self, Retry, TreeOutcome, TreeState};
 use crate::landing::queue::entry::Entry;
@@ -22,29 +22,49 @@ pub(super) struct FailedEntry {
 }
 
 impl QueueRun<'_> {
-    /// Refuses the entries whose checks failed. The others have landed already, so that the search
-    /// for the reason delays none of them.
-    pub(super) fn refuse_failed(&mut self) -> Result<()> {
+    /// Refuses the entries whose checks failed, and returns the result of the queue. The others have
+    /// landed already, so that the search for the reason delays none of them. After an error, the
+    /// entries are refused without a reason.
+    pub(super) fn refuse_failed(&mut self, mut result: Result<()>) -> Result<()> {
         for failed in std::mem::take(&mut self.failed) {
-            let entry = &self.entries[failed.entry];
-            let points = self.history.get(entry.target.as_str()).map_or(&[][..], |all| all);
-            let points = &points[..failed.history.min(points.len())];
-            let record = &entry.view.record;
-            let culprit = match &failed.outcome {
-                TreeOutcome::Failed(check) => culprit(self.project, entry, points, &check.command)?,
-                TreeOutcome::Passed(_) | TreeOutcome::SetUpFailed { .. } => None,
+            let explained = match &result {
+                Ok(()) => self.explain(&failed),
+                Err(_) => Ok(self.unexplained(&failed)),
             };
-            let failure = merge_checks::failure_of(
-                self.project,
-                record,
-                (&entry.target, &failed.onto),
-                &failed.outcome,
-                culprit.as_ref(),
-            )?;
-            let fails_with = culprit.and_then(|culprit| culprit.session).map(Box::new);
-            self.settle_refused(failed.entry, Rejection { fails_with, ..failure.into() });
+            let rejection = explained.unwrap_or_else(|failure| {
+                result = Err(failure);
+                self.unexplained(&failed)
+            });
+            self.settle_refused(failed.entry, rejection);
         }
-        Ok(())
+        result
+    }
+
+    /// Returns the refusal of an entry, with the reason why its checks failed.
+    fn explain(&self, failed: &FailedEntry) -> Result<Rejection> {
+        let entry = &self.entries[failed.entry];
+        let points = self.history.get(entry.target.as_str()).map_or(&[][..], |all| all);
+        let points = &points[..failed.history.min(points.len())];
+        let record = &entry.view.record;
+        let culprit = match &failed.outcome {
+            TreeOutcome::Failed(check) => culprit(self.project, entry, points, &check.command)?,
+            TreeOutcome::Passed(_) | TreeOutcome::SetUpFailed { .. } => None,
+        };
+        let failure = merge_checks::failure_of(
+            self.project,
+            record,
+            (&entry.target, &failed.onto),
+            &failed.outcome,
+            culprit.as_ref(),
+        )?;
+        let fails_with = culprit.and_then(|culprit| culprit.session).map(Box::new);
+        Ok(Rejection { fails_with, ..failure.into() })
+    }
+
+    /// Returns the refusal of an entry without the reason why its checks failed.
+    fn unexplained(&self, failed: &FailedEntry) -> Rejection {
+        let id = self.entries[failed.entry].id();
+        Failure::failed(failed.outcome.summary()).hint(format!("studio accept {id}")).into()
     }
 }
 

@@ -197,7 +197,9 @@ impl QueueRun<'_> {
                 self.record_landing(link, commit.as_deref().unwrap_or_default());
                 self.settle_landed(link.entry, landed);
                 // Sessions that waited for this one start now.
-                self.project.schedule()?;
+                if let Err(failure) = self.project.schedule() {
+                    self.outcome.failure.get_or_insert(failure);
+                }
                 Ok(Progress::Landed)
             }
             Ok(None) => {

@@ -31,6 +31,8 @@ pub struct QueueOutcome {
     pub landed: Vec<Landed>,
     /// The sessions that were refused.
     pub refused: Vec<(Id, Rejection)>,
+    /// The first error that concerns no session alone. What has landed before and after it is above.
+    pub failure: Option<Failure>,
 }
 
 /// A session that a queue has settled just now.
@@ -74,7 +76,7 @@ impl Queue {
         ids: &[Id],
         options: &LandingOptions,
         on_event: &mut dyn FnMut(QueueEvent<'_>),
-    ) -> Result<QueueOutcome> {
+    ) -> QueueOutcome {
         let mut run = QueueRun {
             project,
             on_event,
@@ -91,9 +93,11 @@ impl Queue {
             }
         }
         run.settled = vec![false; run.entries.len()];
-        let order = entry::in_order(project, &run.entries)?;
-        run.land_all(order)?;
-        Ok(run.outcome)
+        let order = entry::in_order(project, &run.entries);
+        if let Err(failure) = order.and_then(|order| run.land_all(order)) {
+            run.outcome.failure.get_or_insert(failure);
+        }
+        run.outcome
     }
 }
 
@@ -149,14 +153,13 @@ impl QueueRun<'_> {
                 // Those before it may have landed.
                 Err(failure) => match of_target.iter().find(|n| !self.settled[**n]) {
                     Some(n) => self.settle_refused(*n, failure.into()),
-                    None => self.project.console.note(&failure.sentence()),
+                    None => drop(self.outcome.failure.get_or_insert(failure)),
                 },
             }
             let has_progress = self.settled.iter().filter(|settled| **settled).count() > progress;
             attempts = if has_progress { 0 } else { attempts + 1 };
         };
-        let result = result.and_then(|()| self.refuse_failed());
-        match result {
+        match self.refuse_failed(result) {
             Ok(()) => Ok(()),
             Err(failure) if failure.kind == FailureKind::Interrupted => {
                 // What has landed is reported; the others stay ready.
