@@ -223,3 +223,63 @@ fn a_judge_decides_ties_only_and_disagreement_is_a_tie() {
         }
     }
 }
+
+/// Returns the result of the tests of `good` on the code of `long`.
+fn cross_result(scene: &Scene, good: &str, long: &str) -> Value {
+    let compared = scene.studio(["compare", good, "--json"]).exits(0).json();
+    let attempts = compared["attempts"].as_array().unwrap();
+    let attempt = attempts.iter().find(|it| it["id"] == long).unwrap();
+    let tests = attempt["tests"].as_array().unwrap();
+    tests.iter().find(|it| it["tests_of"] == good).unwrap().clone()
+}
+
+#[test]
+fn a_check_with_a_cached_result_runs_again_before_one_without() {
+    let scene = scene();
+    scene.repo.commit_file(".gitignore", "built\n");
+    let config = scene.env.home().join(".config/g3/config.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, text.replace(CHECK, "touch built")).unwrap();
+    let ids = attempts(&scene);
+    let [_, long, good] = ids.as_slice() else { panic!("{ids:?}") };
+    assert_eq!(cross_result(&scene, good, long)["result"], "passed");
+    for id in &ids {
+        scene.studio(["edit", id, "--check", "touch built", "--check", "test -e built"]).exits(0);
+        scene.studio(["check", id]).exits(0);
+    }
+    let result = cross_result(&scene, good, long);
+    assert_eq!(result["result"], "passed", "{result}");
+}
+
+#[test]
+fn a_check_that_was_ended_or_not_started_is_not_cached() {
+    let scene = scene();
+    let dir = scene.env.home().join("marks");
+    std::fs::create_dir(&dir).unwrap();
+    let path = dir.display();
+    let check = format!(
+        "[ ! -e {path}/slow ] || sleep 60; [ ! -e {path}/killed ] || kill -9 $$; \
+         [ ! -e {path}/absent ] || exec no-such-program; [ ! -e {path}/red ] || exit 3"
+    );
+    let config = scene.env.home().join(".config/g3/config.toml");
+    let text = std::fs::read_to_string(&config).unwrap().replace(CHECK, &check);
+    let limit = "[studio]\nlimits = { check_seconds = 4 }\n";
+    let text = text.replacen("[studio]\n", limit, 1);
+    std::fs::write(&config, format!("{text}[sandbox]\nread = [\"{path}\"]\n")).unwrap();
+    let ids = attempts(&scene);
+    let [_, long, good] = ids.as_slice() else { panic!("{ids:?}") };
+    for (mark, code) in [("slow", 124), ("killed", 137), ("absent", 127)] {
+        std::fs::write(dir.join(mark), "").unwrap();
+        let result = cross_result(&scene, good, long);
+        let why = result["why"].as_str().unwrap();
+        assert!(why.contains(&format!("failed with exit code {code}")), "{mark}: {result}");
+        std::fs::remove_file(dir.join(mark)).unwrap();
+    }
+    // What the files decided is cached.
+    for has_mark in [true, false] {
+        let mark = dir.join("red");
+        if has_mark { std::fs::write(mark, "") } else { std::fs::remove_file(mark) }.unwrap();
+        let result = cross_result(&scene, good, long);
+        assert!(result["why"].as_str().unwrap().contains("exit code 3"), "{result}");
+    }
+}

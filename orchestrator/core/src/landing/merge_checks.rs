@@ -23,8 +23,13 @@ use studio_git::{check_worktree, landing_history, worktreeinclude};
 /// Default timeout of one check, in seconds.
 const DEFAULT_CHECK_SECONDS: u64 = 3600;
 
-/// Must change when passed results of earlier versions become invalid.
-const KEY_VERSION: &str = "2: outside of the main checkout";
+/// The first of the exit codes that say nothing about the files: 124 after a timeout, 125 to 127 if the
+/// sandbox or the command could not be started, 128 and above after a signal (POSIX, "Exit Status for
+/// Commands").
+const FIRST_INCONCLUSIVE_EXIT_CODE: i32 = 124;
+
+/// Must change when cached results of earlier versions become invalid.
+const KEY_VERSION: &str = "3: failures that the files decided";
 
 /// Runs the session's and the repository's checks on the merged work; fails (1) if one fails.
 pub(crate) fn check_merged(
@@ -48,6 +53,17 @@ pub(crate) fn checks_of(project: &Project, record: &SessionRecord) -> Vec<String
     let mut checks = record.checks.clone();
     let configured = project.config.studio.checks.list();
     checks.extend(configured.into_iter().filter(|check| !record.checks.contains(check)));
+    checks
+}
+
+/// Returns the checks of a landing up to this one, which later ones do not concern and earlier ones may
+/// prepare.
+pub(crate) fn checks_up_to(project: &Project, record: &SessionRecord, check: &str) -> Vec<String> {
+    let mut checks = checks_of(project, record);
+    match checks.iter().position(|it| it == check) {
+        Some(place) => checks.truncate(place + 1),
+        None => checks = vec![check.to_owned()],
+    }
     checks
 }
 
@@ -223,7 +239,7 @@ pub(crate) fn failure_of(
         None => {
             let activity = format!("checking `{}` on `{target}`", failed.command);
             let _step = project.console.step(id, &activity);
-            let fails_on_target = fails_on(project, &record.templates, onto, &failed.command)?;
+            let fails_on_target = fails_on(project, record, onto, &failed.command)?;
             fails_on_target.then(|| format!("this check also fails on `{target}`"))
         }
     };
@@ -273,23 +289,18 @@ fn with_hint(output: String, hint: Option<&str>) -> String {
 
 /// Returns whether a check fails on a commit of the target as well, so that the session did not
 /// cause it. Cached by tree. A check that cannot be run there counts as not failing.
-fn fails_on(project: &Project, templates: &Templates, commit: &str, check: &str) -> Result<bool> {
+fn fails_on(project: &Project, record: &SessionRecord, commit: &str, check: &str) -> Result<bool> {
     let (commit, tree) = landing_history::resolve(&project.repository, commit)?;
-    let passed_file = cache_file(project, &tree, check);
-    let failed_file = passed_file.with_extension("red");
-    if read_cached(&passed_file).is_some() {
-        return Ok(false);
-    }
-    if read_cached(&failed_file).is_some() {
-        return Ok(true);
+    if let Some(result) = read_any_cached(&cache_file(project, &tree, check)) {
+        return Ok(!result.ok);
     }
     let state = TreeState { commit: &commit, tree: &tree };
-    match run(project, templates, state, &[check.to_owned()])? {
+    let checks = checks_up_to(project, record, check);
+    match run(project, &record.templates, state, &checks)? {
         ChecksRun::SetUpFailed { .. } => Ok(false),
         ChecksRun::Checks(results) => {
-            let failed = results.iter().find(|result| !result.ok);
-            failed.iter().for_each(|result| write_cached(&failed_file, result));
-            Ok(failed.is_some())
+            cache_failures(project, &tree, &results);
+            Ok(results.last().is_some_and(|result| !result.ok))
         }
     }
 }
@@ -302,7 +313,7 @@ pub fn fails_on_base(
 ) -> Result<Option<String>> {
     let Some(branch) = &record.base.branch else { return Ok(None) };
     let Some(tip) = project.repository.tip(branch)? else { return Ok(None) };
-    let fails = fails_on(project, &record.templates, &tip, check)?;
+    let fails = fails_on(project, record, &tip, check)?;
     Ok(fails.then(|| branch.as_str().to_owned()))
 }
 
@@ -443,29 +454,24 @@ pub fn run(
     Ok(ChecksRun::Checks(results))
 }
 
-/// Like [`run`], for checks without a result of an earlier run on these files: failed ones are cached
-/// as well.
+/// Like [`run`]; if each check has a result of an earlier run on these files, none runs. Failed ones are
+/// cached as well.
 pub(crate) fn run_cached(
     project: &Project,
     templates: &Templates,
     state: TreeState<'_>,
     checks: &[String],
 ) -> Result<ChecksRun> {
-    let file = |check: &String| cache_file(project, state.tree, check);
-    let red = |check: &String| file(check).with_extension("red");
-    let cached = |check: &String| read_cached(&file(check)).or_else(|| read_cached(&red(check)));
-    let missing: Vec<String> =
-        checks.iter().filter(|check| cached(check).is_none()).cloned().collect();
-    if !missing.is_empty() {
-        match run(project, templates, state, &missing)? {
-            ChecksRun::Checks(results) => {
-                let failed = results.iter().filter(|result| !result.ok);
-                failed.for_each(|result| write_cached(&red(&result.command), result));
-            }
-            failed @ ChecksRun::SetUpFailed { .. } => return Ok(failed),
-        }
+    let cached = |check: &String| read_any_cached(&cache_file(project, state.tree, check));
+    if let Some(results) = checks.iter().map(cached).collect::<Option<Vec<_>>>() {
+        return Ok(ChecksRun::Checks(results));
     }
-    Ok(ChecksRun::Checks(checks.iter().filter_map(cached).collect()))
+    // Earlier checks may prepare the files of later ones.
+    let outcome = run(project, templates, state, checks)?;
+    if let ChecksRun::Checks(results) = &outcome {
+        cache_failures(project, state.tree, results);
+    }
+    Ok(outcome)
 }
 
 /// Runs the setup lines in the worktree and returns the first that failed. They run every time,
@@ -514,6 +520,31 @@ fn cache_file(project: &Project, tree: &str, command: &str) -> PathBuf {
     let digest = hash.finalize();
     let name = base::text::hex(&digest);
     project.store.root().join("cache/checks").join(name)
+}
+
+/// Caches failed checks, up to the first one that did not run to its end: those after it may have failed
+/// because of that.
+fn cache_failures(project: &Project, tree: &str, results: &[CheckResult]) {
+    let conclusive = results.iter().take_while(|result| result.ok || is_conclusive(result));
+    for failed in conclusive.filter(|result| !result.ok) {
+        write_cached(&failed_file(&cache_file(project, tree, &failed.command)), failed);
+    }
+}
+
+/// Returns whether the files alone decided that a check failed: it was started, and was not ended by a
+/// timeout, a limit or a signal.
+fn is_conclusive(result: &CheckResult) -> bool {
+    result.limit.is_none() && result.exit < FIRST_INCONCLUSIVE_EXIT_CODE
+}
+
+/// Returns the cache file of a failed check, by that of a passed one.
+fn failed_file(passed_file: &Path) -> PathBuf {
+    passed_file.with_extension("red")
+}
+
+/// Returns the cached result of a check that passed or failed.
+fn read_any_cached(passed_file: &Path) -> Option<CheckResult> {
+    read_cached(passed_file).or_else(|| read_cached(&failed_file(passed_file)))
 }
 
 fn read_cached(file: &Path) -> Option<CheckResult> {

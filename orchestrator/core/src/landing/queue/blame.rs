@@ -104,11 +104,7 @@ fn fails_on(
         return Ok(None);
     };
     let record = &entry.view.record;
-    let mut checks = merge_checks::checks_of(project, record);
-    // Later checks do not matter; earlier ones may prepare this one.
-    if let Some(place) = checks.iter().position(|check| check == command) {
-        checks.truncate(place + 1);
-    }
+    let checks = merge_checks::checks_up_to(project, record, command);
     let state = TreeState { commit: &candidate.merged_commit, tree: &candidate.tree };
     let outcome = merge_checks::check_tree(project, record, state, &checks, Retry::Never)?;
     Ok(Some(!outcome.has_passed()))
