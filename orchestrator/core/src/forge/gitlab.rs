@@ -1,10 +1,17 @@
 //! The arguments and the JSON of `glab`: that of GitLab's REST API (docs.gitlab.com/api: merge
-//! requests, notes, pipelines, jobs), which `glab mr list`, `glab mr view` and `glab api` print.
+//! requests, notes, members, pipelines, jobs), which `glab mr list`, `glab mr view` and `glab api` print.
+
+use std::collections::BTreeSet;
 
 use base::failure::Result;
 use serde::Deserialize;
 
 use crate::forge::client::{Feedback, ForgeClient, ForgeRequest, RequestState};
+
+/// The access level of a developer, the lowest one that can write to a repository.
+const DEVELOPER: u32 = 30;
+/// Maximum number of authors that are looked up among the members; the others count as strangers.
+const MAX_AUTHORS: usize = 100;
 
 #[derive(Deserialize)]
 struct MergeRequest {
@@ -37,7 +44,14 @@ impl MergeRequest {
 
 #[derive(Deserialize)]
 struct Author {
+    id: u64,
     username: String,
+}
+
+#[derive(Deserialize)]
+struct Member {
+    id: u64,
+    access_level: u32,
 }
 
 #[derive(Deserialize)]
@@ -130,16 +144,18 @@ pub(super) fn set_body(client: &ForgeClient<'_>, number: u64, body: &str) -> Res
 pub(super) fn feedback(client: &ForgeClient<'_>, request: &ForgeRequest) -> Result<Vec<Feedback>> {
     let number = request.number;
     let path = format!("merge_requests/{number}/notes?sort=asc&per_page=100");
-    let notes: Vec<Note> = api(client, &path)?;
+    let mut notes: Vec<Note> = api(client, &path)?;
+    notes.retain(|note| !note.system && !note.resolved);
+    let members = members_among(client, notes.iter().map(|note| note.author.id).collect())?;
     let mut feedback = Vec::new();
-    for note in notes.into_iter().filter(|note| !note.system && !note.resolved) {
+    for note in notes {
         feedback.push(Feedback {
             id: format!("note-{}", note.id),
+            is_member: members.contains(&note.author.id),
             author: note.author.username,
             place: note.position.and_then(Position::place),
             text: note.body,
             is_check: false,
-            is_member: true,
         });
     }
     let pipelines: Vec<Pipeline> = api(client, &format!("merge_requests/{number}/pipelines"))?;
@@ -160,6 +176,19 @@ pub(super) fn feedback(client: &ForgeClient<'_>, request: &ForgeRequest) -> Resu
         });
     }
     Ok(feedback)
+}
+
+/// Returns which of these users can write to the repository: as members of the project, of its groups,
+/// or of groups that it is shared with.
+fn members_among(client: &ForgeClient<'_>, users: BTreeSet<u64>) -> Result<BTreeSet<u64>> {
+    if users.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let ids: String =
+        users.iter().take(MAX_AUTHORS).map(|id| format!("&user_ids%5B%5D={id}")).collect();
+    let members: Vec<Member> = api(client, &format!("members/all?per_page=100{ids}"))?;
+    let can_write = |member: &Member| member.access_level >= DEVELOPER;
+    Ok(members.into_iter().filter(can_write).map(|member| member.id).collect())
 }
 
 impl Position {
