@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         .map(|args| supervisor_process::run(&args))
         .or_else(|| pool_process::Args::parse(args()).map(|args| pool_process::run(&args)))
         .or_else(|| recheck::Args::parse(args()).map(|args| recheck::main(&args)))
-        .or_else(|| waker_process::parse(args()).map(|dir| waker_process::run(&dir)))
+        .or_else(|| waker_process::Args::parse(args()).map(|args| waker_process::run(&args)))
         .or_else(|| selftest::agent::main(args()).map(|result| result.map(|()| 0)));
     let (json, result) = match internal {
         Some(result) => (false, result),

@@ -137,3 +137,62 @@ fn retries_json_lines_and_printed_messages_park_a_session() {
         assert_eq!(status["why"], "rate limit until 11:00", "{agent}: {status}");
     }
 }
+
+/// Wakes the process that starts queued sessions, as a change of a rate limit does.
+fn wake(scene: &Scene) {
+    let directory = scene.env.home().join(".local/state/studio/rate-limits");
+    let file = scene.env.home().join("wake");
+    std::fs::write(&file, "").and_then(|()| std::fs::rename(file, directory.join("wake"))).ok();
+}
+
+/// Configures how much memory a session needs, in a file given with `--config` and, with another
+/// value, in the user's.
+fn needed_memory(scene: &Scene, mib: u64, of_user: u64) -> String {
+    let line = |mib: u64| format!("limits.expected_memory_bytes = {}\n", mib << 20);
+    let config = scene.env.home().join(".config/g3/config.toml");
+    let other = scene.env.home().join("other.toml");
+    scene.configure(&line(mib));
+    std::fs::copy(&config, &other).expect("the home is writable");
+    scene.configure(&line(of_user));
+    other.display().to_string()
+}
+
+fn is_ready(scene: &Scene, id: &str) -> bool {
+    let text = std::fs::read_to_string(scene.session_file(id, "journal.jsonl"));
+    text.unwrap_or_default().contains("\"state\":\"ready\"")
+}
+
+#[test]
+fn a_queued_session_starts_by_the_configuration_of_its_command() {
+    let mut scene = real_time();
+    scene.env.set("G3_TEST_MEMORY", 1 << 30);
+    let other = needed_memory(&scene, 2048, 4096);
+    let id = scene.exec(["--config", &other, "write a 1"]);
+    assert_eq!(scene.status(&id)["state"], "queued");
+    needed_memory(&scene, 512, 4096);
+    until("the session to be ready", || {
+        wake(&scene);
+        is_ready(&scene, &id).then_some(())
+    });
+}
+
+#[test]
+fn a_failure_does_not_end_the_process_that_starts_queued_sessions() {
+    let mut scene = real_time();
+    scene.env.set("G3_TEST_MEMORY", 1 << 30);
+    let other = needed_memory(&scene, 2048, 2048);
+    let id = scene.exec(["--config", &other, "write a 1"]);
+    let lock = scene.repo.path().join(".git/studio/scheduler.lock");
+    std::fs::remove_file(&lock).expect("it is there");
+    std::fs::create_dir(&lock).expect("it is ours");
+    needed_memory(&scene, 512, 2048);
+    let log = scene.repo.path().join(".git/studio/waker.log");
+    until("two failures", || {
+        wake(&scene);
+        let text = std::fs::read_to_string(&log).unwrap_or_default();
+        let has_failed = |line: &&str| line.contains("scheduler.lock") && line.contains("retrying");
+        (text.lines().filter(has_failed).count() >= 2).then_some(())
+    });
+    std::fs::remove_dir(&lock).expect("it is ours");
+    until("the session to be ready", || is_ready(&scene, &id).then_some(()));
+}

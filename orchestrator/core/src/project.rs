@@ -26,6 +26,7 @@ use crate::session::store::SessionStore;
 use crate::session::summary::{JournalSummary, Phase, SessionFacts};
 use crate::session::target_check::TargetCheck;
 use crate::session_view::SessionView;
+use crate::waker::ConfigLocation;
 use studio_git::filters;
 use studio_git::repo::Repository;
 use studio_git::snapshot::SnapshotLimits;
@@ -85,7 +86,13 @@ impl Project {
 
     /// Starts the sessions that can start.
     pub fn schedule(&self) -> Result<Vec<Id>> {
-        crate::schedule::step(&self.repository, &self.config, &self.dispositions()?)
+        let repository = &self.repository;
+        let directory = self.directory.as_deref().or(repository.main_checkout.as_deref());
+        let location = ConfigLocation {
+            directory: directory.unwrap_or(&repository.common_dir),
+            config_file: self.config_file.as_deref(),
+        };
+        crate::schedule::step(repository, &self.config, location, &self.dispositions()?)
     }
 
     /// Takes a session's lock. A command that only reads a session releases it quickly; a

@@ -20,7 +20,7 @@ use crate::session::state::rate_limit_reason;
 use crate::session::store::SessionStore;
 use crate::session::summary::{Disposition, Phase, QueueReason};
 use crate::supervisor::spawn;
-use crate::waker;
+use crate::waker::{self, ConfigLocation};
 use studio_git::repo::Repository;
 use studio_git::worktree;
 
@@ -40,10 +40,12 @@ struct ScheduledSessions {
     runs: OnceCell<RunSessions>,
 }
 
-/// Starts queued sessions while there is room for them; returns those that were started.
+/// Starts queued sessions while there is room for them; returns those that were started. `location` is
+/// where the configuration comes from.
 pub(crate) fn step(
     repository: &Repository,
     config: &Config,
+    location: ConfigLocation<'_>,
     dispositions: &Dispositions,
 ) -> Result<Vec<Id>> {
     let store = SessionStore::new(&repository.common_dir);
@@ -84,8 +86,7 @@ pub(crate) fn step(
     }
     reasons.write(store.root());
     if reasons.needs_waker() && sessions.busy_ids.is_empty() {
-        let directory = repository.main_checkout.as_deref();
-        waker::start(&repository.common_dir, store.root(), directory);
+        waker::start(&repository.common_dir, store.root(), location);
     }
     Ok(started)
 }

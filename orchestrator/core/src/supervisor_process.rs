@@ -117,12 +117,15 @@ fn user_directory(repository: &Repository, record: &SessionRecord) -> PathBuf {
 }
 
 fn prepare(repository: Repository, record: &SessionRecord) -> Result<(Project, SupervisorConfig)> {
-    let config_file = record.run_mode.config.clone();
-    let loaded = base::config::load(&ConfigSources {
-        config_file,
-        ..ConfigSources::from_env(&user_directory(&repository, record))
-    })?;
-    let project = Project::new(repository, loaded.config);
+    let (config_file, directory) =
+        (record.run_mode.config.clone(), user_directory(&repository, record));
+    let sources = ConfigSources { config_file, ..ConfigSources::from_env(&directory) };
+    let config = base::config::load(&sources)?.config;
+    let project = Project {
+        config_file: sources.config_file,
+        directory: Some(directory),
+        ..Project::new(repository, config)
+    };
     let config = supervisor_config(&project, record)?;
     Ok((project, config))
 }
@@ -159,7 +162,11 @@ pub(crate) fn supervisor_config(
     {
         runner = runner.with_host(socket?);
     }
-    let scheduler = Project::new(project.repository.clone(), project.config.clone());
+    let scheduler = Project {
+        config_file: project.config_file.clone(),
+        directory: project.directory.clone(),
+        ..Project::new(project.repository.clone(), project.config.clone())
+    };
     let (repository, config, session_record) =
         (project.repository.clone(), project.config.clone(), record.clone());
     let fails_on_base = Arc::new(move |check: &str, cancel: CancellationToken| {

@@ -1,41 +1,71 @@
 //! The hidden command that calls the scheduler while queued sessions wait.
 
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::clock::Clock;
 use base::config::ConfigSources;
-use base::failure::{OrFail, Result};
+use base::failure::{Failure, OrFail, Result};
 use base::lock::Lock;
 
 use crate::project::Project;
 use crate::queue_reasons::QueueReasons;
-use crate::rate_limit::{RateLimitWatcher, RateLimits};
+use crate::rate_limit::{RateLimitWatcher, RateLimits, scaled};
 use crate::schedule;
-use crate::waker::{COMMAND, lock_path};
+use crate::session::store::SessionStore;
+use crate::waker::{self, COMMAND, lock_path};
 use studio_git::repo::Repository;
 
 /// The interval of scheduler calls.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// Parses `__wake COMMON`, which studio itself runs; returns `None` for other commands.
-pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<PathBuf> {
-    if args.next()? != COMMAND {
-        return None;
-    }
-    let common_dir = args.next()?.into();
-    args.next().is_none().then_some(common_dir)
+/// The wait after the first failure; it doubles with each further one.
+const FIRST_BACKOFF: Duration = Duration::from_secs(1);
+/// The longest wait after a failure.
+const MAX_BACKOFF: Duration = Duration::from_secs(300);
+
+/// The arguments of the process.
+#[derive(Clone, Debug)]
+pub struct Args {
+    common_dir: PathBuf,
+    /// The directory whose configuration applies.
+    directory: PathBuf,
+    config_file: Option<PathBuf>,
 }
 
-/// Calls the scheduler until no session waits for something that changes by itself.
-pub fn run(common_dir: &Path) -> Result<u8> {
-    let repository = Repository::discover(common_dir)?;
-    let loaded = base::config::load(&ConfigSources::from_env(
-        &std::env::current_dir().or_fail(|| "no current directory")?,
-    ))?;
-    let project = Project::new(repository, loaded.config);
-    let root = project.store.root().to_owned();
+impl Args {
+    /// Parses `__wake COMMON DIRECTORY [CONFIG]`, which studio itself runs; returns `None` for other
+    /// commands.
+    pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Args> {
+        if args.next()? != COMMAND {
+            return None;
+        }
+        let (common_dir, directory) = (args.next()?.into(), args.next()?.into());
+        Some(Args { common_dir, directory, config_file: args.next().map(PathBuf::from) })
+    }
+
+    /// Returns the project, with the configuration as it is now.
+    fn project(&self) -> Result<Project> {
+        let repository = Repository::discover(&self.common_dir)?;
+        let directory = Some(&self.directory).filter(|directory| directory.is_dir());
+        let directory = directory.unwrap_or(&self.common_dir).clone();
+        let config_file = self.config_file.clone();
+        let sources = ConfigSources { config_file, ..ConfigSources::from_env(&directory) };
+        let config = base::config::load(&sources)?.config;
+        Ok(Project {
+            config_file: sources.config_file,
+            directory: Some(directory),
+            ..Project::new(repository, config)
+        })
+    }
+}
+
+/// Calls the scheduler until no session waits for something that changes by itself. After a failure it
+/// waits and tries again, as long as the repository exists.
+pub fn run(args: &Args) -> Result<u8> {
+    let root = SessionStore::new(&args.common_dir).root().to_owned();
     let Some(lock) = Lock::try_take(&lock_path(&root)).or_fail(|| "cannot lock the waker")? else {
         return Ok(0);
     };
@@ -43,22 +73,55 @@ pub fn run(common_dir: &Path) -> Result<u8> {
     let limits = RateLimits::of_user();
     runtime.block_on(async {
         let watcher = RateLimitWatcher::start(limits.directory());
+        let mut failures: u32 = 0;
         loop {
-            let reasons = QueueReasons::read(&root);
+            let wait = match failures {
+                0 => pause(&QueueReasons::read(&root)),
+                failures => backoff(failures),
+            };
             tokio::select! {
                 () = watcher.changed() => {}
-                () = tokio::time::sleep(pause(&reasons)) => {}
+                () = tokio::time::sleep(wait) => {}
             }
-            project.schedule()?;
-            // Under the lock, so that no step relies on a waker that is ending.
-            let _scheduler = schedule::lock(&project.repository)?;
-            let is_needed = QueueReasons::read(&root).needs_waker();
-            if !is_needed || project.store.any_locked()? {
-                drop(lock);
-                return Ok(0);
+            match schedule(args) {
+                Ok(Some(_scheduler)) => {
+                    drop(lock);
+                    return Ok(0);
+                }
+                Ok(None) => failures = 0,
+                Err(failure) if !root.is_dir() => return Err(failure),
+                Err(failure) => {
+                    failures = failures.saturating_add(1);
+                    log(&root, &failure, backoff(failures));
+                }
             }
         }
     })
+}
+
+/// Calls the scheduler. Returns its lock if the waker is no longer needed, so that no step relies on a
+/// waker that is ending.
+fn schedule(args: &Args) -> Result<Option<Lock>> {
+    let project = args.project()?;
+    project.schedule()?;
+    let scheduler = schedule::lock(&project.repository)?;
+    let is_needed = QueueReasons::read(project.store.root()).needs_waker();
+    Ok((!is_needed || project.store.any_locked()?).then_some(scheduler))
+}
+
+/// Returns how long to wait after this many failures in a row.
+fn backoff(failures: u32) -> Duration {
+    let factor = 1u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    scaled(FIRST_BACKOFF.saturating_mul(factor).min(MAX_BACKOFF))
+}
+
+/// Records a failure in the log of the waker.
+fn log(root: &Path, failure: &Failure, wait: Duration) {
+    let time = Clock::from_env().stamp();
+    let seconds = wait.as_secs_f64();
+    let line = format!("{time} {}; retrying in {seconds:.1} s\n", failure.full_text());
+    // Without the log the reason is lost; the next command that schedules shows it.
+    let _ = waker::open_log(root).and_then(|mut log| log.write_all(line.as_bytes()));
 }
 
 /// Returns how long to wait for the earliest time at which a session may start.
@@ -67,4 +130,15 @@ fn pause(reasons: &QueueReasons) -> Duration {
     let wait =
         reasons.earliest().and_then(|time| Duration::try_from(time.duration_since(now)).ok());
     wait.map_or(INTERVAL, |wait| wait.min(INTERVAL)) + Duration::from_millis(50)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_after_failures_grows_up_to_a_maximum() {
+        let seconds: Vec<u64> = [1, 2, 3, 9, 10, u32::MAX].map(|n| backoff(n).as_secs()).into();
+        assert_eq!(seconds, [1, 2, 4, 256, 300, 300]);
+    }
 }
