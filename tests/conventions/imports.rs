@@ -224,7 +224,7 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
             "interrupt",
         ],
     ),
-    ("recheck", &["session", "session_view", "project", "landing"]),
+    ("recheck", &["session", "session_view", "project", "live_sessions", "landing"]),
     ("forge", &["session", "exec", "session_view", "project", "landing"]),
     ("attempts", &["session", "launch", "session_view", "project", "review", "redact", "landing"]),
     (

@@ -1,5 +1,8 @@
 //! Ready sessions whose target has moved are checked again without being asked.
 
+use std::mem::MaybeUninit;
+
+use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
 use testkit::env::poll;
 
 use crate::fixtures::Scene;
@@ -83,4 +86,37 @@ fn a_result_that_cannot_be_stored_ends_the_checks_in_the_background() {
     let root = scene.repo.path().display().to_string();
     let recheck = ["__recheck", &format!("{root}/.git"), &root];
     scene.studio(recheck).exits(1).output_contains("target_check.json");
+}
+
+#[test]
+fn a_pass_reads_each_session_once_however_many_it_checks() {
+    let (scene, _) = scene("true", "recheck = false");
+    let idle = scene.exec(["--agent", "talk", "say nothing"]);
+    scene.await_state(&idle, "empty");
+    let tasks = ["write a 1", "write b 1", "write c 1", "write d 1", "write e 1"];
+    let ids = tasks.map(|task| scene.ready(task));
+    ids.iter().chain([&idle]).for_each(|id| scene.await_supervisor(id));
+    scene.studio(["accept", &ids[0]]).exits(0);
+    let config = scene.env.home().join(".config/g3/config.toml");
+    let text = std::fs::read_to_string(&config).expect("it is there");
+    let text = text.replace("recheck = false", "");
+    std::fs::write(&config, text).expect("the home is writable");
+
+    let events = init(CreateFlags::NONBLOCK).expect("inotify is available");
+    let file = scene.session_file(&idle, "session.json");
+    let flags = WatchFlags::OPEN | WatchFlags::CLOSE_NOWRITE;
+    add_watch(&events, file, flags).expect("the file is there");
+    let root = scene.repo.path().display().to_string();
+    scene.studio(["__recheck", &format!("{root}/.git"), &root]).exits(0);
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut reader = Reader::new(events, &mut buffer);
+    // The kernel joins equal events that follow each other.
+    let mut opened = 0;
+    while let Ok(event) = reader.next() {
+        opened += usize::from(event.events().contains(ReadFlags::OPEN));
+    }
+    for id in &ids[1..] {
+        assert!(scene.session_file(id, "target_check.json").exists(), "{id}");
+    }
+    assert_eq!(opened, 1);
 }

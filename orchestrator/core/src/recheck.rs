@@ -11,6 +11,7 @@ use base::lock::Lock;
 use base::process::{Command, Stream};
 
 use crate::landing::merge_checks::{self, Retry, TreeState};
+use crate::live_sessions::LiveSessions;
 use crate::project::{Project, pause};
 use crate::session::collect;
 use crate::session::state::SessionState;
@@ -59,7 +60,7 @@ pub fn main(args: &Args) -> Result<u8> {
 
 /// Starts the process if there is something to check.
 pub fn start(project: &Project) -> Result<()> {
-    if !project.config.studio.recheck || next(project)?.is_none() {
+    if !project.config.studio.recheck || next(project, project.views()?.iter())?.is_none() {
         return Ok(());
     }
     let common_dir = &project.repository.common_dir;
@@ -85,7 +86,11 @@ fn existing<'a>(directory: &'a Path, other: &'a Path) -> &'a Path {
 
 /// Checks until no ready session is behind its target. The priority of this process stays low.
 pub(crate) fn run(project: &Project) -> Result<()> {
-    if !project.config.studio.recheck || next(project)?.is_none() {
+    if !project.config.studio.recheck {
+        return Ok(());
+    }
+    let mut sessions = LiveSessions::read(project)?;
+    if next(project, sessions.views())?.is_none() {
         return Ok(());
     }
     // One process checks, and at most one waits to look for what that one has not seen.
@@ -95,7 +100,11 @@ pub(crate) fn run(project: &Project) -> Result<()> {
     drop(waiting);
     // If it fails, the checks compete with other programs as any others.
     let _ = rustix::process::nice(LOWEST_PRIORITY);
-    while let Some((view, tip)) = next(project)? {
+    loop {
+        // Only the sessions that changed are read again.
+        sessions.refresh(project)?;
+        let views = sessions.oldest_first().into_iter().map(|(view, _)| view);
+        let Some((view, tip)) = next(project, views)? else { return Ok(()) };
         // A landing runs its own checks, and moves the target.
         while is_held(project, "queue.lock") || is_held(project, "landing.lock") {
             pause();
@@ -107,12 +116,14 @@ pub(crate) fn run(project: &Project) -> Result<()> {
         // Without a stored result it would be checked again and again.
         TargetCheck { work, target, tip, outcome }.store(&project.store, &view.record.id)?;
     }
-    Ok(())
 }
 
-/// Returns a ready session that is behind its target and was not checked with its tip.
-fn next(project: &Project) -> Result<Option<(SessionView, String)>> {
-    for view in project.views()? {
+/// Returns the first ready session that is behind its target and was not checked with its tip.
+fn next<'a>(
+    project: &Project,
+    views: impl Iterator<Item = &'a SessionView>,
+) -> Result<Option<(SessionView, String)>> {
+    for view in views {
         if view.state != SessionState::Ready
             || merge_checks::checks_of(project, &view.record).is_empty()
         {
@@ -125,7 +136,7 @@ fn next(project: &Project) -> Result<Option<(SessionView, String)>> {
         let is_checked = TargetCheck::read(&project.store, &view.record.id)
             .is_some_and(|check| check.tip == tip && check.work == work.commit());
         if work.base.as_ref() != Some(&tip) && !is_checked {
-            return Ok(Some((view, tip)));
+            return Ok(Some((view.clone(), tip)));
         }
     }
     Ok(None)
