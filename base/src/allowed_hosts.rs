@@ -5,52 +5,66 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::Path;
 
+use crate::lock::Lock;
 use crate::user_dirs::state_dir;
 
 /// The lists, one host per line: `name`, or `name:port` for another port than those of the web.
 const ALLOWED_FILE: &str = "allowed-hosts";
 const DENIED_FILE: &str = "denied-hosts";
+/// The lock of both lists while one of them changes.
+const LOCK_FILE: &str = "hosts.lock";
 
 /// Whether the user allowed a host permanently.
 pub fn is_always_allowed(host: &str) -> bool {
-    load(ALLOWED_FILE).is_ok_and(|hosts| hosts.contains(host))
+    is_listed(ALLOWED_FILE, host)
 }
 
 /// Whether the user denied a host permanently.
 pub fn is_always_denied(host: &str) -> bool {
-    load(DENIED_FILE).is_ok_and(|hosts| hosts.contains(host))
+    is_listed(DENIED_FILE, host)
 }
 
 /// Allows a host permanently. If the list cannot be written, the answer applies to the session.
 pub fn allow_always(host: &str) {
-    let _ = change(DENIED_FILE, |hosts| hosts.remove(host));
-    let _ = change(ALLOWED_FILE, |hosts| hosts.insert(host.to_owned()));
+    let _ = state_dir("g3").and_then(|dir| move_host(&dir, host, DENIED_FILE, ALLOWED_FILE));
 }
 
 /// Denies a host permanently. If the list cannot be written, the answer applies to this connection.
 pub fn deny_always(host: &str) {
-    let _ = change(ALLOWED_FILE, |hosts| hosts.remove(host));
-    let _ = change(DENIED_FILE, |hosts| hosts.insert(host.to_owned()));
+    let _ = state_dir("g3").and_then(|dir| move_host(&dir, host, ALLOWED_FILE, DENIED_FILE));
+}
+
+fn is_listed(name: &str, host: &str) -> bool {
+    let hosts = state_dir("g3").and_then(|dir| load(&dir, name));
+    hosts.is_ok_and(|hosts| hosts.contains(host))
+}
+
+/// Moves a host from one list to the other. Other processes may do the same at the same time.
+fn move_host(dir: &Path, host: &str, from: &str, to: &str) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let _lock = Lock::take(&dir.join(LOCK_FILE))?;
+    let removed = change(dir, from, |hosts| hosts.remove(host));
+    change(dir, to, |hosts| hosts.insert(host.to_owned())).and(removed)
 }
 
 /// Changes a list; `edit` returns whether it did.
-fn change(name: &str, edit: impl FnOnce(&mut BTreeSet<String>) -> bool) -> io::Result<()> {
-    let mut hosts = load(name)?;
+fn change(
+    dir: &Path,
+    name: &str,
+    edit: impl FnOnce(&mut BTreeSet<String>) -> bool,
+) -> io::Result<()> {
+    let mut hosts = load(dir, name)?;
     if edit(&mut hosts) {
         let text: String = hosts.iter().map(|host| format!("{host}\n")).collect();
-        let file = file(name)?;
-        if let Some(dir) = file.parent() {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        }
-        crate::files::replace(&file, text.as_bytes())?;
+        crate::files::replace(&dir.join(name), text.as_bytes())?;
     }
     Ok(())
 }
 
-fn load(name: &str) -> io::Result<BTreeSet<String>> {
-    let text = match std::fs::read_to_string(file(name)?) {
+fn load(dir: &Path, name: &str) -> io::Result<BTreeSet<String>> {
+    let text = match std::fs::read_to_string(dir.join(name)) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         Err(error) => return Err(error),
@@ -58,6 +72,33 @@ fn load(name: &str) -> io::Result<BTreeSet<String>> {
     Ok(text.lines().map(str::to_owned).filter(|host| !host.is_empty()).collect())
 }
 
-fn file(name: &str) -> io::Result<PathBuf> {
-    Ok(state_dir("g3")?.join(name))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_at_the_same_moment_are_all_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = &dir.path().join("state");
+        let name = |thread: usize, n: usize| format!("h{thread}-{n}.example");
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || {
+                    for n in 0..25 {
+                        let host = name(thread, n);
+                        move_host(dir, &host, DENIED_FILE, ALLOWED_FILE).unwrap();
+                        if n % 2 == 1 {
+                            move_host(dir, &host, ALLOWED_FILE, DENIED_FILE).unwrap();
+                        }
+                    }
+                });
+            }
+        });
+        let expected = |is_denied: bool| -> BTreeSet<String> {
+            let all = (0..4).flat_map(|thread| (0..25).map(move |n| (thread, n)));
+            all.filter(|(_, n)| (n % 2 == 1) == is_denied).map(|(t, n)| name(t, n)).collect()
+        };
+        assert_eq!(load(dir, ALLOWED_FILE).unwrap(), expected(false));
+        assert_eq!(load(dir, DENIED_FILE).unwrap(), expected(true));
+    }
 }

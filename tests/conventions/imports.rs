@@ -265,7 +265,7 @@ const NETWORK: &[(&str, &[&str])] = &[
 
 const BASE: &[(&str, &[&str])] = &[
     ("address", &[]),
-    ("allowed_hosts", &["files", "user_dirs"]),
+    ("allowed_hosts", &["files", "lock", "user_dirs"]),
     ("runtime", &[]),
     ("sync", &[]),
     ("test_hooks", &[]),
