@@ -276,7 +276,9 @@ impl Command {
         }
         let stdout = Collector::start(running.child.stdout.take(), limits.bytes);
         let stderr = Collector::start(running.child.stderr.take(), limits.bytes);
-        let status = running.wait_until(limits.time.map(|time| Instant::now() + time))?;
+        // A limit that the clock cannot count to is never reached.
+        let end = limits.time.and_then(|time| Instant::now().checked_add(time));
+        let status = running.wait_until(end)?;
         let timed_out = status.is_none();
         let status = status.map_or_else(|| running.end(GRACE), Ok)?;
         let deadline = Instant::now() + DRAIN;

@@ -226,3 +226,11 @@ fn a_sandbox_has_its_own_cgroup_where_one_can_be_created() {
     let score = fs::read_to_string(limited.path("score")).unwrap();
     assert_eq!(score.trim(), "500");
 }
+
+#[test]
+fn a_time_limit_beyond_the_clock_is_never_reached() {
+    let scene = Scene::new();
+    scene.configure(&format!("limits.timeout_seconds = {}\n", i64::MAX));
+    let id = scene.ready("write a 1");
+    assert_eq!(scene.worktree(&id).read("a"), "1\n");
+}

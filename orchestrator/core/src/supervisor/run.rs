@@ -142,7 +142,8 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
         checks: None,
         launch_task: None,
         kill_at: None,
-        deadline: timeout.map(|time| Instant::now() + time),
+        // A limit that the clock cannot count to is never reached.
+        deadline: timeout.and_then(|time| Instant::now().checked_add(time)),
         account,
         stall,
         parked_since: None,
@@ -285,7 +286,8 @@ impl Supervisor {
             (false, Some(since)) => {
                 self.parked_since = None;
                 self.parked += since.elapsed();
-                self.deadline = self.deadline.map(|deadline| deadline + since.elapsed());
+                self.deadline =
+                    self.deadline.and_then(|deadline| deadline.checked_add(since.elapsed()));
             }
             (true, Some(_)) | (false, None) => {}
         }
