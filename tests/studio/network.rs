@@ -7,8 +7,9 @@ use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use testkit::env::built;
+use testkit::env::{built, until};
 
 use crate::fixtures::Scene;
 
@@ -197,6 +198,34 @@ fn an_answer_for_always_applies_to_later_sessions() {
     assert!(scene.worktree(&later).read("answer").contains("200"));
     let entries = scene.journal(&later);
     assert!(entries.iter().all(|entry| entry["entry"] != "asked"), "it is not asked again");
+}
+
+#[test]
+fn the_wait_for_an_answer_about_a_host_is_no_silence_of_the_agent() {
+    let scene = scene();
+    scene.configure("limits.stall_seconds = 2\n");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let step = |listener: &TcpListener, file: &str| {
+        tunnel(&format!("127.0.0.1:{}", listener.local_addr().unwrap().port()), file)
+    };
+    let script = format!("{}; {}", step(&listener, "first"), step(&other, "second"));
+    let id = scene.exec(["--agent", "talk", "--network", "allow-list", "--ask", &script]);
+    for number in ["1", "2"] {
+        let question = format!("permission {number}: ");
+        until("the question", || {
+            let status = scene.status(&id);
+            status["why"].as_str().unwrap().starts_with(&question).then_some(())
+        });
+        let start = Instant::now();
+        until("more than the silence that counts", || {
+            (start.elapsed() > Duration::from_millis(2500)).then_some(())
+        });
+        scene.studio(["answer", &id, number, "allow"]).exits(0);
+    }
+    scene.await_state(&id, "ready");
+    let entries = scene.journal(&id);
+    assert!(entries.iter().all(|entry| entry["entry"] != "stalled"), "{entries:?}");
 }
 
 #[test]

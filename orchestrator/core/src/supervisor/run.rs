@@ -22,7 +22,7 @@ use crate::launch::command::CommandLauncher;
 use crate::launch::live_message::LiveMessages;
 use crate::launch::requirements;
 use crate::launch::{
-    AgentCommand, AgentEvent, LaunchParams, Launcher, PermissionRequest, RunningAgent,
+    AgentCommand, AgentEvent, Decision, LaunchParams, Launcher, PermissionRequest, RunningAgent,
 };
 use crate::notification::Notifier;
 use crate::pool_process::PoolFiller;
@@ -471,10 +471,7 @@ impl Supervisor {
                     text,
                 )));
             }
-            SupervisorAction::Answer { n, decision } if self.network.answer(n, &decision) => {}
-            SupervisorAction::Answer { n, decision } => {
-                self.send_command(AgentCommand::Answer { n, decision })
-            }
+            SupervisorAction::Answer { n, decision } => self.answer(n, decision),
             SupervisorAction::Cancel => {
                 self.send_command(AgentCommand::Cancel);
                 self.kill_at = Some(Instant::now() + CANCEL_GRACE);
@@ -484,15 +481,15 @@ impl Supervisor {
                 self.journal.sync().or_fail(|| "cannot write the journal")?;
                 let tx = self.tx.clone();
                 let task = tasks::collect_work(&self.config);
-                tokio::spawn(async move {
-                    let input = Input::Compared { conflicts: task.await };
-                    tx.send(InternalEvent::Input(input))
                 tokio::spawn(async move { tx.send(InternalEvent::Input(task.await)) });
             }
             SupervisorAction::Compare => {
                 durable_step("supervise.compare");
                 let tx = self.tx.clone();
                 let task = tasks::compare(&self.config);
+                tokio::spawn(async move {
+                    let input = Input::Compared { conflicts: task.await };
+                    tx.send(InternalEvent::Input(input))
                 });
             }
             SupervisorAction::Check => {
@@ -515,6 +512,15 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+
+    /// Passes the answer to a request on to the network or the agent.
+    fn answer(&mut self, n: u32, decision: Decision) {
+        // The agent was waiting, and is expected to send events from now on.
+        self.stall.end_wait();
+        if !self.network.answer(n, &decision) {
+            self.send_command(AgentCommand::Answer { n, decision });
+        }
     }
 
     /// Asks about a host that the allow list does not contain, as about a permission of the agent.

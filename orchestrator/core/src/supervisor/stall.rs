@@ -64,6 +64,11 @@ impl StallDetector {
         (self.last_call, self.repeats) = (None, 0);
     }
 
+    /// Ends a wait for the user, which does not count.
+    pub(crate) fn end_wait(&mut self) {
+        self.last_event = Instant::now();
+    }
+
     /// Returns when a turn without a further event counts as stuck.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         // A timeout that the clock cannot count to never ends.
