@@ -212,6 +212,9 @@ impl Canvas<'_> {
     }
 
     fn list(&mut self, state: &Dashboard, now: Timestamp, at: Rect) {
+        if at.is_empty() {
+            return;
+        }
         self.drawn.hits.push((at, Hit::List));
         let rows = state.rows();
         if rows.is_empty() {

@@ -15,7 +15,7 @@ use studio_core::session::state::SessionState;
 use crate::dashboard::keys::{Action, Key};
 use crate::dashboard::preview::{PreviewTab, RequestText};
 use crate::dashboard::state::{Dashboard, DashboardEffect, DashboardMode};
-use crate::dashboard::view::{Drawn, Hit, draw, state_name};
+use crate::dashboard::view::{Canvas, Drawn, Hit, draw, state_name};
 
 fn now() -> Timestamp {
     "2026-01-02T10:00:00Z".parse().unwrap()
@@ -339,4 +339,15 @@ fn a_session_that_changes_the_lines_of_another_one_is_marked() {
     state.set_overview(Overview { rows: vec![row] });
     let shown = text(&state, 100, 30);
     assert!(shown.contains("conflicts  with fix-it-dddd: src/lib.rs"), "{shown}");
+}
+
+#[test]
+fn a_list_without_height_draws_nothing() {
+    let mut buf = Buffer::empty(Rect::new(0, 0, 80, 4));
+    let before = buf.clone();
+    let mut canvas = Canvas { buf: &mut buf, colours: true, drawn: Drawn::default() };
+    for y in [0, 2] {
+        canvas.list(&scene(), now(), Rect::new(0, y, 80, 0));
+    }
+    assert_eq!(buf, before);
 }
