@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use base::lock::Lock;
+use serde_json::Value;
 use testkit::env::{CommandRun, until};
 use testkit::repo::tree;
 
@@ -99,6 +100,47 @@ fn an_accept_killed_at_any_step_has_landed_or_has_not() {
         );
         assert_eq!(scene.repo.git(["status", "--porcelain"]), "", "{name}");
         assert_eq!(scene.repo.git(["rev-list", "--count", "main"]), "2", "{name}");
+        is_clean(&scene);
+    }
+}
+
+#[test]
+fn an_accept_that_drops_the_other_attempts_killed_at_any_step_loses_none() {
+    let prepared = || {
+        let scene = Scene::new();
+        scene.studio(["run", "--attempts", "3", TASK]).exits(0);
+        let list = scene.studio(["list", "--json"]).json();
+        let sessions = list["sessions"].as_array().expect("a list").iter();
+        let id = |session: &Value| session["id"].as_str().expect("an id").to_owned();
+        let ids: Vec<String> = sessions.map(id).collect();
+        ids.iter().for_each(|id| scene.await_supervisor(id));
+        (scene, ids)
+    };
+    let accept = |id: &str| ["accept", id, "--drop-others", "-m", "Add a and b"].map(str::to_owned);
+    let (scene, ids) = prepared();
+    let args = accept(&ids[0]);
+    let names = steps(&scene, &args.each_ref().map(String::as_str));
+    assert!(names.len() >= 5, "{names:?}");
+    for name in names {
+        let (scene, ids) = prepared();
+        let args = accept(&ids[0]);
+        let args = args.each_ref().map(String::as_str);
+        let worktrees = || ids.iter().map(|id| tree(scene.worktree(id).path())).collect::<Vec<_>>();
+        let states = || ids.iter().map(|id| state(&scene, id)).collect::<Vec<_>>();
+        let before = worktrees();
+        with(&scene, "G3_TEST_KILL_AT", &name, &args);
+        scene.studio(["doctor"]);
+        if states() != ["accepted", "discarded", "discarded"] {
+            assert_eq!(states(), ["ready"; 3], "{name}");
+            assert_eq!(worktrees(), before, "{name}");
+            scene.studio(args).exits(0);
+        }
+        assert_eq!(states(), ["accepted", "discarded", "discarded"], "{name}");
+        assert_eq!((scene.repo.read("a"), scene.repo.read("b")), ("1\n".into(), "2\n".into()));
+        is_clean(&scene);
+        scene.studio(["undo"]).exits(0);
+        assert_eq!(states(), ["ready"; 3], "{name}");
+        assert_eq!(worktrees(), before, "{name}");
         is_clean(&scene);
     }
 }

@@ -133,6 +133,27 @@ fn an_accept_by_fast_forward_survives_every_fault() {
 }
 
 #[test]
+fn an_accept_that_drops_the_other_attempts_survives_every_fault() {
+    walk(WalkedCommand {
+        name: "accept-drop-others",
+        prepare: |scene| {
+            scene.studio(["run", "--attempts", "3", TASK]).exits(0);
+            let all = sessions(scene);
+            let id = |session: &Value| session["id"].as_str().expect("an id").to_owned();
+            let ids: Vec<String> = all.iter().map(id).collect();
+            ids.iter().for_each(|id| scene.await_supervisor(id));
+            ids
+        },
+        args: |ids| words("accept FIRST --drop-others -m Land", ids),
+        goal: |scene, ids| {
+            is_state(scene, &ids[0], "accepted")?;
+            ids[1..].iter().try_for_each(|id| is_state(scene, id, "discarded"))
+        },
+        deletes_first: false,
+    });
+}
+
+#[test]
 fn an_accept_of_hunks_survives_every_fault() {
     walk(WalkedCommand {
         name: "accept-hunks",
