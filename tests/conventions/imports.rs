@@ -222,6 +222,7 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
             "commit_message",
             "check_files",
             "interrupt",
+            "radar",
         ],
     ),
     ("recheck", &["session", "session_view", "project", "live_sessions", "landing"]),

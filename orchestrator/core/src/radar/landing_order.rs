@@ -77,6 +77,7 @@ mod tests {
         assert_eq!(order(&[NONE; 4], &[(0, 1), (0, 2), (0, 3)], &[]), [1, 2, 3, 0]);
         assert_eq!(order(&[NONE; 3], &[], &[]), [0, 1, 2]);
         assert_eq!(order(&[NONE; 3], &[], &[0]), [1, 2, 0]);
+        assert!(order(&[], &[], &[]).is_empty());
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use base::failure::{OrFail, Result};
 use base::id::Id;
 
-use crate::landing::queue::order::{self, QueueNode};
 use crate::landing::target::{self, LandingTarget};
 use crate::landing::{self, LandingOptions, Rejection, last_look};
 use crate::project::Project;
+use crate::radar::landing_order::{self, Candidates};
 use crate::session::collect;
 use crate::session_view::SessionView;
 use studio_git::conflict;
@@ -133,28 +133,28 @@ impl Entry {
 /// Returns the order in which entries land.
 pub(super) fn in_order(project: &Project, entries: &[Entry]) -> Result<Vec<usize>> {
     let index_of = |id: &Id| entries.iter().position(|entry| entry.id() == id);
-    let mut nodes: Vec<QueueNode> = entries
-        .iter()
-        .map(|entry| {
-            let dependencies = entry.view.record.after.iter().chain(&entry.parent);
-            QueueNode { after: dependencies.filter_map(index_of).collect(), ..QueueNode::default() }
-        })
-        .collect();
+    let dependencies = |entry: &Entry| -> Vec<usize> {
+        entry.view.record.after.iter().chain(&entry.parent).filter_map(index_of).collect()
+    };
+    let mut candidates = Candidates {
+        after: entries.iter().map(dependencies).collect(),
+        conflicts: Vec::new(),
+        is_late: vec![false; entries.len()],
+    };
     let repo = project.repository.open()?;
     for first in 0..entries.len() {
         for second in first + 1..entries.len() {
             let pair = (&entries[first], &entries[second]);
             // A session and the one that it is based on have the same changes.
-            let is_related = nodes[first].after.contains(&second)
-                || nodes[second].after.contains(&first)
+            let is_related = candidates.after[first].contains(&second)
+                || candidates.after[second].contains(&first)
                 || pair.0.target != pair.1.target;
             if !is_related && conflict(&repo, pair.0, pair.1)? {
-                nodes[first].conflicts.insert(second);
-                nodes[second].conflicts.insert(first);
+                candidates.conflicts.push((first, second));
             }
         }
     }
-    Ok(order::order(&nodes))
+    Ok(landing_order::best_order(&candidates).into_iter().map(|step| step.index).collect())
 }
 
 /// Returns whether two sessions conflict. Only those are merged that changed the same file.

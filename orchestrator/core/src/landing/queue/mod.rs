@@ -9,7 +9,6 @@
 mod blame;
 mod chain;
 mod entry;
-mod order;
 
 use std::collections::BTreeMap;
 
