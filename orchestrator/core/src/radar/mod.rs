@@ -109,9 +109,7 @@ impl RadarSession {
             is_ready: *state == SessionState::Ready,
         })
     }
-}
 
-impl RadarSession {
     /// Returns whether two sessions are compared: of several attempts at one task, only one lands.
     pub(crate) fn is_compared_with(&self, other: &RadarSession) -> bool {
         self.group.is_none() || self.group != other.group

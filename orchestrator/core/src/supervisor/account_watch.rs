@@ -130,15 +130,11 @@ impl AccountWatch {
         last_message: Option<&str>,
     ) -> Option<Input> {
         let (now, zone) = (self.clock.now(), self.clock.zone());
-        let notice = match error {
-            Some(TURN_CANCELLED) => None,
-            Some(error) => LimitNotice::in_error(error, now, &zone),
-            None => None,
-        };
         let in_message = || LimitNotice::in_message(last_message?, now, &zone);
         let notice = match error {
             Some(TURN_CANCELLED) => None,
-            Some(_) | None => notice.or_else(in_message),
+            Some(error) => LimitNotice::in_error(error, now, &zone).or_else(in_message),
+            None => in_message(),
         };
         match notice {
             Some(notice) => {
