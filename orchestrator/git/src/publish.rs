@@ -118,17 +118,36 @@ pub fn push(
     Ok(true)
 }
 
-/// Returns the failure of a connection, without the login that the URL may contain.
-fn failure(url: &str, error: &str) -> Failure {
-    let public = match url.split_once("://") {
+/// Returns the URL of a remote without user and password.
+pub fn without_login(url: &str) -> String {
+    match url.split_once("://") {
         Some((scheme, rest)) => {
             let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-            format!("{scheme}://{}/{path}", authority.rsplit('@').next().unwrap_or(authority))
+            let host = authority.rsplit('@').next().unwrap_or(authority);
+            format!("{scheme}://{host}/{path}")
         }
         None => url.to_owned(),
-    };
+    }
+}
+
+/// Returns the failure of a connection, without the login that the URL may contain.
+fn failure(url: &str, error: &str) -> Failure {
+    let public = without_login(url);
     let reason = base::text::printable_output(&error.replace(url, &public));
     Failure::failed(format!("cannot push to {}", base::text::printable(&public)))
         .because(reason)
         .hint("git push --dry-run    shows whether your own git can connect")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_of_a_push_shows_no_login() {
+        let url = "https://me:secret@example.org/a/b.git";
+        let text = failure(url, &format!("cannot open {url}")).full_text();
+        assert!(text.contains("cannot open https://example.org/a/b.git"), "{text}");
+        assert!(!text.contains("secret"), "{text}");
+    }
 }

@@ -12,6 +12,7 @@ use base::failure::{Failure, Result};
 use serde::{Deserialize, Serialize};
 
 /// A service that hosts repositories.
+use studio_git::publish::without_login;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Forge {
@@ -95,18 +96,6 @@ fn split_url(url: &str) -> Option<(String, String)> {
     };
     let is_valid = is_name(&host) && path.split('/').count() >= 2 && path.split('/').all(is_name);
     is_valid.then(|| (host, path.to_owned()))
-}
-
-/// Returns a URL without user and password.
-fn without_login(url: &str) -> String {
-    match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-            let host = authority.rsplit('@').next().unwrap_or(authority);
-            format!("{scheme}://{host}/{path}")
-        }
-        None => url.to_owned(),
-    }
 }
 
 #[cfg(test)]
