@@ -58,7 +58,7 @@ fn a_program_of_the_repository_does_not_read_issues() {
     let path = std::env::var("PATH").unwrap_or_default();
     for entry in ["bin".to_owned(), own.display().to_string()] {
         scene.env.set("PATH", format!("{entry}:{path}"));
-        scene.studio(["run", "--issue", "42"]).exits(2).output_contains("`gh` is not in PATH");
+        scene.studio(["run", "--issue", "42"]).exits(2).output_contains("`gh` was not found");
         assert_eq!(called(&scene), "");
     }
 }

@@ -1,18 +1,14 @@
-//! Runs `gh` and `glab`: outside of sandboxes, without a shell, without questions, with limits. Their
-//! JSON is read in `github` and `gitlab`.
+//! The requests of a project, read and written by the user's program. Its JSON is read in `github` and
+//! `gitlab`.
 
-use std::path::PathBuf;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
 
-use base::failure::{Failure, OrFail, Result};
-use base::process::{Command, Output, OutputLimits, find_program_outside};
-use serde::de::DeserializeOwned;
+use base::failure::Result;
 
+use crate::forge::program::ForgeProgram;
 use crate::forge::{Forge, ForgeProject, github, gitlab};
 
-/// Timeout of one call, in seconds.
-const SECONDS: u64 = 120;
-/// Maximum size of an answer in bytes.
-const MAX_BYTES: usize = 16 << 20;
 /// Maximum size of a description in bytes: an argument of a program cannot be larger.
 const MAX_BODY_BYTES: usize = 60_000;
 
@@ -73,18 +69,22 @@ pub struct Feedback {
 /// The user's program for a project.
 pub(crate) struct ForgeClient<'a> {
     project: &'a ForgeProject,
-    program: PathBuf,
+    program: ForgeProgram,
+}
+
+impl Deref for ForgeClient<'_> {
+    type Target = ForgeProgram;
+
+    fn deref(&self) -> &ForgeProgram {
+        &self.program
+    }
 }
 
 impl<'a> ForgeClient<'a> {
     /// Finds the program in `PATH`, outside of the excluded directories. Fails (2) without it.
     pub(crate) fn open(project: &'a ForgeProject, excluded: &[PathBuf]) -> Result<ForgeClient<'a>> {
-        let name = project.forge.program();
-        let program = find_program_outside(name, excluded).ok_or_else(|| {
-            Failure::usage(format!("`{name}` was not found"))
-                .because(format!("a {} needs it", project.forge.request_name()))
-                .hint(format!("install it, then: {name} auth login"))
-        })?;
+        let user = format!("a {}", project.forge.request_name());
+        let program = ForgeProgram::find(project.forge, &user, Path::new("/"), excluded)?;
         Ok(ForgeClient { project, program })
     }
 
@@ -132,71 +132,5 @@ impl<'a> ForgeClient<'a> {
 
     pub(crate) fn project(&self) -> &ForgeProject {
         self.project
-    }
-
-    /// Runs the program and returns its result, whatever the exit code is.
-    pub(super) fn output(&self, args: &[&str], input: Option<&str>) -> Result<Output> {
-        let name = self.project.forge.program();
-        let mut command = Command::new(&self.program, "/").args(args).detached();
-        for (key, value) in [
-            ("GH_PROMPT_DISABLED", "1"),
-            ("GH_NO_UPDATE_NOTIFIER", "1"),
-            ("GH_PAGER", "cat"),
-            ("GLAB_PAGER", "cat"),
-            ("NO_PROMPT", "1"),
-            ("NO_COLOR", "1"),
-        ] {
-            command = command.env(key, value);
-        }
-        if let Some(input) = input {
-            command = command.input(input);
-        }
-        let limits =
-            OutputLimits { time: Some(std::time::Duration::from_secs(SECONDS)), bytes: MAX_BYTES };
-        let output = command.output(limits).or_fail(|| format!("cannot start `{name}`"))?;
-        match output.timed_out {
-            true => Err(Failure::failed(format!("`{name}` timed out after {SECONDS} s"))),
-            false => Ok(output),
-        }
-    }
-
-    /// Runs the program and returns its stdout; fails (1) with its stderr.
-    pub(super) fn run(&self, args: &[&str], input: Option<&str>) -> Result<Vec<u8>> {
-        let output = self.output(args, input)?;
-        match output.ok() {
-            true => Ok(output.stdout),
-            false => Err(self.failure(args, &output)),
-        }
-    }
-
-    /// Returns the failure of a call.
-    pub(super) fn failure(&self, args: &[&str], output: &Output) -> Failure {
-        let name = self.project.forge.program();
-        let command: Vec<&str> = args.iter().take(2).copied().collect();
-        let reason = base::text::printable_output(base::text::tail(&output.error_text(), 1500));
-        Failure::failed(format!(
-            "`{name} {}` failed with exit code {}",
-            command.join(" "),
-            output.code()
-        ))
-        .because(reason)
-        .hint(format!("{name} auth status"))
-    }
-
-    /// Runs the program and parses the lists that it prints, one after the other.
-    pub(super) fn lists<T: DeserializeOwned>(&self, args: &[&str]) -> Result<Vec<T>> {
-        let text = self.run(args, None)?;
-        let lists = serde_json::Deserializer::from_slice(&text).into_iter::<Vec<T>>();
-        let lists: std::result::Result<Vec<Vec<T>>, _> = lists.collect();
-        Ok(lists.or_fail(|| self.unreadable())?.into_iter().flatten().collect())
-    }
-
-    /// Runs the program and parses the object that it prints.
-    pub(super) fn object<T: DeserializeOwned>(&self, args: &[&str]) -> Result<T> {
-        serde_json::from_slice(&self.run(args, None)?).or_fail(|| self.unreadable())
-    }
-
-    pub(super) fn unreadable(&self) -> String {
-        format!("the answer of `{}` has an unknown format", self.project.forge.program())
     }
 }

@@ -4,15 +4,17 @@
 mod client;
 mod github;
 mod gitlab;
+pub mod issue;
+mod program;
 pub mod publish;
 pub mod record;
 pub mod sync;
 
 use base::failure::{Failure, Result};
 use serde::{Deserialize, Serialize};
+use studio_git::publish::without_login;
 
 /// A service that hosts repositories.
-use studio_git::publish::without_login;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Forge {
