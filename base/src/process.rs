@@ -220,8 +220,8 @@ impl Command {
         self
     }
 
-    /// Kills the process group when this process ends first, even by SIGKILL (Linux). Applies to
-    /// [`Command::spawn_async`], until [`AsyncRunning::forget`].
+    /// Kills the process group when this process ends first, even by SIGKILL (Linux), as long as the
+    /// handle exists, or until [`AsyncRunning::forget`].
     #[must_use]
     pub fn kill_group_on_parent_death(mut self) -> Command {
         self.watched = true;
@@ -292,10 +292,12 @@ impl Command {
 
     /// Starts the program and returns a handle that kills its group when it is dropped.
     pub fn spawn(self) -> io::Result<Running> {
-        let last_signal = self.last_signal;
+        let (last_signal, is_watched) = (self.last_signal, self.watched);
         let (mut command, program, _descriptors) = self.prepare()?;
         let child = command.spawn().map_err(|e| with_program(e, &program))?;
-        Ok(Running { child, ended: false, last_signal })
+        let group = Pid::from_raw(child.id().cast_signed()).filter(|_| is_watched);
+        let watched = group.and_then(watcher::Watched::group);
+        Ok(Running { child, ended: false, last_signal, _watched: watched })
     }
 
     /// Starts the program on the tokio runtime; its group gets SIGKILL when the handle is dropped.
@@ -387,6 +389,7 @@ pub struct Running {
     pub child: Child,
     ended: bool,
     last_signal: Signal,
+    _watched: Option<watcher::Watched>,
 }
 
 /// A process on the tokio runtime and its group. The group gets SIGKILL on drop.

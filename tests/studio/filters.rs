@@ -10,15 +10,15 @@ use testkit::repo::Repo;
 use crate::fixtures::Scene;
 
 /// The command of a filter that is its own inverse.
-const ROT13: &str = "tr A-Za-z N-ZA-Mn-za-m";
+pub const ROT13: &str = "tr A-Za-z N-ZA-Mn-za-m";
 
 /// Returns the configuration of the filter `rot` with this command.
-fn configuration(command: &str, more: &str) -> String {
+pub fn configuration(command: &str, more: &str) -> String {
     format!("[studio.filters.rot]\nclean = {command:?}\nsmudge = {command:?}\n{more}")
 }
 
 /// Creates a repository whose `*.rot` files are stored filtered, with a user who trusts the filter.
-fn scene() -> Scene {
+pub fn scene() -> Scene {
     let scene = Scene::new();
     scene.configure(&configuration(ROT13, "required = true"));
     for command in ["clean", "smudge"] {
@@ -33,7 +33,7 @@ fn scene() -> Scene {
 }
 
 /// Returns what differs from the last commit, with the content of every file compared.
-fn changes(repo: &Repo) -> String {
+pub fn changes(repo: &Repo) -> String {
     for file in repo.git(["ls-files"]).lines() {
         let _ = fs::File::options()
             .write(true)
@@ -226,7 +226,7 @@ fn the_note_about_unfiltered_files_has_the_lines_of_the_configuration() {
 }
 
 /// Creates a repository that uses Git LFS, with a user who trusts it.
-fn lfs_scene() -> Scene {
+pub fn lfs_scene() -> Scene {
     let scene = Scene::new();
     scene.configure("[studio.filters]\nlfs = \"git-lfs\"");
     scene.repo.git(["lfs", "install", "--local"]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The timeout of one command when the user has not set it.
+/// The timeout of a conversion when the user has not set it.
 const TIMEOUT_SECONDS: u64 = 300;
 
 /// A filter that the user trusts, by its name in `.gitattributes`.
@@ -26,7 +26,8 @@ pub enum KnownFilter {
 }
 
 /// The commands of a filter, as in git's configuration: lines for `sh -c`, in which `%f` is the
-/// quoted path of the file. A command that is absent leaves the content as it is.
+/// quoted path of the file. A command that is absent leaves the content as it is. With `process`, the
+/// other two are not used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FilterCommands {
@@ -36,9 +37,12 @@ pub struct FilterCommands {
     /// Converts the content of a blob to that of its file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smudge: Option<String>,
+    /// Converts many files, in both directions, by git's protocol for long-running filters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<String>,
     /// Whether a failure of a command is an error; if not, the content stays as it is.
     pub required: bool,
-    /// Timeout of one command, in seconds (300 when absent).
+    /// Timeout of the conversion of one file, in seconds (300 when absent).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u64>,
 }
@@ -50,6 +54,7 @@ impl FilterSetting {
             FilterSetting::Known(KnownFilter::GitLfs) => FilterCommands {
                 clean: Some("git-lfs clean -- %f".to_owned()),
                 smudge: Some("git-lfs smudge -- %f".to_owned()),
+                process: Some("git-lfs filter-process".to_owned()),
                 required: true,
                 timeout_seconds: Some(3_600),
             },
@@ -59,14 +64,14 @@ impl FilterSetting {
 
     /// Returns whether at least one command is there, and none is empty.
     pub(crate) fn is_valid(&self) -> bool {
-        let commands = self.commands();
-        let mut lines = [&commands.clean, &commands.smudge].into_iter().flatten().peekable();
+        let FilterCommands { clean, smudge, process, .. } = &self.commands();
+        let mut lines = [clean, smudge, process].into_iter().flatten().peekable();
         lines.peek().is_some() && lines.all(|line| !line.trim().is_empty() && !line.contains('\0'))
     }
 }
 
 impl FilterCommands {
-    /// Returns the timeout of one command.
+    /// Returns the timeout of the conversion of one file.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout_seconds.unwrap_or(TIMEOUT_SECONDS))
     }

@@ -311,7 +311,7 @@ fn expected(kind: ValueKind) -> String {
         }
         ValueKind::Filter => {
             "`\"git-lfs\"`, or a table {clean = \"COMMAND\", smudge = \"COMMAND\", \
-                        required = true|false, timeout_seconds}"
+                        process = \"COMMAND\", required = true|false, timeout_seconds}"
                 .into()
         }
         ValueKind::Hooks => "a list of hooks {event = \"session_start|session_end|user_prompt|\

@@ -21,6 +21,7 @@ pub(crate) fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> 
     if changes.is_empty() {
         return Ok(());
     }
+    let _keep_alive = filters::keep_alive();
     let mut index = checkout::open_index(&checkout.git_dir.join("index"))?;
     let written_changes = checkout::written_changes(checkout, &index, changes)?;
     let mut reasons = find_staged(&index, changes, &written_changes);

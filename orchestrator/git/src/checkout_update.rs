@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use base::failure::{OrFail, Result};
+use base::failure::{Failure, OrFail, Result};
 
 use crate::checkout::{self, Checkout, FileChange, FileEntry, open_index};
+use crate::commit_attributes::{self, CommitAttributes};
 use crate::sparse::SparsePatterns;
 use crate::{filters, index};
 
@@ -18,21 +19,63 @@ const GITLINK: u32 = 0o160_000;
 /// Writes the files of a commit where they differ, and nothing else. Fails before the first file if
 /// something of the user's would be overwritten. After a failure in the middle (e.g. a full disk),
 /// the caller has to revert the update.
-pub(crate) fn apply(checkout: &Checkout, changes: &[FileChange], after: &str) -> Result<()> {
+pub(crate) fn apply(
+    checkout: &Checkout,
+    changes: &[FileChange],
+    before: &str,
+    after: &str,
+) -> Result<()> {
+    let _keep_alive = filters::keep_alive();
     let mut index = open_index(&checkout.git_dir.join("index"))?;
-    let changes = &checkout::written_changes(checkout, &index, changes)?;
-    if changes.is_empty() {
-        return Ok(());
+    let changes = checkout::written_changes(checkout, &index, changes)?;
+    let (attributes, others) = commit_attributes::divide(&changes);
+    if !attributes.is_empty() {
+        refuse_changed(checkout, &others, before)?;
     }
-    let repo = checkout::open_with(checkout, &mut index)?;
-    let tree = checkout::tree_of(&repo, after)?;
-    let mut builder = git2::build::CheckoutBuilder::new();
-    checkout::limit_paths(&mut builder, changes);
-    builder.safe().overwrite_ignored(false).update_index(false);
-    repo.checkout_tree(tree.as_object(), Some(&mut builder)).map_err(|error| {
-        let what = format!("cannot write the files in {}", checkout.worktree.display());
-        filters::failure(what, &error)
-    })
+    for (first, changes) in [(true, &attributes), (false, &others)] {
+        if changes.is_empty() {
+            continue;
+        }
+        if !first {
+            // Git looks for a missing attributes file in the index; this one is never written.
+            for deleted in attributes.iter().filter(|change| change.after.is_none()) {
+                let _ = index.remove_path(&deleted.path);
+            }
+        }
+        // A new one for each, because it remembers attributes.
+        let repo = checkout::open_with(checkout, &mut index)?;
+        let tree = checkout::tree_of(&repo, after)?;
+        let mut builder = git2::build::CheckoutBuilder::new();
+        checkout::limit_paths(&mut builder, changes);
+        match first || attributes.is_empty() {
+            true => builder.safe(),
+            // With other attributes, the files seem to be changed.
+            false => builder.force(),
+        };
+        builder.overwrite_ignored(false).update_index(false);
+        builder.refresh(first || attributes.is_empty());
+        repo.checkout_tree(tree.as_object(), Some(&mut builder)).map_err(|error| {
+            let what = format!("cannot write the files in {}", checkout.worktree.display());
+            filters::failure(what, &error)
+        })?;
+    }
+    Ok(())
+}
+
+/// Refuses (3) files that are not as in a commit, with its attributes. A file that is missing may be
+/// deleted.
+fn refuse_changed(checkout: &Checkout, changes: &[FileChange], commit: &str) -> Result<()> {
+    let attributes = CommitAttributes::of(checkout, commit)?;
+    let mut differing = attributes.differing_paths(checkout, changes, commit)?;
+    for change in changes.iter().filter(|change| change.after.is_none()) {
+        if checkout.worktree.join(&change.path).symlink_metadata().is_err() {
+            differing.remove(&change.path);
+        }
+    }
+    let Some(path) = differing.first() else { return Ok(()) };
+    let path = checkout.worktree.join(path);
+    Err(Failure::refused(format!("{} changed during the landing", path.display()))
+        .hint("commit, stash or move it, then try again"))
 }
 
 /// Reverts [`apply`], even a partial one: files with the written content (or the start of it) get
@@ -44,12 +87,18 @@ pub(crate) fn revert(
     before: &str,
     after: &str,
 ) -> Result<Vec<PathBuf>> {
+    let _keep_alive = filters::keep_alive();
     let repo = checkout::open(checkout)?;
     let index = open_index(&checkout.git_dir.join("index"))?;
     let changes = &checkout::written_changes(checkout, &index, changes)?;
-    let differing = differing_paths(&repo, changes, after)?;
+    let attributes = match changes.iter().any(commit_attributes::is_attributes_file) {
+        true => Some(CommitAttributes::of(checkout, after)?),
+        false => None,
+    };
+    let filtered = attributes.as_ref().map_or(&repo, |attributes| &attributes.repo);
+    let differing = differing_paths(checkout, &repo, changes, after)?;
     let unchanged: BTreeSet<PathBuf> = {
-        let differing_before = self::differing_paths(&repo, changes, before)?;
+        let differing_before = self::differing_paths(checkout, &repo, changes, before)?;
         changes
             .iter()
             .map(|change| change.path.clone())
@@ -68,7 +117,7 @@ pub(crate) fn revert(
             continue;
         }
         let is_as_written = !differing.contains(&change.path)
-            || is_partial_write(&repo, &checkout.worktree, &change.path, change.after);
+            || is_partial_write(filtered, &checkout.worktree, &change.path, change.after);
         let is_ours = is_as_written && !claimed_paths.contains(&change.path);
         match (is_ours, change.before) {
             (false, _) => skipped.push(change.path.clone()),
@@ -76,7 +125,9 @@ pub(crate) fn revert(
             (true, None) => remove(&checkout.worktree, &change.path),
         }
     }
-    if !rewritten.is_empty() {
+    let (attributes, others) = commit_attributes::divide(&rewritten);
+    for rewritten in [attributes, others].iter().filter(|changes| !changes.is_empty()) {
+        let repo = checkout::open(checkout)?;
         let tree = checkout::tree_of(&repo, before)?;
         let mut builder = git2::build::CheckoutBuilder::new();
         checkout::limit_paths(&mut builder, &rewritten);
@@ -113,8 +164,28 @@ fn find_claimed(
     claimed
 }
 
-/// Returns the paths among the changes whose file differs from a commit.
+/// Returns the paths among the changes whose file differs from a commit, with the attributes of that
+/// commit.
 fn differing_paths(
+    checkout: &Checkout,
+    repo: &git2::Repository,
+    changes: &[FileChange],
+    commit: &str,
+) -> Result<BTreeSet<PathBuf>> {
+    let (attributes, others): (Vec<FileChange>, Vec<FileChange>) =
+        changes.iter().cloned().partition(commit_attributes::is_attributes_file);
+    if attributes.is_empty() {
+        return plain_differing_paths(repo, changes, commit);
+    }
+    let mut differing = plain_differing_paths(repo, &attributes, commit)?;
+    let attributes = CommitAttributes::of(checkout, commit)?;
+    differing.extend(attributes.differing_paths(checkout, &others, commit)?);
+    Ok(differing)
+}
+
+/// Returns the paths among the changes whose file differs from a commit, with the attributes of the
+/// working tree.
+pub(crate) fn plain_differing_paths(
     repo: &git2::Repository,
     changes: &[FileChange],
     commit: &str,
@@ -189,6 +260,7 @@ pub(crate) fn write_index(
     operation: &str,
 ) -> Result<()> {
     let new_index = new_index_path(checkout, operation);
+    let _keep_alive = filters::keep_alive();
     let write_new = || -> Result<()> {
         copy_with_times(&checkout.git_dir.join("index"), &new_index).or_fail(cannot_write)?;
         let mut index = open_index(&new_index)?;
@@ -197,7 +269,7 @@ pub(crate) fn write_index(
         // Compared after the stat: a file that was written to in between must not count as
         // unchanged.
         let repo = checkout::open_with(checkout, &mut index)?;
-        let differing = differing_paths(&repo, changes, after)?;
+        let differing = differing_paths(checkout, &repo, changes, after)?;
         for (change, stat) in changes.iter().zip(stats) {
             let current = index.get_path(&change.path, 0);
             let current = current.map(|entry| FileEntry { id: entry.id, mode: entry.mode });

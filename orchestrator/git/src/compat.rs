@@ -32,6 +32,7 @@ pub fn unfiltered_note(repository: &Repository, before: &str, after: &str) -> Op
     if !has_filter(&repo) {
         return None;
     }
+    let _keep_alive = filters::keep_alive();
     let mut paths: Vec<PathBuf> = Vec::new();
     let mut filters = BTreeSet::new();
     for change in checkout::changes(&repo, before, after).ok()? {

@@ -1,25 +1,29 @@
-//! Runs the command of a filter on the content of one file. It gets the content on stdin and `%f` as
-//! its path, in an empty directory: of the repository it sees the objects and the addresses of its
-//! remotes, and no configuration, hook or file that could name another program.
+//! Runs the commands of a filter on the content of files: a process for each file, or a long-running
+//! one. It gets the content on stdin and the path as text, in an empty directory: of the repository it
+//! sees the objects and the addresses of its remotes, and no configuration, hook or file that could
+//! name another program.
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 
 use base::failure::OrFail;
-use base::files::read_bounded;
+use base::files::{read_bounded, step};
 use base::git::filter_command;
-use base::process::{Output, OutputLimits};
+use base::process::{Command, Output, OutputLimits};
+use base::sync::lock;
 use base::text::{printable_output, tail};
 
+use crate::filter_process::{ConversionError, FilterProcess};
 use crate::filters::{FilterSet, TrustedFilter};
 use crate::lfs_objects;
 use crate::object_quarantine::Quarantine;
 use crate::session_repo::quote;
 
 /// Maximum size of what a command returns, in bytes.
-const MAX_BYTES: usize = 1 << 30;
+pub(crate) const MAX_BYTES: usize = 1 << 30;
 /// Maximum size of its stderr in a message, in bytes.
-const MAX_ERROR_BYTES: usize = 1_500;
+pub(crate) const MAX_ERROR_BYTES: usize = 1_500;
 /// Maximum size of `.lfsconfig` in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// Settings of a repository that Git LFS needs, and that name no program.
@@ -35,6 +39,51 @@ pub(crate) enum Direction {
     Smudge,
 }
 
+/// The long-running processes of a set of filters, by name. They end when nothing holds a
+/// [`KeepAlive`].
+#[derive(Default)]
+pub(crate) struct RunningFilters {
+    holders: usize,
+    processes: BTreeMap<String, Arc<Mutex<Option<FilterProcess>>>>,
+}
+
+/// Keeps the long-running processes of the filters until it is dropped: several conversions use the
+/// same one.
+pub(crate) struct KeepAlive {
+    set: Arc<FilterSet>,
+}
+
+impl KeepAlive {
+    pub(crate) fn new(set: &Arc<FilterSet>) -> KeepAlive {
+        lock(&set.running).holders += 1;
+        KeepAlive { set: Arc::clone(set) }
+    }
+}
+
+impl Drop for KeepAlive {
+    fn drop(&mut self) {
+        let ended = {
+            let mut running = lock(&self.set.running);
+            running.holders -= 1;
+            match running.holders {
+                0 => std::mem::take(&mut running.processes),
+                _ => return,
+            }
+        };
+        if ended.is_empty() {
+            return;
+        }
+        let end_all = move || {
+            for process in ended.into_values() {
+                if let Some(process) = lock(&process).take() {
+                    process.end();
+                }
+            }
+        };
+        let _ = unconfined(&self.set, end_all);
+    }
+}
+
 /// Converts content; `None` if it stays as it is. The error names filter, file and command.
 pub(crate) fn convert(
     set: &Arc<FilterSet>,
@@ -43,22 +92,76 @@ pub(crate) fn convert(
     path: &Path,
     content: &[u8],
 ) -> Result<Option<Vec<u8>>, String> {
-    let (line, name) = match direction {
-        Direction::Clean => (&filter.commands.clean, "clean"),
-        Direction::Smudge => (&filter.commands.smudge, "smudge"),
-    };
     let failed = |reason: String| match filter.commands.required {
         true => Err(format!("filter `{}` failed on {}: {reason}", filter.name, path.display())),
         false => Ok(None),
     };
-    let Some(line) = line else { return failed(format!("it has no `{name}` command")) };
-    match run(set, filter, &expand(line, path), content) {
+    let single = match direction {
+        Direction::Clean => &filter.commands.clean,
+        Direction::Smudge => &filter.commands.smudge,
+    };
+    // As in git, the other commands are not used beside a process.
+    let (line, result) = match (&filter.commands.process, single) {
+        (Some(line), _) => (line, run_process(set, filter, line, (direction, path), content)),
+        (None, Some(line)) => (line, run(set, filter, &expand(line, path), content)),
+        (None, None) => return failed(format!("it has no `{direction}` command")),
+    };
+    if direction == Direction::Smudge {
+        step("filter.smudged");
+    }
+    match result {
         Ok(converted) => Ok(Some(converted)),
         Err(reason) => failed(format!("`{line}`: {reason}")),
     }
 }
 
-/// Runs a command from a thread that is not confined, whatever thread asks for it.
+/// Runs a function on a thread that is not confined, whatever thread asks for it: children inherit the
+/// rules of their thread.
+fn unconfined<T: Send + 'static>(
+    set: &FilterSet,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    let (sender, receiver) = mpsc::channel();
+    let job = move || drop(sender.send(work()));
+    set.starter.send(Box::new(job)).map_err(|_| "it was not started")?;
+    receiver.recv().map_err(|_| "it was not started".to_owned())
+}
+
+/// Converts content with the process of a filter, which is started if it does not run.
+fn run_process(
+    set: &Arc<FilterSet>,
+    filter: &TrustedFilter,
+    line: &str,
+    (direction, path): (Direction, &Path),
+    content: &[u8],
+) -> Result<Vec<u8>, String> {
+    let (own, line, content) = (Arc::clone(set), line.to_owned(), content.to_vec());
+    let (name, timeout) = (filter.name.clone(), filter.commands.timeout());
+    let path = path.to_owned();
+    let job = move || {
+        let _keep_alive = KeepAlive::new(&own);
+        let shared = lock(&own.running).processes.entry(name).or_default().clone();
+        let mut process = lock(&shared);
+        let running = match &mut *process {
+            Some(running) => running,
+            empty => {
+                let (command, scratch) = command(&own, &line).map_err(|it| it.sentence())?;
+                empty.insert(FilterProcess::start(command, scratch, timeout)?)
+            }
+        };
+        running.convert(direction, &path, &content, timeout).map_err(|error| match error {
+            ConversionError::Refused(reason) => reason,
+            ConversionError::Broken(reason) => {
+                // The next file starts another one, as in git.
+                *process = None;
+                reason
+            }
+        })
+    };
+    unconfined(set, job)?
+}
+
+/// Runs a command for one file.
 fn run(
     set: &Arc<FilterSet>,
     filter: &TrustedFilter,
@@ -66,14 +169,12 @@ fn run(
     content: &[u8],
 ) -> Result<Vec<u8>, String> {
     let limits = OutputLimits { time: Some(filter.commands.timeout()), bytes: MAX_BYTES };
-    let (sender, receiver) = mpsc::channel();
     let (own, line, content) = (Arc::clone(set), line.to_owned(), content.to_vec());
-    let job = move || {
-        let _ = sender.send(run_in_scratch(&own, &line, content, limits));
+    let job = move || -> base::failure::Result<Output> {
+        let (command, _scratch) = command(&own, &line)?;
+        command.input(content).output(limits).or_fail(|| "cannot start sh")
     };
-    set.starter.send(Box::new(job)).map_err(|_| "it was not started")?;
-    let output = receiver.recv().map_err(|_| "it was not started")?;
-    let output = output.map_err(|failure| failure.sentence())?;
+    let output = unconfined(set, job)?.map_err(|failure| failure.sentence())?;
     if output.timed_out {
         return Err(format!("timed out after {} s", filter.commands.timeout().as_secs()));
     }
@@ -88,13 +189,9 @@ fn run(
     Ok(output.stdout)
 }
 
-/// Runs a command in a new directory with its git directory, which are removed afterwards.
-fn run_in_scratch(
-    set: &FilterSet,
-    line: &str,
-    content: Vec<u8>,
-    limits: OutputLimits,
-) -> base::failure::Result<Output> {
+/// Returns a command in a new directory with its git directory, which are removed on drop. It is
+/// killed when this process ends first.
+fn command(set: &FilterSet, line: &str) -> base::failure::Result<(Command, Quarantine)> {
     let config = config_for_filters(set)?;
     let scratch = Quarantine::with_config(&set.repository, config.as_bytes())?;
     let files = scratch.path().join("files");
@@ -108,9 +205,8 @@ fn run_in_scratch(
         }
     };
     prepare().or_fail(|| "cannot make a directory for the filter")?;
-    let command = filter_command(scratch.path(), &files, line).input(content);
-    let command = command.env("PATH", &set.search_path);
-    command.output(limits).or_fail(|| "cannot start sh")
+    let command = filter_command(scratch.path(), &files, line).env("PATH", &set.search_path);
+    Ok((command.kill_group_on_parent_death(), scratch))
 }
 
 /// Returns the configuration of the git directory that a filter sees.

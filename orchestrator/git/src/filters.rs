@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, SystemTime};
 
 use base::config::filters::{FilterCommands, FilterSetting, KnownFilter};
@@ -19,7 +19,7 @@ use git2::{AttrCheckFlags, AttrValue};
 
 use crate::checkout::FileEntry;
 use crate::checkout_update::index_entry;
-use crate::filter_program::{self, Direction};
+use crate::filter_program::{self, Direction, KeepAlive, RunningFilters};
 use crate::repo::Repository;
 use crate::session_repo::quote;
 use crate::{check_worktree, filter_registration, worktree};
@@ -56,6 +56,8 @@ pub(crate) struct FilterSet {
     pub(crate) search_path: OsString,
     /// Starts jobs outside of confined threads, whose rules children inherit.
     pub(crate) starter: Sender<Job>,
+    /// Its long-running processes.
+    pub(crate) running: Mutex<RunningFilters>,
 }
 
 static CURRENT: RwLock<Option<Arc<FilterSet>>> = RwLock::new(None);
@@ -74,7 +76,8 @@ pub fn trust(repository: &Repository, settings: &BTreeMap<String, FilterSetting>
         filter_registration::register();
         let search_path = search_path_outside(&written_trees(repository));
         let repository = repository.clone();
-        Arc::new(FilterSet { repository, filters, search_path, starter: starter() })
+        let (starter, running) = (starter(), Mutex::default());
+        Arc::new(FilterSet { repository, filters, search_path, starter, running })
     });
     if let Ok(mut current) = CURRENT.write() {
         *current = set;
@@ -97,6 +100,12 @@ fn written_trees(repository: &Repository) -> Vec<PathBuf> {
 /// Returns the filters of this process.
 pub(crate) fn current() -> Option<Arc<FilterSet>> {
     CURRENT.read().ok()?.clone()
+}
+
+/// Keeps the long-running processes of the filters until the result is dropped. Whatever reads or
+/// writes several files holds one.
+pub(crate) fn keep_alive() -> Option<KeepAlive> {
+    current().map(|set| KeepAlive::new(&set))
 }
 
 /// Starts a thread that runs each job on a thread of its own.
@@ -123,19 +132,20 @@ pub(crate) fn setting_for(repository: &Repository, name: &str) -> Option<String>
         let key = format!("filter.{name}.{key}");
         settings.iter().rev().find(|(name, _)| *name == key).map(|(_, value)| value.as_str())
     };
-    let (clean, smudge) = (value("clean"), value("smudge"));
+    let (clean, smudge, process) = (value("clean"), value("smudge"), value("process"));
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    if clean.is_none() && smudge.is_none() {
+    if clean.or(smudge).or(process).is_none() {
         return None;
     }
     let is_bare = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     let table_key = if is_bare { name.to_owned() } else { quoted(name) };
     let known = FilterSetting::Known(KnownFilter::GitLfs).commands();
-    if clean == known.clean.as_deref() && smudge == known.smudge.as_deref() {
+    let is_known = clean == known.clean.as_deref() && smudge == known.smudge.as_deref();
+    if is_known && (process.is_none() || process == known.process.as_deref()) {
         return Some(format!("[studio.filters]\n{table_key} = \"git-lfs\""));
     }
     let mut lines = vec![format!("[studio.filters.{table_key}]")];
-    let commands = [("clean", clean), ("smudge", smudge)].into_iter();
+    let commands = [("clean", clean), ("smudge", smudge), ("process", process)].into_iter();
     let commands = commands.filter_map(|(key, line)| Some((key, line?)));
     lines.extend(commands.map(|(key, line)| format!("{key} = {}", quoted(line))));
     lines
@@ -192,9 +202,10 @@ pub(crate) fn configuration() -> String {
     let Some(set) = current() else { return String::new() };
     let mut text = MARKER.to_owned();
     for filter in set.filters.values() {
-        let FilterCommands { clean, smudge, required, timeout_seconds: _ } = &filter.commands;
+        let FilterCommands { clean, smudge, process, required, timeout_seconds: _ } =
+            &filter.commands;
         let _ = write!(text, "[filter {}]\n\trequired = {required}\n", quote(&filter.name));
-        for (key, line) in [("clean", clean), ("smudge", smudge)] {
+        for (key, line) in [("clean", clean), ("smudge", smudge), ("process", process)] {
             if let Some(line) = line {
                 let _ = writeln!(text, "\t{key} = {}", quote(line));
             }
@@ -212,6 +223,16 @@ pub(crate) fn without_filters(config: &[u8]) -> &[u8] {
 /// Writes the files that filters apply to again, with their filters, in a new worktree whose files
 /// were written without: they are those of the index.
 pub(crate) fn smudge_files(git_dir: &Path, worktree: &Path, index_path: &Path) -> Result<()> {
+    smudge_selected_files(git_dir, worktree, index_path, |_| true)
+}
+
+/// Like [`smudge_files`], for some of the files.
+pub(crate) fn smudge_selected_files(
+    git_dir: &Path,
+    worktree: &Path,
+    index_path: &Path,
+    is_selected: impl Fn(&Path) -> bool,
+) -> Result<()> {
     let Some(set) = current() else { return Ok(()) };
     let fail = || format!("cannot check files out into {}", worktree.display());
     let open = || -> std::result::Result<(git2::Repository, git2::Index), git2::Error> {
@@ -228,12 +249,14 @@ pub(crate) fn smudge_files(git_dir: &Path, worktree: &Path, index_path: &Path) -
         (path, FileEntry { id: entry.id, mode: entry.mode })
     });
     let filtered: Vec<(PathBuf, FileEntry)> = entries
+        .filter(|(path, _)| is_selected(path))
         .filter(|(path, _)| filter_of(&set, &repo, path).is_some())
         .filter(|(path, _)| worktree.join(path).symlink_metadata().is_ok())
         .collect();
     if filtered.is_empty() {
         return Ok(());
     }
+    let _keep_alive = keep_alive();
     let threads = std::thread::available_parallelism().map_or(2, usize::from).min(MAX_THREADS);
     let chunks = filtered.chunks(filtered.len().div_ceil(threads));
     let write = |chunk: &[(PathBuf, FileEntry)]| -> Result<()> {

@@ -47,6 +47,7 @@ pub(crate) fn add_changes(
     limits: &SnapshotLimits,
     repo: &git2::Repository,
 ) -> Result<Vec<Omission>> {
+    let _keep_alive = filters::keep_alive();
     let unhidden = index::unhide(index, worktree)?;
     let mut changes = list_changes(git, index, worktree, unhidden)?;
     separate_repositories(&mut changes, worktree);

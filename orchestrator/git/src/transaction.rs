@@ -197,7 +197,7 @@ fn prepare_files(
     locked: &LockedCheckouts,
 ) -> Result<()> {
     for checkout in &landing.checkouts {
-        checkout_update::apply(checkout, &locked.changes, &landing.after)?;
+        checkout_update::apply(checkout, &locked.changes, &landing.before, &landing.after)?;
         mark_step(log, intent, "brought")?;
         checkout_update::write_index(checkout, &locked.changes, &landing.after, &intent.id)?;
     }

@@ -14,9 +14,9 @@ use base::failure::{Failure, OrFail, Result};
 use base::files::step;
 
 use crate::checkout::{self, Checkout, FileChange, FileEntry, find_obstacle};
-use crate::filters;
 use crate::oplog::OperationLog;
 use crate::repo::Repository;
+use crate::{commit_attributes, filters};
 
 /// The bits of a mode that make a file executable.
 const EXECUTABLE: u32 = 0o111;
@@ -146,8 +146,8 @@ impl TrialFiles {
         Ok(self.versions()?.into_iter().flat_map(|version| version.paths).collect())
     }
 
-    /// Writes the files of a tree into the directory of a new version, with the filters of the
-    /// checkout. `repo` is the checkout, and sees the tree.
+    /// Writes the files of a tree into the directory of a new version, with the attributes of the tree.
+    /// `repo` is the checkout, and sees the tree; its working tree is afterwards that directory.
     pub(crate) fn stage(
         &self,
         repo: &git2::Repository,
@@ -163,9 +163,12 @@ impl TrialFiles {
         let written: Vec<FileChange> =
             changes.iter().filter(|change| change.after.is_some()).cloned().collect();
         if !written.is_empty() {
+            let _keep_alive = filters::keep_alive();
+            commit_attributes::apply_to(repo, tree, &directory).or_fail(fail)?;
             let mut builder = git2::build::CheckoutBuilder::new();
             checkout::limit_paths(&mut builder, &written);
-            builder.force().update_index(false).target_dir(&directory);
+            // The index is not a file.
+            builder.force().update_index(false).refresh(false);
             repo.checkout_tree(tree.as_object(), Some(&mut builder))
                 .map_err(|error| filters::failure(fail(), &error))?;
         }
