@@ -237,7 +237,7 @@ fn a_prepared_worktree_is_taken_over_only_with_the_filters_and_attributes_of_now
     let earlier = await_prepared(&scene);
     pool("tr a-z b-za");
     let work = session("write x 1");
-    assert_eq!(work.read("new.rot"), "bfk\n");
+    assert_eq!(work.read("new.rot"), "bsk\n");
     until("it to be removed", || (!earlier.exists()).then_some(()));
-    assert_eq!(Repo::at(&await_prepared(&scene)).read("new.rot"), "bfk\n");
+    assert_eq!(Repo::at(&await_prepared(&scene)).read("new.rot"), "bsk\n");
 }

@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::path::PathBuf;
 
+use base::config::ConfigSources;
 use base::failure::{OrFail, Result};
 use base::process::{Command, Stream};
 use studio_git::names::WorktreeTemplate;
-use studio_git::pool;
 use studio_git::repo::Repository;
 use studio_git::session_repo::SessionRepo;
+use studio_git::{filters, pool};
 
 /// The hidden command.
 const COMMAND: &str = "__pool";
@@ -23,10 +24,11 @@ pub struct Args {
     template: String,
     commit: String,
     size: u32,
+    config_file: Option<PathBuf>,
 }
 
 impl Args {
-    /// Parses `__pool COMMON TEMPLATE COMMIT SIZE`, which studio itself runs; returns `None` for
+    /// Parses `__pool COMMON TEMPLATE COMMIT SIZE [CONFIG]`, which studio itself runs; returns `None` for
     /// other commands.
     pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Args> {
         if args.next()? != COMMAND {
@@ -35,7 +37,8 @@ impl Args {
         let common_dir = args.next()?.into();
         let mut text = || args.next()?.into_string().ok();
         let (template, commit, size) = (text()?, text()?, text()?.parse().ok()?);
-        Some(Args { common_dir, template, commit, size })
+        let config_file = args.next().map(PathBuf::from);
+        Some(Args { common_dir, template, commit, size, config_file })
     }
 }
 
@@ -45,6 +48,10 @@ pub fn run(args: &Args) -> Result<u8> {
     let _ = rustix::process::nice(10);
     let repository = Repository::discover(&args.common_dir)?;
     let template = WorktreeTemplate::parse(&args.template)?;
+    // The files have their content, as those of the sessions.
+    let config_file = args.config_file.clone();
+    let sources = ConfigSources { config_file, ..ConfigSources::from_env(&args.common_dir) };
+    filters::trust(&repository, &base::config::load(&sources)?.config.studio.filters);
     pool::fill(&repository, &template, &args.commit, args.size)?;
     Ok(0)
 }
@@ -58,6 +65,8 @@ pub(crate) struct PoolFiller {
     pub template: String,
     /// The configured number of prepared worktrees.
     pub size: Option<u32>,
+    /// The configuration file of the session.
+    pub config_file: Option<PathBuf>,
 }
 
 impl PoolFiller {
@@ -67,7 +76,8 @@ impl PoolFiller {
         let is_large = || count_files(session_repo).is_some_and(|files| files >= MIN_FILES);
         let size = self.size.unwrap_or_else(|| u32::from(is_large()));
         let template = WorktreeTemplate::parse(&self.template)?;
-        if size == 0 || pool::len(&self.repository, &template) >= size as usize {
+        let len = || pool::len(&self.repository, &template, &session_repo.base);
+        if size == 0 || len() >= size as usize {
             return Ok(());
         }
         let fail = || "cannot prepare worktrees for later sessions";
@@ -76,6 +86,7 @@ impl PoolFiller {
             .arg(COMMAND)
             .arg(&self.repository.common_dir)
             .args([self.template.as_str(), session_repo.base.as_str(), &size.to_string()])
+            .args(&self.config_file)
             .stdin(Stream::Null)
             .stdout(Stream::Null)
             .stderr(Stream::Null)

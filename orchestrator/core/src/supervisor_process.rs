@@ -187,6 +187,7 @@ pub(crate) fn supervisor_config(
             repository: project.repository.clone(),
             template: project.config.studio.worktree.clone(),
             size: project.config.studio.pool,
+            config_file: record.run_mode.config.clone(),
         },
         setup: project.config.studio.setup.list(),
         caches: carried_caches(&project.config.studio)?,

@@ -19,7 +19,7 @@ use crate::names::{self, WorktreeTemplate};
 use crate::parallel_checkout::{self, WriteResult, WriteTarget};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
-use crate::{filters, gc, worktree};
+use crate::{commit_attributes, filters, gc, worktree};
 
 /// The directory of prepared worktrees, beside those of sessions.
 const POOL_DIR: &str = ".pool";
@@ -44,11 +44,15 @@ pub(crate) struct Claimed {
     pub commit: String,
 }
 
-/// Returns the number of complete worktrees for a template.
-pub fn len(repository: &Repository, worktrees: &WorktreeTemplate) -> usize {
+/// Returns the number of complete worktrees for a template that sessions from a commit can use.
+pub fn len(repository: &Repository, worktrees: &WorktreeTemplate, commit: &str) -> usize {
     let parent = worktrees.parent(repository).join(POOL_DIR);
-    let records = list(repository);
-    records.iter().filter(|prepared| prepared.worktree.parent() == Some(&parent)).count()
+    let Ok(repo) = repository.open() else { return 0 };
+    let is_usable = |prepared: &PreparedWorktree| {
+        prepared.worktree.parent() == Some(&parent)
+            && commit_attributes::are_same(&repo, &prepared.commit, commit)
+    };
+    list(repository).into_iter().filter(is_usable).count()
 }
 
 /// Prepares worktrees with the files of a commit until there are this many, unless another process
@@ -64,6 +68,7 @@ pub fn fill(
         return Ok(0);
     };
     remove_incomplete(repository)?;
+    remove_outdated(repository, commit)?;
     let parent = worktrees.parent(repository);
     if !names::is_for_worktrees(repository, &parent) {
         // Other repositories may have worktrees there.
@@ -72,7 +77,7 @@ pub fn fill(
     let parent = parent.join(POOL_DIR);
     worktree::refuse_symlink(&parent)?;
     let mut filled = 0;
-    while len(repository, worktrees) < size as usize {
+    while len(repository, worktrees, commit) < size as usize {
         if !prepare_one(repository, &directory, &parent, commit)? {
             break;
         }
@@ -128,12 +133,17 @@ fn write_filters(record: &Path) -> Result<()> {
 }
 
 /// Moves a prepared worktree to the place of a new session, and its index into the session's git
-/// directory; prefers one with the files of the session's base. One whose files are not exactly as
+/// directory; prefers one with the files of the session's base, and takes none with other attributes,
+/// because git writes the same blob as another file there. One whose files are not exactly as
 /// they were written is removed instead. The caller holds the lock for registrations.
 pub(crate) fn claim(repository: &Repository, session_repo: &SessionRepo) -> Option<Claimed> {
     let parent = session_repo.worktree.parent()?.join(POOL_DIR);
+    let repo = repository.open().ok()?;
     let mut prepared = list(repository);
-    prepared.retain(|prepared| prepared.worktree.parent() == Some(&parent));
+    prepared.retain(|prepared| {
+        prepared.worktree.parent() == Some(&parent)
+            && commit_attributes::are_same(&repo, &prepared.commit, &session_repo.base)
+    });
     prepared.sort_by_key(|prepared| prepared.commit != session_repo.base);
     prepared.iter().find_map(|prepared| {
         // From here on it belongs to this session, or is incomplete.
@@ -151,6 +161,12 @@ pub(crate) fn claim(repository: &Repository, session_repo: &SessionRepo) -> Opti
 }
 
 impl PreparedWorktree {
+    /// Returns whether the filters of now wrote its files.
+    fn has_present_filters(&self) -> bool {
+        let recorded = fs::read_to_string(self.record.join(FILTERS_FILE)).unwrap_or_default();
+        recorded == filters::fingerprint()
+    }
+
     /// Returns whether the files and directories are exactly those that were written.
     fn is_intact(&self) -> bool {
         index_file::describes(&self.record.join("index"), &self.worktree).unwrap_or(false)
@@ -203,12 +219,32 @@ pub fn remove_old(repository: &Repository, age: Duration) -> Result<usize> {
         let age_now = metadata.and_then(|it| it.modified()).ok().and_then(|it| it.elapsed().ok());
         age_now.is_some_and(|age_now| age_now >= age)
     });
-    for PreparedWorktree { record, worktree, .. } in &prepared {
-        fs::remove_file(record.join(COMMIT_FILE)).or_fail(cannot)?;
-        gc::remove(worktree);
-        gc::remove(record);
-    }
+    prepared.iter().try_for_each(remove)?;
     Ok(prepared.len())
+}
+
+/// Removes the worktrees that other filters wrote, or whose attributes are not those of a commit. The
+/// caller holds the lock of the pool.
+fn remove_outdated(repository: &Repository, commit: &str) -> Result<()> {
+    let repo = repository.open()?;
+    let is_outdated = |prepared: &PreparedWorktree| {
+        !prepared.has_present_filters()
+            || !commit_attributes::are_same(&repo, &prepared.commit, commit)
+    };
+    let mut prepared = list_complete(repository);
+    prepared.retain(is_outdated);
+    // A takeover holds this lock.
+    let _lock = worktree::lock(repository)?;
+    prepared.retain(|prepared| prepared.record.join(COMMIT_FILE).exists());
+    prepared.iter().try_for_each(remove)
+}
+
+/// Removes a complete worktree. The caller holds the lock for registrations.
+fn remove(prepared: &PreparedWorktree) -> Result<()> {
+    fs::remove_file(prepared.record.join(COMMIT_FILE)).or_fail(cannot)?;
+    gc::remove(&prepared.worktree);
+    gc::remove(&prepared.record);
+    Ok(())
 }
 
 /// Returns the directories of all prepared worktrees and their records.
@@ -222,11 +258,8 @@ pub fn directories(repository: &Repository) -> Vec<PathBuf> {
 
 /// Lists the prepared worktrees that sessions can use: those that the filters of now wrote.
 fn list(repository: &Repository) -> Vec<PreparedWorktree> {
-    let fingerprint = filters::fingerprint();
-    let written_with =
-        |record: &Path| fs::read_to_string(record.join(FILTERS_FILE)).unwrap_or_default();
     let mut prepared = list_complete(repository);
-    prepared.retain(|prepared| written_with(&prepared.record) == fingerprint);
+    prepared.retain(PreparedWorktree::has_present_filters);
     prepared
 }
 

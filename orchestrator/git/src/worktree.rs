@@ -1,6 +1,7 @@
 //! Creates a session's worktree: registered with the repository, with its own git directory, files
 //! checked out. Only the registration is serialized.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -23,7 +24,7 @@ use crate::repo::{Base, Repository};
 use crate::safe_open::read_file;
 use crate::session_repo::{self, Originals, SessionRepo};
 use crate::start_point::{self, StartPoint};
-use crate::{filters, keepalive_refs, submodules, worktreeinclude};
+use crate::{checkout, filters, keepalive_refs, submodules, worktreeinclude};
 
 /// Maximum size of a `.git` file that is read, in bytes: one line with a path.
 const MAX_POINTER_BYTES: u64 = 8192;
@@ -94,8 +95,8 @@ pub fn create_at(
     }
     let originals = Originals::for_session_repo(repository, &session_repo)?;
     let (admin_dir, claimed) = register(repository, &session_repo, &originals)?;
-    let has_files = claimed.is_some_and(|claimed| claimed.commit == session_repo.base);
-    match populate(repository, branches, &session_repo, &originals, (start, has_files)) {
+    let files = (start, claimed.as_ref());
+    match populate(repository, branches, &session_repo, &originals, files) {
         Ok(included) => Ok(NewWorktree { session_repo, admin_dir, included }),
         Err(failure) => {
             remove_incomplete(repository, &session_repo)?;
@@ -305,14 +306,16 @@ fn populate(
     branches: &BranchTemplate,
     session_repo: &SessionRepo,
     originals: &Originals,
-    (start, has_files): (Option<&StartPoint>, bool),
+    (start, claimed): (Option<&StartPoint>, Option<&Claimed>),
 ) -> Result<Vec<PathBuf>> {
+    let _keep_alive = filters::keep_alive();
     let tips = session_repo::create(repository, session_repo, originals, branches)?;
     step("create.private");
     keepalive_refs::pin_start(repository, session_repo, &tips)?;
     step("create.pinned");
-    if !has_files {
-        check_out(repository, session_repo, &session_repo.base)?;
+    match claimed {
+        Some(claimed) => check_out_from(repository, session_repo, &claimed.commit)?,
+        None => check_out(repository, session_repo, &session_repo.base)?,
     }
     if let Some(start) = start {
         start_point::check_out(session_repo, start)?;
@@ -345,6 +348,21 @@ pub(crate) fn check_out(
         reset(session_repo, commit)?;
     }
     filters::smudge_files(target.git_dir, target.worktree, target.index)
+}
+
+/// Writes the files of a session's base that differ from a commit with the same attributes, whose files
+/// and index are there.
+fn check_out_from(repository: &Repository, session_repo: &SessionRepo, commit: &str) -> Result<()> {
+    if commit == session_repo.base {
+        return Ok(());
+    }
+    let changes = checkout::changes(&repository.open()?, commit, &session_repo.base)?;
+    let changed: BTreeSet<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
+    reset(session_repo, &session_repo.base)?;
+    let (git_dir, worktree) = (&session_repo.git_dir, &session_repo.worktree);
+    filters::smudge_selected_files(git_dir, worktree, &git_dir.join("index"), |path| {
+        changed.contains(path)
+    })
 }
 
 /// Writes the files of a commit that are missing or different, with git.
