@@ -132,3 +132,77 @@ fn unusable_input_is_reported_and_nothing_is_printed() {
     bad.exits(2).output_contains("bad.toml:1: missing field `text`");
     assert_eq!(stage.asked().len(), asked, "no model is asked");
 }
+
+fn verdict(id: &str, status: &str, evidence: &str) -> Value {
+    json!({"id": id, "status": status, "evidence": evidence})
+}
+
+fn findings(verdicts: &[Value], tasks: &[Value]) -> ScriptedReply {
+    ScriptedReply::call("findings", json!({"requirements": verdicts, "tasks": tasks}))
+}
+
+#[test]
+fn requirements_are_compared_with_the_code_and_what_is_missing_becomes_tasks() {
+    let stage = Stage::new(Script::new([
+        ScriptedReply::call("read_file", json!({"file_path": "README.md"})),
+        findings(
+            &[verdict("R1", "met", ""), verdict("R2", "unmet", " "), verdict("R3", "met", "x:1")],
+            &[row("front", &["R3"], &[]), row("other", &["R9"], &[])],
+        ),
+        findings(
+            &[
+                verdict("R1", "met", "a.rs:3"),
+                verdict("R2", "unmet", "there is no back door"),
+                verdict("R3", "unknown", "the bell cannot be heard by reading"),
+            ],
+            &[row("back", &["R2"], &["front"])],
+        ),
+        ScriptedReply::says("That is all."),
+    ]));
+    let there = "[[task]]\nid = 'front'\ntext = 'x'\nrequirements = ['R1', 'R2', 'R3']\n";
+    stage.repo.write("tasks.toml", there);
+    let args = ["plan", "converge", "--json", "--tasks", "tasks.toml", "--unmet", "R3=make fails"];
+    let ran = stage.g3_with_input(args, REQUIREMENTS);
+    ran.exits(0);
+    let asked = stage.asked();
+    assert!(asked[0].text().contains("measured to be unmet:\n\n- R3: make fails"), "{ran}");
+    let errors = asked[2].text();
+    for words in [
+        "duplicate task id `front`",
+        "names unknown requirement R9",
+        "`R1` was judged met without evidence",
+        "R2 was judged unmet without saying what is missing",
+        "R3 was judged met, but it is not: make fails",
+    ] {
+        assert!(errors.contains(words), "no `{words}` in {errors}");
+    }
+    let report: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(report["requirements"][1]["status"], "unmet");
+    let new = report["text"].as_str().unwrap().replace("after = [\"front\"]\n", "");
+    assert_eq!(from_toml(&new).unwrap()[0].id, "back");
+}
+
+#[test]
+fn an_unmet_requirement_needs_a_task_and_a_met_one_has_none() {
+    let met = || [verdict("R1", "met", "a"), verdict("R2", "met", "b"), verdict("R3", "met", "c")];
+    let stage = Stage::new(Script::new([
+        findings(
+            &[
+                verdict("R1", "unmet", "no door"),
+                verdict("R2", "met", "b"),
+                verdict("R3", "met", "c"),
+            ],
+            &[row("back", &["R2"], &[])],
+        ),
+        findings(&met(), &[]),
+        ScriptedReply::says("That is all."),
+    ]));
+    let ran = stage.g3_with_input(["plan", "converge"], REQUIREMENTS);
+    ran.exits(0);
+    let errors = stage.asked()[1].text();
+    assert!(errors.contains("no new task covers R1, which is unmet"), "{errors}");
+    assert!(errors.contains("a new task covers R2, which was judged met"), "{errors}");
+    assert_eq!(ran.out, "# R1 met: a\n# R2 met: b\n# R3 met: c\n");
+    let unknown = stage.g3_with_input(["plan", "converge", "--unmet", "R7=x"], REQUIREMENTS);
+    unknown.exits(2).stderr_contains("no such requirement: `R7`");
+}

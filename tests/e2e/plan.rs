@@ -175,3 +175,94 @@ fn eight_requirements_land_and_are_traced_despite_failures() {
         summary["tasks"].as_array().expect("tasks").iter().map(|it| &it["state"]).collect();
     assert_eq!(states, ["accepted"; 7], "{summary:#}");
 }
+
+/// A model whose first task implements one of two requirements only, and that compares by reading.
+fn forgetful_model() -> Script {
+    Script::by(|request| {
+        let tools = request.tool_names();
+        let offers = |name: &str| tools.iter().any(|tool| tool == name);
+        if request.asks_for_commit_message() {
+            ScriptedReply::says("Write a file\n\nIt was asked for.")
+        } else if offers("findings") {
+            match request.assistant_messages() {
+                0 => ScriptedReply::call("read_file", json!({"file_path": "two.txt"})),
+                1 => compared(request),
+                _ => ScriptedReply::says("That is all."),
+            }
+        } else if offers("verdict") {
+            let text = request.text();
+            let judged: Vec<Value> = ["R1", "R2"]
+                .iter()
+                .filter(|id| text.contains(&format!("- {id}: ")))
+                .map(|id| json!({"id": id, "status": "met", "evidence": "its file"}))
+                .collect();
+            let args = json!({"approved": true, "requirements": judged, "feedback": ""});
+            after_a_call(request, ScriptedReply::call("verdict", args))
+        } else {
+            let file =
+                if request.first_user().contains("<second>") { "two.txt" } else { "one.txt" };
+            let args = json!({"file_path": file, "content": format!("content of {file}\n")});
+            after_a_call(request, ScriptedReply::call("write_file", args))
+        }
+    })
+}
+
+/// Returns the findings of a model that has read `two.txt`.
+fn compared(request: &ReceivedRequest) -> ScriptedReply {
+    let has_two = request.last().contains("content of two.txt");
+    let lacks_one = request.first_user().contains("- R1: the check `test -f one.txt` fails");
+    let status = |is_met: bool| if is_met { "met" } else { "unmet" };
+    let judged = json!([
+        {"id": "R1", "status": status(!lacks_one), "evidence": "one.txt"},
+        {"id": "R2", "status": status(has_two), "evidence": "two.txt"},
+    ]);
+    let task = |id: &str, requirement: &str, check: &str| {
+        json!({"id": id, "text": format!("Do the part called <{id}>."),
+               "requirements": [requirement], "checks": [check]})
+    };
+    let second = (!has_two).then(|| task("second", "R2", "test -f two.txt"));
+    let third = lacks_one.then(|| task("third", "R1", "test -f one.txt"));
+    let tasks: Vec<Value> = second.into_iter().chain(third).collect();
+    ScriptedReply::call("findings", json!({"requirements": judged, "tasks": tasks}))
+}
+
+#[test]
+fn a_plan_converges_when_the_code_meets_every_requirement_and_again_after_a_break() {
+    let scene = Scene::new("anthropic", forgetful_model());
+    scene.repo.write(
+        "g3-plan/current_requirements.md",
+        "{{CURRENT REQUIREMENTS}}\n\n- R1: one.txt is there\n- R2: two.txt is there\n",
+    );
+    scene.repo.write(
+        "g3-plan/tasks.toml",
+        "[[task]]\nid = \"first\"\ntext = \"Do the part called <first>.\"\n\
+         requirements = [\"R1\", \"R2\"]\nchecks = [\"test -f one.txt\"]\n",
+    );
+    // What is missing is planned, and approved like any other task.
+    let asked = scene.studio(["plan", "--yes"]);
+    asked.exits(0);
+    assert!(!scene.repo.path().join("two.txt").exists(), "{asked}");
+    let tasks = scene.repo.read("g3-plan/tasks.toml");
+    let planned = scene.studio(["plan", "--converge"]);
+    planned.exits(3).output_contains("R2 unmet").output_contains("the tasks are not approved");
+    let appended = scene.repo.read("g3-plan/tasks.toml");
+    assert!(appended.starts_with(&tasks) && appended.contains("id = \"second\""), "{appended}");
+
+    let converged = scene.studio(["plan", "--converge", "--yes"]);
+    converged.exits(0).output_contains("R2 met").output_contains("every requirement is met at ");
+    assert_eq!(scene.repo.read("two.txt"), "content of two.txt\n");
+    let history = scene.repo.read("g3-plan/planner_history.txt");
+    assert!(history.contains(" - NOT CONVERGED (SHA: ") && history.contains(" - CONVERGED (SHA: "));
+
+    // A check that fails now decides, and the work is planned again.
+    scene.repo.git(["rm", "-q", "one.txt"]);
+    scene.repo.git(["commit", "-qm", "Remove it"]);
+    let repaired = scene.studio(["plan", "--converge", "--yes", "--json"]);
+    repaired.exits(0);
+    let found: Vec<Value> =
+        repaired.json_lines().into_iter().filter(|it| it["type"] == "convergence").collect();
+    assert_eq!((&found[0]["met"], &found[1]["met"]), (&json!(false), &json!(true)), "{repaired}");
+    assert_eq!(found[0]["requirements"][0]["status"], "unmet");
+    assert_eq!(scene.repo.read("one.txt"), "content of one.txt\n");
+    scene.repo.is_sound();
+}

@@ -116,20 +116,13 @@ fn a_process_that_misbehaves_is_an_error_with_its_last_words_and_changes_nothing
         ("abort", "it answered `status=abort`: no such key"),
         ("withdraw", "it answered `status=error`"),
         ("greeting", "its output is not in packets"),
+        ("clean-only", "it does not offer `smudge`"),
     ] {
         filtered.set_mode(mode);
         let refused = scene.studio(["accept", &id, "-m", "Land it"]);
         refused.exits(1).output_contains("filter `rot` failed on ").output_contains(reason);
         assert_eq!(scene.repo.everything(), before, "{mode}");
     }
-    // The file that it does not convert comes back when it does.
-    filtered.set_mode("clean-only");
-    let refused = scene.studio(["accept", &id, "-m", "Land it"]);
-    refused.exits(1).output_contains("it does not offer `smudge`");
-    filtered.set_mode("");
-    scene.studio(["doctor"]);
-    assert_eq!((scene.repo.read("a.rot"), changes(&scene.repo)), ("hello\n".into(), String::new()));
-    let before = scene.repo.everything();
     filtered.set_mode("hang");
     filtered.configure("required = true\ntimeout_seconds = 1");
     let _ = filtered.log();

@@ -29,8 +29,11 @@ pub(crate) fn apply(
     let mut index = open_index(&checkout.git_dir.join("index"))?;
     let changes = checkout::written_changes(checkout, &index, changes)?;
     let (attributes, others) = commit_attributes::divide(&changes);
-    if !attributes.is_empty() {
+    if attributes.is_empty() {
+        filters::check_smudges(&checkout::open(checkout)?, &others)?;
+    } else {
         refuse_changed(checkout, &others, before)?;
+        filters::check_smudges(&CommitAttributes::of(checkout, after)?.repo, &others)?;
     }
     for (first, changes) in [(true, &attributes), (false, &others)] {
         if changes.is_empty() {

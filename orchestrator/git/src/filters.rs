@@ -17,7 +17,7 @@ use base::git::user_settings_in;
 use base::process::search_path_outside;
 use git2::{AttrCheckFlags, AttrValue};
 
-use crate::checkout::FileEntry;
+use crate::checkout::{FileChange, FileEntry};
 use crate::checkout_update::index_entry;
 use crate::filter_program::{self, Direction, KeepAlive, RunningFilters};
 use crate::repo::Repository;
@@ -183,6 +183,23 @@ pub(crate) fn smudged(repo: &git2::Repository, path: &Path, blob: &[u8]) -> Opti
     filter_program::convert(&set, filter, Direction::Smudge, path, blob).ok().flatten()
 }
 
+/// Converts the new content of each filtered file, so that a filter that fails does so before the
+/// first file is written: libgit2 empties a file before it runs the filter.
+pub(crate) fn check_smudges(repo: &git2::Repository, changes: &[FileChange]) -> Result<()> {
+    let Some(set) = current() else { return Ok(()) };
+    for change in changes {
+        let Some(entry) = change.after.filter(|entry| FILE_MODES.contains(&entry.mode)) else {
+            continue;
+        };
+        let Some(filter) = filter_of(&set, repo, &change.path) else { continue };
+        let what = || format!("cannot read {}", change.path.display());
+        let blob = repo.find_blob(entry.id).or_fail(what)?;
+        filter_program::convert(&set, filter, Direction::Smudge, &change.path, blob.content())
+            .map_err(|reason| with_hints(Failure::failed(reason)))?;
+    }
+    Ok(())
+}
+
 /// Returns whether a blob is what the filter of its path makes of its file.
 pub(crate) fn is_filtered(repo: &git2::Repository, path: &Path, blob: &[u8]) -> bool {
     let Some(set) = current() else { return false };
@@ -298,9 +315,13 @@ pub(crate) fn smudge_selected_files(
 pub(crate) fn failure(what: String, error: &git2::Error) -> Failure {
     let failure = Failure::failed(what).because(error.message());
     match error.class() {
-        git2::ErrorClass::Filter => failure
-            .hint("run the command by hand, and correct it in `[studio.filters]`")
-            .hint("or set `required = false` there: the content then stays as it is"),
+        git2::ErrorClass::Filter => with_hints(failure),
         _ => failure,
     }
+}
+
+fn with_hints(failure: Failure) -> Failure {
+    failure
+        .hint("run the command by hand, and correct it in `[studio.filters]`")
+        .hint("or set `required = false` there: the content then stays as it is")
 }
