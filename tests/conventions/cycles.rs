@@ -25,11 +25,13 @@ const CRATES: &[&str] = &[
     "agent/tools/standard/src/",
     "agent/tools/syntax/src/",
     "agent/tools/web/src/",
+    "base/grammars/src/",
     "base/src/",
     "network/src/",
     "orchestrator/core/src/",
     "orchestrator/git/src/",
     "orchestrator/src/",
+    "orchestrator/syntax/src/",
     "planner/src/",
 ];
 

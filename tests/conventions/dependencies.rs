@@ -33,6 +33,7 @@ fn every_dependency_has_a_reason() {
 /// Crate -> the crates of this project that it may use; see docs/architecture.md, Layers.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("base", &[]),
+    ("base/grammars", &[]),
     ("planner", &[]),
     ("network", &["base"]),
     ("agent/desktop", &["base"]),
@@ -43,7 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("agent/memory", &["base", "provider"]),
     ("agent/tools", &["base", "gate", "memory", "provider", "skills"]),
     ("agent/tools/standard", &["base", "gate", "memory", "provider", "skills", "tools"]),
-    ("agent/tools/syntax", &["base", "gate", "provider", "tools"]),
+    ("agent/tools/syntax", &["base", "gate", "grammars", "provider", "tools"]),
     ("agent/tools/web", &["base", "gate", "provider", "tools"]),
     ("agent/tools/lsp", &["base", "gate", "provider", "tools"]),
     ("agent/tools/mcp", &["base", "gate", "provider", "tools"]),
@@ -77,20 +78,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "web_tools",
         ],
     ),
-    ("orchestrator/git", &["base", "planner"]),
+    ("orchestrator/syntax", &["grammars"]),
+    ("orchestrator/git", &["base", "planner", "syntax_merge"]),
     ("orchestrator/core", &["base", "network", "planner", "studio-git"]),
     ("orchestrator", &["base", "planner", "studio-core", "studio-git"]),
     ("tests", &["base"]),
 ];
 
 /// The names by which source code refers to the crates of this project.
-const OURS: [&str; 22] = [
+const OURS: [&str; 24] = [
     "agent",
     "agent_core",
     "base",
     "desktop",
     "desktop_tools",
     "gate",
+    "grammars",
     "lsp_tools",
     "mcp_client",
     "memory",
@@ -101,6 +104,7 @@ const OURS: [&str; 22] = [
     "provider",
     "skills",
     "standard_tools",
+    "syntax_merge",
     "syntax_tools",
     "studio-core",
     "studio-git",
