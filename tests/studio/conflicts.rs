@@ -53,12 +53,12 @@ fn pairs_branches_and_the_landing_order_are_shown_for_uncommitted_work() {
     scene.repo.commit_file("text", LINES.replace('9', "NINE"));
 
     let found = conflicts(&scene);
-    let pair = |a: &String, b: &String| json!({"sessions": [a, b], "files": [{"path": "text", "hunks": null}]});
+    let pair = |a: &String, b: &String| json!({"sessions": [a, b], "files": [{"path": "text", "hunks": null, "merges_by_syntax": null}]});
     assert_eq!(
         found["pairs"],
         json!([pair(&first, &second), pair(&first, &fourth), pair(&second, &fourth)])
     );
-    let files = json!([{"path": "text", "hunks": null}]);
+    let files = json!([{"path": "text", "hunks": null, "merges_by_syntax": null}]);
     assert_eq!(found["branches"], json!([{"session": third, "branch": "main", "files": files}]));
     let order: Vec<&str> =
         found["order"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();

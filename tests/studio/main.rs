@@ -56,6 +56,7 @@ mod list;
 mod live_sessions;
 mod man;
 mod mcp;
+mod merge_by_syntax;
 mod messages;
 mod model_host;
 mod network;

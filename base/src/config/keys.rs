@@ -221,6 +221,7 @@ static KEYS: &[ConfigKey] = &[
     limit("studio.limits.processes", MAX_I64, Some(4_096)),
     limit("studio.limits.disk_bytes", MAX_I64, Some(100 << 30)),
     key("studio.sign", ValueKind::Switch),
+    key("studio.merge_by_syntax", ValueKind::Switch),
     key("studio.hooks", ValueKind::Switch),
     key("studio.filters.*", ValueKind::Filter),
     key("studio.forge", ValueKind::OneOf(&["github", "gitlab"])),

@@ -52,6 +52,9 @@ pub struct StudioConfig {
     pub sign: bool,
     /// Whether `accept` asks before it lands changes of files that decide what the checks say.
     pub confirm_check_changes: bool,
+    /// Whether files in which the work conflicts are merged by syntax, where that resolves all
+    /// conflicts and checks confirm it.
+    pub merge_by_syntax: bool,
     /// Whether the repository's hooks run, inside the sandbox.
     pub hooks: bool,
     /// The git filters that run, by name. Only the user's own configuration can name them.
@@ -97,6 +100,7 @@ impl Default for StudioConfig {
             limits: SessionLimits::default(),
             sign: false,
             confirm_check_changes: false,
+            merge_by_syntax: false,
             hooks: false,
             filters: BTreeMap::new(),
             forge: None,

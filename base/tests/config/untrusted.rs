@@ -22,6 +22,7 @@ const WIDENING: &[(&str, &str)] = &[
     ("studio.caches", "[\"private\"]"),
     ("studio.hooks", "true"),
     ("studio.sign", "true"),
+    ("studio.merge_by_syntax", "true"),
     ("studio.forge", "\"gitlab\""),
     ("studio.worktree", "\"/elsewhere/{id}\""),
     ("studio.agents.evil.command", "[\"sh\"]"),

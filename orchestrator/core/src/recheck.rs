@@ -17,7 +17,7 @@ use crate::session::collect;
 use crate::session::state::SessionState;
 use crate::session::target_check::{TargetCheck, TargetCheckOutcome};
 use crate::session_view::SessionView;
-use studio_git::merge::{self, MergeStrategy, PreparedMerge};
+use studio_git::merge::{self, MergeMethod, PreparedMerge};
 use studio_git::repo::Repository;
 use studio_git::snapshot::Snapshot;
 
@@ -164,7 +164,8 @@ fn check(project: &Project, view: &SessionView, tip: &str) -> Result<TargetCheck
         &record.session_repo,
         &snapshot,
         merge::MergeTarget { branch, tip },
-        MergeStrategy::Squash,
+        // The next landing merges in the same way.
+        MergeMethod { by_syntax: project.config.studio.merge_by_syntax, ..MergeMethod::default() },
         base.landed.as_deref(),
         project.clock.now(),
     )?;

@@ -24,6 +24,16 @@ pub struct Conflict {
     pub path: String,
     /// The hunks with conflict markers, or a sentence if there are none.
     pub hunks: String,
+    /// Whether a merge by syntax resolves it, where that was looked for.
+    #[serde(default)]
+    pub merges_by_syntax: bool,
+}
+
+impl Conflict {
+    /// Creates a conflict that no merge by syntax resolves.
+    pub(crate) fn new(path: String, hunks: String) -> Conflict {
+        Conflict { path, hunks, merges_by_syntax: false }
+    }
 }
 
 /// What conflict markers and sentences call the two sides of a merge.
@@ -50,11 +60,11 @@ pub fn resolve_labelled(
     let mut conflicts = Vec::new();
     for conflict in unresolved(repo, index)? {
         let path = conflict_path(&conflict).to_string_lossy().into_owned();
-        conflicts.push(Conflict { path, hunks: describe_hunks(repo, &conflict, labels)? });
+        conflicts.push(Conflict::new(path, describe_hunks(repo, &conflict, labels)?));
     }
     for path in nested_paths(index) {
         let path = path.to_string_lossy().into_owned();
-        conflicts.push(Conflict { path, hunks: NESTED.to_owned() });
+        conflicts.push(Conflict::new(path, NESTED.to_owned()));
     }
     conflicts.sort_by(|a, b| a.path.cmp(&b.path));
     conflicts.dedup_by(|a, b| a.path == b.path);

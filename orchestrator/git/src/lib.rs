@@ -63,6 +63,7 @@ pub mod stage;
 pub mod start_notices;
 pub mod start_point;
 pub mod submodules;
+mod syntax_conflicts;
 pub mod transaction;
 pub mod tree_limits;
 pub mod trial;

@@ -17,7 +17,7 @@ use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::signing::{self, CommitSigner, NewCommit};
 use crate::snapshot::Snapshot;
-use crate::{rebase, receipt, tree_limits};
+use crate::{rebase, receipt, syntax_conflicts, tree_limits};
 
 /// How work lands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +32,43 @@ pub enum MergeStrategy {
     Rebase,
     /// The session's own commits; only where the target has not moved.
     Ff,
+}
+
+/// How work is merged and lands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MergeMethod {
+    /// The strategy.
+    pub strategy: MergeStrategy,
+    /// Whether files that conflict are merged by syntax, if that resolves all conflicts.
+    pub by_syntax: bool,
+}
+
+impl From<MergeStrategy> for MergeMethod {
+    fn from(strategy: MergeStrategy) -> MergeMethod {
+        MergeMethod { strategy, by_syntax: false }
+    }
+}
+
+impl MergeStrategy {
+    /// Returns whether conflicts can be merged by syntax: the commits of the others land as they are,
+    /// or one by one, without checks of each.
+    pub fn merges_by_syntax(self) -> bool {
+        match self {
+            MergeStrategy::Squash | MergeStrategy::Merge => true,
+            MergeStrategy::Rebase | MergeStrategy::Ff => false,
+        }
+    }
+}
+
+/// What happens to files that conflict and that a merge by syntax resolves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SyntaxMergeUse {
+    /// They conflict.
+    None,
+    /// They conflict, and are marked.
+    Mark,
+    /// They are merged, if all conflicts are resolved.
+    Merge,
 }
 
 /// The result of preparing a merge.
@@ -62,6 +99,8 @@ pub struct Candidate {
     pub head: String,
     /// The commit with all of the work.
     pub work: String,
+    /// The files that were merged by syntax.
+    pub merged_by_syntax: Vec<String>,
     /// The parents of the new commit; without a message, the first one lands.
     pub parents: Vec<String>,
     /// Whether a new commit is made, which needs a message.
@@ -105,7 +144,7 @@ pub fn prepare(
     strategy: MergeStrategy,
     now: jiff::Timestamp,
 ) -> Result<PreparedMerge> {
-    prepare_from(repository, session_repo, snapshot, target, strategy, None, now)
+    prepare_from(repository, session_repo, snapshot, target, strategy.into(), None, now)
 }
 
 /// Like [`prepare`], with this commit as the merge base: hunks of the session landed before, or the
@@ -115,13 +154,13 @@ pub fn prepare_from(
     session_repo: &SessionRepo,
     snapshot: &Snapshot,
     target: &BranchName,
-    strategy: MergeStrategy,
+    method: MergeMethod,
     base: Option<&str>,
     now: jiff::Timestamp,
 ) -> Result<PreparedMerge> {
     let tip = tip_of(repository, target)?;
     let onto = MergeTarget { branch: target, tip: &tip };
-    prepare_onto(repository, session_repo, snapshot, onto, strategy, base, now)
+    prepare_onto(repository, session_repo, snapshot, onto, method, base, now)
 }
 
 /// Returns the current tip of a target; fails (5) if the branch does not exist.
@@ -146,31 +185,40 @@ pub fn prepare_onto(
     session_repo: &SessionRepo,
     snapshot: &Snapshot,
     onto: MergeTarget<'_>,
-    strategy: MergeStrategy,
+    method: MergeMethod,
     base: Option<&str>,
     now: jiff::Timestamp,
 ) -> Result<PreparedMerge> {
     let (target, target_tip) = (onto.branch, onto.tip.to_owned());
+    let strategy = method.strategy;
     let scratch = Quarantine::open(repository)?;
     let repo = &scratch.repo;
     let target_commit = repo.find_commit(refs::oid(&target_tip)?).or_fail(cannot)?;
     let target_tree = target_commit.tree().or_fail(cannot)?;
     tree_limits::refuse(repo, &[&snapshot.head, &snapshot.work], &target_tree)?;
     set_attributes(repo, &target_tree)?;
-    let merged = match strategy {
-        MergeStrategy::Squash => merge_all(repo, &target_commit, &snapshot.work, base)?
-            .map(|tree| (tree, vec![target_commit.id()])),
-        MergeStrategy::Merge => match merge_all(repo, &target_commit, &snapshot.work, base)? {
-            Ok(tree) => Ok((
-                tree,
-                vec![target_commit.id(), session_parent(repo, session_repo, snapshot, now)?],
-            )),
-            Err(conflicts) => Err(conflicts),
+    let syntax = if method.by_syntax { SyntaxMergeUse::Merge } else { SyntaxMergeUse::Mark };
+    let merge_work = || merge_all(repo, &target_commit, &snapshot.work, base, syntax);
+    let (merged, parents) = match strategy {
+        MergeStrategy::Squash => (merge_work()?, vec![target_commit.id()]),
+        MergeStrategy::Merge => {
+            let merged = merge_work()?;
+            let parent = match &merged {
+                Ok(_) => Some(session_parent(repo, session_repo, snapshot, now)?),
+                Err(_) => None,
+            };
+            (merged, std::iter::once(target_commit.id()).chain(parent).collect())
+        }
+        MergeStrategy::Rebase => match rebase::replay(repo, &target_commit, snapshot, base, now)? {
+            Ok((tree, parents)) => (Ok(MergedTree::by_lines(tree)), parents),
+            Err(conflicts) => (Err(conflicts), Vec::new()),
         },
-        MergeStrategy::Rebase => rebase::replay(repo, &target_commit, snapshot, base, now)?,
-        MergeStrategy::Ff => Ok(fast_forward(repo, &target_commit, snapshot, target)?),
+        MergeStrategy::Ff => {
+            let (tree, parents) = fast_forward(repo, &target_commit, snapshot, target)?;
+            (Ok(MergedTree::by_lines(tree)), parents)
+        }
     };
-    let (tree, parents) = match merged {
+    let MergedTree { tree, by_syntax } = match merged {
         Ok(merged) => merged,
         Err(conflicts) => return Ok(PreparedMerge::Conflicts(conflicts)),
     };
@@ -194,6 +242,7 @@ pub fn prepare_onto(
         tree: tree.to_string(),
         head: snapshot.head.clone(),
         work: snapshot.work.clone(),
+        merged_by_syntax: by_syntax,
         parents,
         needs_message: makes_commit,
         keep_files: None,
@@ -232,8 +281,8 @@ pub(crate) fn merge_tree(
     let target_tree = target_commit.tree().or_fail(cannot)?;
     tree_limits::refuse(repo, &[head, work], &target_tree)?;
     set_attributes(repo, &target_tree)?;
-    match merge_all(repo, &target_commit, work, base)? {
-        Ok(tree) => restore_g3_directory(repo, tree, &target_tree).map(Ok),
+    match merge_all(repo, &target_commit, work, base, SyntaxMergeUse::None)? {
+        Ok(merged) => restore_g3_directory(repo, merged.tree, &target_tree).map(Ok),
         Err(conflicts) => Ok(Err(conflicts)),
     }
 }
@@ -337,23 +386,47 @@ pub fn merge_with_base(
     merge().or_fail(cannot)
 }
 
+/// A merged tree.
+struct MergedTree {
+    tree: git2::Oid,
+    /// The files that were merged by syntax.
+    by_syntax: Vec<String>,
+}
+
+impl MergedTree {
+    fn by_lines(tree: git2::Oid) -> MergedTree {
+        MergedTree { tree, by_syntax: Vec::new() }
+    }
+}
+
 /// Merges all of the work at once with the target.
 fn merge_all(
     repo: &git2::Repository,
     target: &git2::Commit<'_>,
     work: &str,
     base: Option<&str>,
-) -> Result<std::result::Result<git2::Oid, Vec<Conflict>>> {
+    syntax: SyntaxMergeUse,
+) -> Result<std::result::Result<MergedTree, Vec<Conflict>>> {
     let work = repo.find_commit(refs::oid(work)?).or_fail(cannot)?;
     if is_unchanged_since_base(repo, target, &work, base)? {
-        return Ok(Ok(work.tree_id()));
+        return Ok(Ok(MergedTree::by_lines(work.tree_id())));
     }
     let mut index = merge_with_base(repo, target, &work, base)?;
-    let conflicts = conflict::resolve(repo, &mut index)?;
+    let mut conflicts = conflict::resolve(repo, &mut index)?;
+    let mut by_syntax = Vec::new();
+    if !conflicts.is_empty() && syntax != SyntaxMergeUse::None {
+        let merges = syntax_conflicts::find(repo, &index, &mut conflicts)?;
+        let is_resolved = conflicts.iter().all(|conflict| conflict.merges_by_syntax);
+        if syntax == SyntaxMergeUse::Merge && is_resolved {
+            by_syntax = syntax_conflicts::apply(repo, &mut index, merges)?;
+            conflicts.clear();
+        }
+    }
     if !conflicts.is_empty() {
         return Ok(Err(conflicts));
     }
-    index.write_tree_to(repo).map(Ok).or_fail(cannot)
+    let tree = index.write_tree_to(repo).or_fail(cannot)?;
+    Ok(Ok(MergedTree { tree, by_syntax }))
 }
 
 /// Returns whether the target has no changes since the merge base, so that the merge is the work

@@ -15,6 +15,7 @@ use crate::merge::set_attributes;
 use crate::refs;
 use crate::repo::Repository;
 use crate::stage::is_g3s_own;
+use crate::syntax_conflicts;
 
 /// Maximum number of changed files of one piece of work; larger ones are not compared.
 const MAX_CHANGED_FILES: usize = 20_000;
@@ -134,7 +135,8 @@ pub fn find(
     Ok(PairConflicts { conflicts, merged: count, skipped, unreadable })
 }
 
-/// Returns the hunks in which two pieces of work conflict, with the sides named by `labels`.
+/// Returns the hunks in which two pieces of work conflict, with the sides named by `labels`, and
+/// whether a merge by syntax resolves them.
 pub fn hunks(
     repository: &Repository,
     first: &WorkRange,
@@ -149,11 +151,12 @@ pub fn hunks(
     };
     let mut index = merge_index(&repo, &works[0], &works[1])?;
     let mut conflicts = conflict::resolve_labelled(&repo, &mut index, labels)?;
+    syntax_conflicts::find(&repo, &index, &mut conflicts)?;
     conflicts.retain(|conflict| is_own(conflict.path.as_bytes(), &ours, &theirs));
     for path in nested_paths(&ours, &theirs) {
         let path = String::from_utf8_lossy(&path).into_owned();
         if conflicts.iter().all(|conflict| conflict.path != path) {
-            conflicts.push(Conflict { path, hunks: conflict::NESTED.to_owned() });
+            conflicts.push(Conflict::new(path, conflict::NESTED.to_owned()));
         }
     }
     Ok(conflicts)

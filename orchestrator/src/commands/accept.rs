@@ -10,7 +10,7 @@ use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::{accept_all, other_attempts, resolve};
 use crate::report;
 use studio_core::interrupt::Interrupt;
-use studio_core::landing::{self, Landed, LandingOptions, Rejection, stack};
+use studio_core::landing::{self, Landed, LandingOptions, Rejection, stack, syntax_merges};
 use studio_core::recheck;
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
@@ -41,6 +41,9 @@ pub(crate) struct Args {
     /// Commit message (default: written by a model)
     #[arg(short, long, value_name = "TEXT")]
     pub message: Option<String>,
+    /// Merge conflicting files by syntax, where both sides only added; the checks must pass
+    #[arg(long)]
+    pub merge_by_syntax: bool,
     /// Allow this large file (repeatable)
     #[arg(long, value_name = "PATH")]
     pub include: Vec<PathBuf>,
@@ -121,6 +124,7 @@ impl Args {
             dry_run: self.dry_run,
             force: self.force,
             no_checks: self.no_checks,
+            merge_by_syntax: self.merge_by_syntax,
             include: self.include.clone(),
             allow_secrets: self.allow_secrets,
             allow_check_changes: self.allow_check_changes,
@@ -148,6 +152,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         return Err(Failure::usage("--hunks cannot be used with several sessions")
             .hint("studio accept ID --hunks HUNK,…"));
     }
+    syntax_merges::refuse_strategy(&args.options())?;
     if args.all {
         return accept_all::run(&context, &args.options(), args.resolve.unwrap_or(0));
     }
@@ -277,6 +282,10 @@ pub(crate) fn print_landed(landed: &Landed, is_one_of_many: bool) {
         print_elsewhere(landed, elsewhere);
         return;
     }
+    if !landed.merged_by_syntax.is_empty() {
+        let files = landed.merged_by_syntax.join(", ");
+        report::say(&format!("note: {id}: merged by syntax, and the checks passed: {files}"));
+    }
     match (&landed.commit, &landed.operation) {
         (Some(commit), Some(operation)) => {
             let short = base::text::head(commit, 12);
@@ -323,6 +332,7 @@ fn print_json(landed: &[Landed], rejections: &[(Id, Rejection)], failure: Option
                 "why": rejection.failure.full_text(),
                 "exit": rejection.failure.exit_code(),
                 "files": rejection.files,
+                "merges_by_syntax": rejection.merges_by_syntax,
                 "confirm": rejection.confirmation,
                 "fails_with": rejection.fails_with,
             })

@@ -13,7 +13,7 @@ pub(crate) struct ShownConflict {
     /// The other session, or the branch.
     pub other: String,
     /// The conflicting files, each with its hunks if they were read.
-    files: Vec<(String, Option<String>)>,
+    files: Vec<(String, Option<Conflict>)>,
 }
 
 impl ShownConflict {
@@ -24,24 +24,31 @@ impl ShownConflict {
         files: &[String],
         hunks: Vec<Conflict>,
     ) -> ShownConflict {
-        let hunks_of = |path: &String| {
-            hunks.iter().find(|hunks| hunks.path == *path).map(|hunks| hunks.hunks.clone())
-        };
+        let hunks_of = |path: &String| hunks.iter().find(|hunks| hunks.path == *path).cloned();
         let files = files.iter().map(|path| (path.clone(), hunks_of(path))).collect();
         ShownConflict { id: id.clone(), other, files }
     }
 
     /// Returns the files as JSON.
     pub(crate) fn files_json(&self) -> Value {
-        self.files.iter().map(|(path, hunks)| json!({"path": path, "hunks": hunks})).collect()
+        let file = |(path, conflict): &(String, Option<Conflict>)| {
+            let conflict = conflict.as_ref();
+            json!({
+                "path": path,
+                "hunks": conflict.map(|conflict| &conflict.hunks),
+                "merges_by_syntax": conflict.map(|conflict| conflict.merges_by_syntax),
+            })
+        };
+        self.files.iter().map(file).collect()
     }
 
     fn lines(&self) -> Vec<String> {
         let names: Vec<&str> = self.files.iter().map(|(path, _)| path.as_str()).collect();
         let mut lines = vec![format!("{} and {}: {}", self.id, self.other, names.join(", "))];
-        for (path, hunks) in &self.files {
-            if let Some(hunks) = hunks {
-                lines.push(format!("  {path}"));
+        for (path, conflict) in &self.files {
+            if let Some(Conflict { hunks, merges_by_syntax, .. }) = conflict {
+                let note = if *merges_by_syntax { "    can be merged by syntax" } else { "" };
+                lines.push(format!("  {path}{note}"));
                 lines.extend(hunks.lines().map(|line| format!("    {line}")));
             }
         }

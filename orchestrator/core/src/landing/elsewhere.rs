@@ -46,6 +46,7 @@ pub(super) fn close(
         message_by: "user",
         checks: Vec::new(),
         check_files: Vec::new(),
+        merged_by_syntax: Vec::new(),
         hooks: Vec::new(),
         notes: Vec::new(),
         hunks: None,

@@ -2,6 +2,7 @@
 //! the branch.
 
 pub mod check_changes;
+mod conflict;
 mod elsewhere;
 mod hooks;
 pub mod hunk_selection;
@@ -10,6 +11,7 @@ pub mod merge_checks;
 pub(crate) mod message;
 pub mod queue;
 pub mod stack;
+pub mod syntax_merges;
 pub(crate) mod target;
 
 use base::config::studio::SecretsSetting;
@@ -34,7 +36,6 @@ use crate::session::record::SessionRecord;
 use crate::session::state::SessionState;
 use crate::session_view::{SessionView, checks_json};
 use studio_git::compat;
-use studio_git::conflict::Conflict;
 use studio_git::land::{self, LandResult};
 use studio_git::landed_work::LandedWork;
 use studio_git::landing_history;
@@ -71,6 +72,8 @@ pub struct LandingOptions {
     pub force: bool,
     /// Whether to skip the checks.
     pub no_checks: bool,
+    /// Whether to merge conflicting files by syntax, if that resolves all conflicts.
+    pub merge_by_syntax: bool,
     /// Large files to land nevertheless, as relative paths.
     pub include: Vec<std::path::PathBuf>,
     /// Whether to land text that looks like a private key or a token.
@@ -106,6 +109,8 @@ pub struct Landed {
     pub checks: Vec<CheckResult>,
     /// The changed files that decide what the checks say.
     pub check_files: Vec<CheckFile>,
+    /// The files that were merged by syntax.
+    pub merged_by_syntax: Vec<String>,
     /// The hooks that ran.
     pub hooks: Vec<&'static str>,
     /// Notes for the user.
@@ -125,6 +130,8 @@ pub struct Rejection {
     pub failure: Failure,
     /// The conflicting files.
     pub files: Box<[String]>,
+    /// Whether a merge by syntax resolves all conflicts.
+    pub merges_by_syntax: bool,
     /// The prompt with which the agent can solve it, if it can.
     pub agent_prompt: Option<Box<str>>,
     /// What lands it if the user confirms it.
@@ -147,6 +154,7 @@ impl From<Failure> for Rejection {
         Rejection {
             failure,
             files: Box::default(),
+            merges_by_syntax: false,
             agent_prompt: None,
             confirmation: None,
             fails_with: None,
@@ -174,6 +182,7 @@ impl Landed {
             message_by: "plain",
             checks: Vec::new(),
             check_files: Vec::new(),
+            merged_by_syntax: candidate.merged_by_syntax.clone(),
             notes: Vec::new(),
             hooks: Vec::new(),
             elsewhere: None,
@@ -188,6 +197,7 @@ impl Landed {
             "id": self.id, "commit": self.commit, "target": self.target,
             "strategy": self.strategy, "message_by": self.message_by,
             "checks": checks_json(&self.checks), "check_files": self.check_files,
+            "merged_by_syntax": self.merged_by_syntax,
             "elsewhere": self.elsewhere,
             "dropped": self.dropped,
         });
@@ -295,14 +305,14 @@ pub(crate) fn land_expected(
         let candidate = match &selection {
             Some(selection) => {
                 let (snapshot, base) = (selection.snapshot(), Some(selection.base()));
-                candidate(project, view, &snapshot, &target, options.strategy, base)?
+                candidate(project, view, &snapshot, &target, options, base)?
             }
             None => {
                 let repo = project.repository.open()?;
                 let (repository, head) = (&project.repository, &snapshot.head);
                 let base = collect::base_for(&repo, repository, record, head, Some(&target))?;
                 let base = base.landed.as_deref().or(stack_base.as_deref());
-                candidate(project, view, &snapshot, &target, options.strategy, base)?
+                candidate(project, view, &snapshot, &target, options, base)?
             }
         };
         if expected.is_some_and(|expected| expected.merged_tree != candidate.tree) {
@@ -463,16 +473,19 @@ fn candidate(
     view: &SessionView,
     snapshot: &Snapshot,
     target: &BranchName,
-    strategy: MergeStrategy,
+    options: &LandingOptions,
     base: Option<&str>,
 ) -> std::result::Result<Candidate, Rejection> {
     let session_repo = &view.record.session_repo;
+    let method = syntax_merges::method(project, &view.record, options);
     let now = project.clock.now();
     let repository = &project.repository;
-    match merge::prepare_from(repository, session_repo, snapshot, target, strategy, base, now)? {
+    match merge::prepare_from(repository, session_repo, snapshot, target, method, base, now)? {
         PreparedMerge::Ready(candidate) => Ok(*candidate),
         PreparedMerge::Nothing => Err(nothing_to_land(project, view, snapshot, target)?),
-        PreparedMerge::Conflicts(conflicts) => Err(conflict(project, view, target, &conflicts)),
+        PreparedMerge::Conflicts(conflicts) => {
+            Err(conflict::rejection(project, view, target, &conflicts))
+        }
     }
 }
 
@@ -506,38 +519,6 @@ fn is_reverted_in_worktree(
         |commit: &str| landing_history::resolve(&project.repository, commit).map(|(_, tree)| tree);
     let (base, head) = (tree(&view.record.base.commit)?, tree(&snapshot.head)?);
     Ok(head != base && tree(&snapshot.work)? == base)
-}
-
-/// Returns the rejection of a session that conflicts with its target.
-pub(crate) fn conflict(
-    project: &Project,
-    view: &SessionView,
-    target: &BranchName,
-    conflicts: &[Conflict],
-) -> Rejection {
-    let files: Vec<String> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
-    let id = &view.record.id;
-    let hunks: Vec<String> = conflicts
-        .iter()
-        .map(|conflict| format!("{}\n{}", conflict.path, conflict.hunks.trim_end()))
-        .collect();
-    let hunks = base::text::printable(&hunks.join("\n"));
-    let failure = Failure::conflict(format!("conflict with `{target}` in {}", files.join(", ")))
-        .because(hunks.as_str())
-        .hint(format!("studio accept {id} --resolve    lets the agent resolve it"));
-    let tip = project.repository.tip(target).ok().flatten();
-    let agent_prompt = tip.map(|tip| conflict_prompt(target, &tip, &hunks).into());
-    Rejection { files: files.into(), agent_prompt, ..Rejection::from(failure) }
-}
-
-/// Returns the prompt for the agent to solve a conflict. It names the tip by its id, because the
-/// session's own copy of the target branch is as old as the session.
-fn conflict_prompt(target: &BranchName, tip: &str, hunks: &str) -> String {
-    format!(
-        "Your work conflicts with the branch `{target}`, which has moved to commit {tip}. Commit \
-         what you have, run `git merge {tip}`, solve the conflicts so that both sides' intent is \
-         kept, run the tests, and commit the merge.\n\nThe conflicts:\n{hunks}"
-    )
 }
 
 /// Something in merged work that the user has to know before it lands.
@@ -581,11 +562,17 @@ impl LandingRun<'_> {
     ) -> std::result::Result<Option<Landed>, Rejection> {
         let (project, record) = (self.project, &self.view.record);
         let repository = &project.repository;
+        syntax_merges::require_checks(project, record, &candidate, self.options)?;
         let Examination { secrets, check_files } =
             self.examine(&candidate, &candidate.target_tip)?;
         let checks = match self.options.no_checks {
             true => Vec::new(),
-            false => merge_checks::check_merged(project, record, &candidate)?,
+            false => {
+                merge_checks::check_merged(project, record, &candidate).map_err(|failure| {
+                    let files = &candidate.merged_by_syntax;
+                    syntax_merges::explain_failure(failure, &record.id, files)
+                })?
+            }
         };
         let mut landed = Landed {
             notes: merge_checks::flaky_notes(&checks).collect(),
@@ -776,6 +763,9 @@ fn receipt(
     }
     if !landed.hooks.is_empty() {
         receipt["hooks"] = json!(landed.hooks);
+    }
+    if !landed.merged_by_syntax.is_empty() {
+        receipt["merged_by_syntax"] = json!(landed.merged_by_syntax);
     }
     if !landed.check_files.is_empty() {
         receipt["check_files"] = json!(landed.check_files);

@@ -5,7 +5,7 @@ use base::failure::{Failure, Result};
 use crate::landing::merge_checks::{self, Retry, TreeOutcome, TreeState};
 use crate::landing::queue::entry::Entry;
 use crate::landing::queue::{HistoryPoint, QueueRun};
-use crate::landing::{Rejection, merge_checks::Culprit};
+use crate::landing::{Rejection, merge_checks::Culprit, syntax_merges};
 use crate::project::Project;
 use studio_git::merge::PreparedMerge;
 
@@ -17,6 +17,8 @@ pub(super) struct FailedEntry {
     pub outcome: TreeOutcome,
     /// The commit that it was merged with.
     pub onto: String,
+    /// The files of its merged tree that were merged by syntax.
+    pub merged_by_syntax: Vec<String>,
     /// The number of commits of the target's history that it was merged with.
     pub history: usize,
 }
@@ -57,6 +59,8 @@ impl QueueRun<'_> {
             &failed.outcome,
             culprit.as_ref(),
         )?;
+        let files = &failed.merged_by_syntax;
+        let failure = syntax_merges::explain_failure(failure, entry.id(), files);
         let fails_with = culprit.and_then(|culprit| culprit.session).map(Box::new);
         Ok(Rejection { fails_with, ..failure.into() })
     }

@@ -230,6 +230,7 @@ impl QueueRun<'_> {
             entry: link.entry,
             outcome,
             onto: link.candidate.target_tip.clone(),
+            merged_by_syntax: link.candidate.merged_by_syntax.clone(),
             history: history.map_or(0, Vec::len),
         });
         self.settled[link.entry] = true;

@@ -6,7 +6,7 @@ use base::failure::{OrFail, Result};
 use base::id::Id;
 
 use crate::landing::target::{self, LandingTarget};
-use crate::landing::{self, LandingOptions, Rejection, last_look};
+use crate::landing::{self, LandingOptions, Rejection, last_look, syntax_merges};
 use crate::project::Project;
 use crate::radar::landing_order::{self, Candidates};
 use crate::session::collect;
@@ -107,6 +107,7 @@ impl Entry {
         candidate: &Candidate,
         tip: &str,
     ) -> std::result::Result<(), Rejection> {
+        syntax_merges::require_checks(project, &self.view.record, candidate, &self.options)?;
         if self.is_examined {
             return Ok(land::preflight_from(&project.repository, candidate, tip)?);
         }
@@ -123,7 +124,7 @@ impl Entry {
             &self.view.record.session_repo,
             &self.snapshot,
             MergeTarget { branch: &self.target, tip },
-            self.options.strategy,
+            syntax_merges::method(project, &self.view.record, &self.options),
             self.base.as_deref(),
             project.clock.now(),
         )
