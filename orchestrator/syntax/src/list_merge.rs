@@ -1,5 +1,7 @@
 //! Merges versions of a list, entry by entry.
 
+use tree_sitter::Node;
+
 use crate::alignment::{self, Alignment, Fate};
 use crate::constructs::{Construct, MergeLanguage, Separator};
 use crate::node_merge::{self, NodeRange, merge_value};
@@ -164,12 +166,7 @@ impl<'t> ListMerge<'_, 't> {
         let part = |version: usize, sibling: &Sibling<'t>| NodeRange {
             text: self.texts[version],
             range: sibling.head.clone(),
-            nodes: sibling
-                .nodes
-                .iter()
-                .filter(|it| it.end_byte() <= sibling.head.end + 1)
-                .copied()
-                .collect(),
+            nodes: nodes_in(sibling),
         };
         let parts = [part(BASE, base), part(OURS, our), part(THEIRS, their)];
         let head = node_merge::merge_parts(
@@ -280,6 +277,20 @@ impl<'t> ListMerge<'_, 't> {
             };
         }
     }
+}
+
+/// Returns the nodes of an entry without its comma and the rest of its line.
+fn nodes_in<'t>(sibling: &Sibling<'t>) -> Vec<Node<'t>> {
+    let is_inside = |node: &Node<'t>| node.end_byte() <= sibling.head.end;
+    let mut nodes = Vec::new();
+    for node in &sibling.nodes {
+        match is_inside(node) {
+            true => nodes.push(*node),
+            // The comma of a match arm is a part of its node.
+            false => nodes.extend(node.children(&mut node.walk()).filter(is_inside)),
+        }
+    }
+    nodes
 }
 
 /// Returns the blank lines between two entries.

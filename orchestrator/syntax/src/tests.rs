@@ -340,19 +340,91 @@ proptest! {
     }
 
     #[test]
-    fn texts_that_are_cut_anywhere_are_merged_or_refused(
-        cuts in proptest::collection::vec((0_usize..400, 0_usize..400, 0_usize..3), 1..4),
+    fn texts_with_any_edits_are_merged_or_refused(
+        edits in proptest::collection::vec((0_usize..3, 0_usize..80, 0_usize..8), 0..4),
     ) {
-        let none = Edits { fates: vec![0; 4], added: vec![0; 5] };
-        let add = |first| edited("a.rs", 4, &Edits { added: vec![0, 1, 0, 0, 1], ..none.clone() }, first);
-        let mut texts = [edited("a.rs", 4, &none, 0), add(100), add(200)];
-        for (from, to, version) in cuts {
-            let text = &mut texts[version];
-            let (from, to) = (from.min(to).min(text.len()), from.max(to).min(text.len()));
-            text.replace_range(from..to, "");
+        let version = |name: &str| RICH.replace("    // @\n", &format!("    {name},\n"));
+        let mut texts = [version("base"), version("base,\n    ours"), version("base,\n    theirs")];
+        for (side, line, edit) in edits {
+            let mut lines: Vec<&str> = texts[side].lines().collect();
+            let line = line % lines.len();
+            match edit {
+                0 => drop(lines.remove(line)),
+                1 => lines.insert(line, ""),
+                2 => lines.insert(line, "    // A comment."),
+                3 => lines.insert(line, lines[line]),
+                4 => lines.insert(line, "    more,"),
+                5 => lines[line] = lines[line].trim_end_matches(','),
+                6 => lines.insert(line, "    /* a */ more, // b"),
+                _ => lines.insert(line, "fn more() {}"),
+            }
+            texts[side] = lines.join("\n");
         }
-        let _ = merged("a.rs", &texts[0], &texts[1], &texts[2]);
+        if let Some(merged) = merged("a.rs", &texts[0], &texts[1], &texts[2]) {
+            for name in ["ours", "theirs"].iter().filter(|name| texts.iter().any(|it| it.contains(**name))) {
+                prop_assert!(merged.contains(name), "{merged}");
+            }
+        }
     }
+}
+
+/// A file with lists of many kinds.
+const RICH: &str = "//! A file.
+
+use a::{
+    b,
+    // @
+};
+
+/// A type.
+#[derive(Debug)]
+struct A {
+    x: u8, // First.
+
+    /// Second.
+    y: u8,
+}
+
+enum B {
+    C,
+    // @
+}
+
+const D: &[u8] = &[
+    1, 2,
+    // @
+];
+
+impl A {
+    fn e(&self) -> Vec<u8> {
+        match self.x {
+            1 => F {
+    // @
+            },
+            2 => [1, 2],
+            _ => {}
+        }
+    }
+}
+";
+
+#[test]
+fn lists_in_entries_of_other_lists_are_merged() {
+    let text = |inner: &str| {
+        format!(
+            "fn f() {{\n    match x {{\n        1 => [\n            1,\n{inner}        ],\n        \
+             2 => b(),\n    }}\n}}\n"
+        )
+    };
+    let line = |n: u8| format!("            {n},\n");
+    let result = merged("a.rs", &text(""), &text(&line(2)), &text(&line(3)));
+    assert_eq!(result, Some(text(&format!("{}{}", line(2), line(3)))));
+    let text = |inner: &str| {
+        format!("A = {{\n    \"a\": [\n        1,\n{inner}    ],\n    \"b\": 2,\n}}\n")
+    };
+    let line = |n: u8| format!("        {n},\n");
+    let result = merged("a.py", &text(""), &text(&line(2)), &text(&line(3)));
+    assert_eq!(result, Some(text(&format!("{}{}", line(2), line(3)))));
 }
 
 fn is_subsequence(part: &[String], all: &[String]) -> bool {
