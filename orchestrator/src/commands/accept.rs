@@ -331,8 +331,8 @@ fn print_json(landed: &[Landed], rejections: &[(Id, Rejection)], failure: Option
                 "id": id,
                 "why": rejection.failure.full_text(),
                 "exit": rejection.failure.exit_code(),
-                "files": rejection.files,
-                "merges_by_syntax": rejection.merges_by_syntax,
+                "files": rejection.files.paths,
+                "merges_by_syntax": rejection.files.merges_by_syntax,
                 "confirm": rejection.confirmation,
                 "fails_with": rejection.fails_with,
             })

@@ -97,7 +97,7 @@ fn print(event: QueueEvent<'_>, is_for_agent: impl Fn(&Rejection) -> bool) {
     match event {
         QueueEvent::Landed(landed) => accept::print_landed(landed, true),
         QueueEvent::Refused(id, rejection) if is_for_agent(rejection) => {
-            let files = rejection.files.join(", ");
+            let files = rejection.files.paths.join(", ");
             report::say(&format!("{id}: conflict in {files}: its agent gets a turn to resolve it"));
         }
         QueueEvent::Refused(_, rejection) => report::say(&rejection.failure.to_string()),

@@ -11,12 +11,12 @@ use crate::siblings::{Sibling, SiblingList};
 #[derive(Clone, Debug)]
 struct MergedEntry<'t> {
     lead: &'t str,
-    indent: &'t str,
+    /// `None` if it begins on the line that opens the list.
+    indent: Option<&'t str>,
     head: String,
     tail: &'t str,
     has_comma: bool,
     has_entry: bool,
-    is_opening: bool,
     kinds: &'t [u16],
     rank: usize,
     /// The blank lines after it, if it was the first one of its version.
@@ -82,7 +82,6 @@ impl<'t> ListMerge<'_, 't> {
             tail: sibling.tail,
             has_comma: sibling.has_comma,
             has_entry: sibling.has_entry,
-            is_opening: sibling.is_opening,
             kinds: &sibling.key.kinds,
             rank: sibling.rank,
             lead_of_next: (index == 0).then(|| next.map_or("", |next| next.lead)),
@@ -183,7 +182,6 @@ impl<'t> ListMerge<'_, 't> {
             head,
             tail: merge_value(base.tail, our.tail, their.tail)?,
             has_comma: merge_value(base.has_comma, our.has_comma, their.has_comma)?,
-            is_opening: merge_value(base.is_opening, our.is_opening, their.is_opening)?,
             lead_of_next: None,
             ..entry(OURS)
         });
@@ -232,7 +230,7 @@ impl<'t> ListMerge<'_, 't> {
         let space = if is_inline { leads.clone().find(|it| !it.is_empty()) } else { None };
         let mut merged = prefix.to_owned();
         for (n, entry) in entries.iter().enumerate() {
-            if entry.is_opening && n > 0 {
+            if entry.indent.is_none() && n > 0 {
                 return None;
             }
             let previous = n.checked_sub(1).map(|n| &entries[n]);
@@ -251,7 +249,7 @@ impl<'t> ListMerge<'_, 't> {
                 }
             }
             if !is_inline {
-                merged.push_str(entry.indent);
+                merged.push_str(entry.indent.unwrap_or_default());
             }
             merged.push_str(&entry.head);
             if entry.has_comma && self.construct.separator != Separator::Line {

@@ -42,8 +42,8 @@ pub(crate) fn of(node: Node<'_>, text: &str) -> Vec<String> {
             let receiver = node.child_by_field_name("receiver").map(|it| &text[it.byte_range()]);
             let is_word = |word: &&str| !word.is_empty();
             let receiver = receiver.unwrap_or_default();
-            let words = receiver.split(|c: char| !c.is_alphanumeric() && c != '_');
-            let of_type = words.filter(is_word).next_back().unwrap_or_default();
+            let mut words = receiver.split(|c: char| !c.is_alphanumeric() && c != '_');
+            let of_type = words.rfind(is_word).unwrap_or_default();
             let name = node.child_by_field_name("name").map(|it| &text[it.byte_range()]);
             found.push(format!("{of_type}.{}", name.unwrap_or_default()));
         }

@@ -13,8 +13,8 @@ use crate::names;
 pub(crate) struct Sibling<'t> {
     /// The blank lines before it, or the space before it in a list on one line.
     pub lead: &'t str,
-    /// Its indentation.
-    pub indent: &'t str,
+    /// Its indentation; `None` if it begins on the line that opens the list.
+    pub indent: Option<&'t str>,
     /// The range of its comments, attributes and itself.
     pub head: Range<usize>,
     /// The rest of its line after the separator.
@@ -31,8 +31,6 @@ pub(crate) struct Sibling<'t> {
     pub may_add: bool,
     /// Its position among entries that come first in a file.
     pub rank: usize,
-    /// Whether it begins on the line that opens the list.
-    pub is_opening: bool,
 }
 
 /// The entries of a list.
@@ -173,7 +171,7 @@ impl<'t> SiblingList<'t> {
         if let Some(first) = list.siblings.first_mut()
             && !outer_indent.is_empty()
         {
-            first.indent = outer_indent;
+            first.indent = Some(outer_indent);
         }
         list.outer_indent = outer_indent;
         Some(list)
@@ -256,10 +254,9 @@ impl<'t> Reader<'_, 't> {
                 (0, true) => prefix = before,
                 (0, false) if line.is_empty() => {
                     let starts_line = start == 0 || text[..range.start].ends_with('\n');
-                    sibling.is_opening = !starts_line && !is_indented;
-                    (prefix, sibling.indent) = match sibling.is_opening {
-                        true => (before, ""),
-                        false => ("", indent),
+                    (prefix, sibling.indent) = match starts_line || is_indented {
+                        true => ("", Some(indent)),
+                        false => (before, None),
                     };
                 }
                 // At the top of a file, the first line may be blank.
@@ -269,12 +266,12 @@ impl<'t> Reader<'_, 't> {
                         _ => line.find('\n').map_or(0, |at| at + 1),
                     };
                     (prefix, sibling.lead) = line.split_at(first);
-                    sibling.indent = indent;
+                    sibling.indent = Some(indent);
                 }
                 (_, true) => sibling.lead = before,
                 (_, false) => {
                     sibling.lead = line.strip_prefix('\n')?;
-                    sibling.indent = indent;
+                    sibling.indent = Some(indent);
                 }
             }
             siblings.push(sibling);
@@ -328,7 +325,7 @@ impl<'t> Reader<'_, 't> {
         let rank = entries.first().map_or(0, |it| self.language.rank(it.node.kind()));
         let sibling = Sibling {
             lead: "",
-            indent: "",
+            indent: Some(""),
             head: start..head_end,
             tail,
             has_comma: is_comma,
@@ -337,7 +334,6 @@ impl<'t> Reader<'_, 't> {
             has_entry,
             may_add: entries.iter().all(|it| self.construct.may_add(it.node)),
             rank,
-            is_opening: false,
         };
         Some((sibling, end))
     }

@@ -2,7 +2,7 @@
 
 use base::failure::Failure;
 
-use crate::landing::Rejection;
+use crate::landing::{ConflictingFiles, Rejection};
 use crate::project::Project;
 use crate::session_view::SessionView;
 use studio_git::conflict::Conflict;
@@ -16,14 +16,14 @@ pub(crate) fn rejection(
     conflicts: &[Conflict],
 ) -> Rejection {
     let merges_by_syntax = conflicts.iter().all(|conflict| conflict.merges_by_syntax);
-    let files: Vec<String> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
+    let paths: Vec<String> = conflicts.iter().map(|conflict| conflict.path.clone()).collect();
     let id = &view.record.id;
     let hunks: Vec<String> = conflicts
         .iter()
         .map(|conflict| format!("{}\n{}", conflict.path, conflict.hunks.trim_end()))
         .collect();
     let hunks = base::text::printable(&hunks.join("\n"));
-    let failure = Failure::conflict(format!("conflict with `{target}` in {}", files.join(", ")));
+    let failure = Failure::conflict(format!("conflict with `{target}` in {}", paths.join(", ")));
     let failure = match merges_by_syntax {
         true => failure.hint(format!(
             "studio accept {id} --merge-by-syntax    keeps what both sides added, if the checks pass"
@@ -35,7 +35,8 @@ pub(crate) fn rejection(
         .hint(format!("studio accept {id} --resolve    lets the agent resolve it"));
     let tip = project.repository.tip(target).ok().flatten();
     let agent_prompt = tip.map(|tip| conflict_prompt(target, &tip, &hunks).into());
-    Rejection { files: files.into(), agent_prompt, merges_by_syntax, ..Rejection::from(failure) }
+    let files = Box::new(ConflictingFiles { paths, merges_by_syntax });
+    Rejection { files, agent_prompt, ..Rejection::from(failure) }
 }
 
 /// Returns the prompt for the agent to solve a conflict. It names the tip by its id, because the

@@ -129,15 +129,22 @@ pub struct Rejection {
     /// The reason.
     pub failure: Failure,
     /// The conflicting files.
-    pub files: Box<[String]>,
-    /// Whether a merge by syntax resolves all conflicts.
-    pub merges_by_syntax: bool,
+    pub files: Box<ConflictingFiles>,
     /// The prompt with which the agent can solve it, if it can.
     pub agent_prompt: Option<Box<str>>,
     /// What lands it if the user confirms it.
     pub confirmation: Option<Box<Confirmation>>,
     /// The session together with which its checks fail, if they pass without that one.
     pub fails_with: Option<Box<Id>>,
+}
+
+/// The files in which work conflicts with its target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConflictingFiles {
+    /// Their paths.
+    pub paths: Vec<String>,
+    /// Whether a merge by syntax resolves all conflicts.
+    pub merges_by_syntax: bool,
 }
 
 /// The command line with which the user confirms a landing.
@@ -154,7 +161,6 @@ impl From<Failure> for Rejection {
         Rejection {
             failure,
             files: Box::default(),
-            merges_by_syntax: false,
             agent_prompt: None,
             confirmation: None,
             fails_with: None,
