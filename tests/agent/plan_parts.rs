@@ -204,5 +204,5 @@ fn an_unmet_requirement_needs_a_task_and_a_met_one_has_none() {
     assert!(errors.contains("a new task covers R2, which was judged met"), "{errors}");
     assert_eq!(ran.out, "# R1 met: a\n# R2 met: b\n# R3 met: c\n");
     let unknown = stage.g3_with_input(["plan", "converge", "--unmet", "R7=x"], REQUIREMENTS);
-    unknown.exits(2).stderr_contains("no such requirement: `R7`");
+    unknown.exits(2).output_contains("no such requirement: `R7`");
 }
