@@ -207,21 +207,22 @@ fn forgetful_model() -> Script {
     })
 }
 
-/// Returns the findings of a model that has read `two.txt`.
+/// Returns the findings of a model that has read `two.txt`. The check of the first task serves both
+/// requirements.
 fn compared(request: &ReceivedRequest) -> ScriptedReply {
     let has_two = request.last().contains("content of two.txt");
     let lacks_one = request.first_user().contains("- R1: the check `test -f one.txt` fails");
     let status = |is_met: bool| if is_met { "met" } else { "unmet" };
     let judged = json!([
         {"id": "R1", "status": status(!lacks_one), "evidence": "one.txt"},
-        {"id": "R2", "status": status(has_two), "evidence": "two.txt"},
+        {"id": "R2", "status": status(has_two && !lacks_one), "evidence": "two.txt"},
     ]);
-    let task = |id: &str, requirement: &str, check: &str| {
+    let task = |id: &str, requirements: &[&str], check: &str| {
         json!({"id": id, "text": format!("Do the part called <{id}>."),
-               "requirements": [requirement], "checks": [check]})
+               "requirements": requirements, "checks": [check]})
     };
-    let second = (!has_two).then(|| task("second", "R2", "test -f two.txt"));
-    let third = lacks_one.then(|| task("third", "R1", "test -f one.txt"));
+    let second = (!has_two).then(|| task("second", &["R2"], "test -f two.txt"));
+    let third = lacks_one.then(|| task("third", &["R1", "R2"], "test -f one.txt"));
     let tasks: Vec<Value> = second.into_iter().chain(third).collect();
     ScriptedReply::call("findings", json!({"requirements": judged, "tasks": tasks}))
 }

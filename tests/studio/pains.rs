@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::Value;
-use testkit::env::until;
+use testkit::env::{built, processes_in, until};
 
 use crate::fixtures::Scene;
 
@@ -396,4 +396,108 @@ fn pain_23_a_queue_with_a_limit_and_dependencies_runs_to_its_end() {
     let names = scene.repo.git(["log", "--format=%H"]);
     assert_eq!(names.lines().count(), 4, "{names}");
     assert_eq!(scene.repo.read("c"), "1\n");
+}
+
+/// A session has the ignored files that it needs, and the ignored files that it makes are not lost
+/// when it lands or is dropped.
+#[test]
+fn pain_06_a_session_has_the_ignored_files_that_it_needs_and_loses_none() {
+    let scene = Scene::new();
+    scene.repo.commit_file(".gitignore", "local.ini\nnode_modules/\nout/\n");
+    scene.repo.commit_file("package-lock.json", "{}\n");
+    scene.repo.commit_file(".worktreeinclude", "local.ini\n");
+    scene.repo.write("local.ini", "port = 1\n");
+    scene.repo.write("node_modules/x/index.js", "1\n");
+    let script =
+        "sh cat local.ini node_modules/x/index.js > seen; sh mkdir out && echo report > out/r";
+    for command in ["discard", "accept"] {
+        let id = scene.ready(script);
+        scene.await_free(&id);
+        let worktree = scene.worktree(&id);
+        assert_eq!(worktree.read("seen"), "port = 1\n1\n");
+        match command {
+            "discard" => scene.studio(["discard", "--yes", &id]).exits(0),
+            _ => scene.studio(["accept", &id, "-m", "Add it"]).exits(0),
+        };
+        assert!(!worktree.path().join("out/r").exists());
+        scene.studio(["undo"]).exits(0);
+        assert_eq!(worktree.read("out/r"), "report\n", "ignored output comes back");
+        scene.studio(["discard", "--yes", &id]).exits(0);
+    }
+}
+
+/// After a reboot nothing runs and the runtime directory is empty: every session is there with its
+/// work, its state says so, and one command resumes all of them.
+#[test]
+fn pain_16_sessions_survive_a_reboot_with_their_work() {
+    let scene = Scene::new();
+    let working =
+        ["write a 1; gate go; write b 2", "write c 1; gate go; write d 2"].map(|script| {
+            let id = scene.exec([script]);
+            let first = if script.contains("write a") { "a" } else { "c" };
+            until("the first file", || {
+                scene.worktree(&id).path().join(first).exists().then_some(())
+            });
+            id
+        });
+    let done = scene.ready("write e 1");
+    scene.await_free(&done);
+    scene.await_supervisor(&done);
+    for id in &working {
+        let pid = i32::try_from(scene.supervisor(id)).unwrap();
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+    working.iter().for_each(|id| drop(scene.await_state(id, "crashed")));
+    let runtime = scene.env.home().join("run");
+    for entry in std::fs::read_dir(&runtime).into_iter().flatten().flatten() {
+        let _ = std::fs::remove_dir_all(entry.path());
+        let _ = std::fs::remove_file(entry.path());
+    }
+    assert_eq!(scene.status(&done)["state"], "ready");
+    assert_eq!(scene.worktree(&working[0]).read("a"), "1\n");
+    working.iter().for_each(|id| scene.worktree(id).write("go", ""));
+    scene.studio(["resume", "--all"]).exits(0);
+    for (id, file) in working.iter().zip(["b", "d"]) {
+        scene.await_state(id, "ready");
+        assert_eq!(scene.worktree(id).read(file), "2\n");
+    }
+    working.iter().for_each(|id| scene.await_free(id));
+    let landed = scene.studio(["accept", "--all", "--json"]).exits(0).json();
+    assert_eq!(landed["landed"].as_array().map(Vec::len), Some(3), "{landed}");
+}
+
+/// Nothing that an agent started outlives the removal of its session, not even what left its process
+/// group and its terminal.
+#[test]
+fn pain_19_no_process_outlives_the_removal_of_its_session() {
+    let scene = Scene::new();
+    let script =
+        "daemon pid; sh (setsid sh -c 'exec sleep 1000' </dev/null >/dev/null 2>&1 &); hang";
+    let id = scene.exec([script]);
+    let worktree = scene.worktree(&id).path().to_owned();
+    until("the daemons", || (processes_in(&worktree).len() >= 2).then_some(()));
+    let pids = processes_in(&worktree);
+    scene.studio(["discard", "--yes", &id]).exits(0);
+    until("all of them to end", || {
+        (!pids.iter().any(|it| base::process::is_alive(it.id))).then_some(())
+    });
+    assert_eq!(scene.studio(["doctor", "--json"]).json()["mended"], serde_json::json!([]));
+}
+
+/// What the user accepted once applies in every worktree: no session asks again.
+#[test]
+fn pain_20_what_is_trusted_once_is_trusted_in_every_worktree() {
+    let scene = Scene::new();
+    scene.repo.commit_file("g3.toml", "[studio]\nchecks = \"test -e a\"\n");
+    let unknown = scene.studio(["run", "--dry-run", "write a 1"]);
+    unknown.output_contains("`studio.checks`").output_contains("g3 trust");
+    scene.env.run(built("g3"), scene.repo.path(), ["trust"]).exits(0);
+    let ids = [1, 2, 3].map(|n| scene.ready(&format!("write a {n}")));
+    for id in &ids {
+        let status = scene.status(id);
+        assert_eq!(status["checks"][0]["command"], "test -e a", "{status}");
+        scene.studio(["logs", id]).exits(0).output_lacks("not trusted");
+    }
+    scene.studio(["inbox"]).exits(0).output_lacks("asks for permission");
 }

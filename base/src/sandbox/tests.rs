@@ -9,6 +9,8 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use landlock::{AccessFs, Ruleset, RulesetAttr};
+
 use super::home::home_rules;
 use super::{ClosedScope, Confinement, SandboxRules};
 use crate::process::{Command, Output, OutputLimits, Stream};
@@ -281,4 +283,29 @@ sys.exit(r != 0)";
     let victim = Command::new("sleep", "/").arg("300").spawn().unwrap();
     cell.allows(&format!("python3 -c '{trace}' 0"));
     cell.holds(&format!("python3 -c '{trace}' {}", victim.child.id()));
+}
+
+#[test]
+fn a_first_process_that_cannot_start_the_program_says_why_and_nothing_runs() {
+    let directory = tempfile::tempdir_in("/var/tmp").unwrap();
+    let run = |is_damaged: bool| {
+        let (read, write) = (vec!["/".into()], vec![directory.path().to_owned()]);
+        let rules = SandboxRules { read, write, ..SandboxRules::default() };
+        let confinement = Confinement::new(rules, ClosedScope::Closed).unwrap();
+        let mut confinement = confinement.with_own_processes();
+        assert!(confinement.has_namespace(), "this system has no namespaces");
+        if is_damaged {
+            // The kernel takes no rule for `/proc`: it does not handle reading.
+            let ruleset = Ruleset::default().handle_access(AccessFs::MakeSock).unwrap();
+            let ruleset: Option<std::os::fd::OwnedFd> = ruleset.create().unwrap().into();
+            confinement.ruleset = ruleset.unwrap();
+        }
+        let command = Command::new("touch", directory.path()).arg("ran");
+        command.confined(Arc::new(confinement)).output(OutputLimits::seconds(60))
+    };
+    let error = run(true).unwrap_err().to_string();
+    assert!(error.contains("Invalid argument"), "{error}");
+    assert!(!directory.path().join("ran").exists());
+    assert!(run(false).unwrap().ok());
+    assert!(directory.path().join("ran").exists());
 }
