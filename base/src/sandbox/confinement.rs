@@ -111,7 +111,7 @@ impl Confinement {
         Ok(Confinement { rules, ruleset, namespaces, filter, own_processes: false, missing })
     }
 
-    fn has_namespace(&self) -> bool {
+    pub(super) fn has_namespace(&self) -> bool {
         self.namespaces.is_some()
     }
 
@@ -158,7 +158,7 @@ impl Confinement {
         Err(io::Error::other("the sandbox is not supported on this system"))
     }
 
-    fn has_namespace(&self) -> bool {
+    pub(super) fn has_namespace(&self) -> bool {
         false
     }
 
