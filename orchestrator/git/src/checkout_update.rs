@@ -133,7 +133,7 @@ pub(crate) fn revert(
         let repo = checkout::open(checkout)?;
         let tree = checkout::tree_of(&repo, before)?;
         let mut builder = git2::build::CheckoutBuilder::new();
-        checkout::limit_paths(&mut builder, &rewritten);
+        checkout::limit_paths(&mut builder, rewritten);
         builder.force().update_index(false);
         repo.checkout_tree(tree.as_object(), Some(&mut builder)).map_err(|error| {
             let what = format!("cannot put the files in {} back", checkout.worktree.display());

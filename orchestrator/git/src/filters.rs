@@ -134,9 +134,7 @@ pub(crate) fn setting_for(repository: &Repository, name: &str) -> Option<String>
     };
     let (clean, smudge, process) = (value("clean"), value("smudge"), value("process"));
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
-    if clean.or(smudge).or(process).is_none() {
-        return None;
-    }
+    clean.or(smudge).or(process)?;
     let is_bare = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
     let table_key = if is_bare { name.to_owned() } else { quoted(name) };
     let known = FilterSetting::Known(KnownFilter::GitLfs).commands();
