@@ -5,7 +5,9 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use orchestrator::commands::completions;
 use orchestrator::{cli::Cli, report};
-use studio_core::{pool_process, recheck, sandbox, selftest, supervisor_process, waker_process};
+use studio_core::pool_process::{self, PoolArgs};
+use studio_core::supervisor_process::{self, SupervisorArgs};
+use studio_core::{recheck, sandbox, selftest, waker_process};
 
 fn main() -> ExitCode {
     // The sandbox is an internal command: its arguments belong to another program.
@@ -15,11 +17,11 @@ fn main() -> ExitCode {
     // So are the processes in the background and the agent of the self-test, which completions do not
     // offer.
     let args = || std::env::args_os().skip(1);
-    let internal = supervisor_process::Args::parse(args())
+    let internal = SupervisorArgs::parse(args())
         .map(|args| supervisor_process::run(&args))
-        .or_else(|| pool_process::Args::parse(args()).map(|args| pool_process::run(&args)))
-        .or_else(|| recheck::Args::parse(args()).map(|args| recheck::main(&args)))
-        .or_else(|| waker_process::Args::parse(args()).map(|args| waker_process::run(&args)))
+        .or_else(|| PoolArgs::parse(args()).map(|args| pool_process::run(&args)))
+        .or_else(|| recheck::parse(args()).map(|args| recheck::main(&args)))
+        .or_else(|| waker_process::parse(args()).map(|args| waker_process::run(&args)))
         .or_else(|| selftest::agent::main(args()).map(|result| result.map(|()| 0)));
     let (json, result) = match internal {
         Some(result) => (false, result),

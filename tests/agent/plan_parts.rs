@@ -152,10 +152,18 @@ fn requirements_are_compared_with_the_code_and_what_is_missing_becomes_tasks() {
         findings(
             &[
                 verdict("R1", "met", "a.rs:3"),
-                verdict("R2", "unmet", "there is no back door"),
+                verdict("R2", "unmet", "the back door is missing"),
                 verdict("R3", "unknown", "the bell cannot be heard by reading"),
             ],
             &[row("back", &["R2"], &["front"])],
+        ),
+        findings(
+            &[
+                verdict("R1", "unknown", "only a visitor can tell"),
+                verdict("R2", "unmet", "the back door is missing"),
+                verdict("R3", "unmet", "the bell is missing"),
+            ],
+            &[row("back", &["R2", "R3"], &["front"])],
         ),
         ScriptedReply::says("That is all."),
     ]));
@@ -172,10 +180,12 @@ fn requirements_are_compared_with_the_code_and_what_is_missing_becomes_tasks() {
         "names unknown requirement R9",
         "`R1` was judged met without evidence",
         "R2 was judged unmet without saying what is missing",
-        "R3 was judged met, but it is not: make fails",
+        "R3 was judged met, but it is unmet: make fails",
     ] {
         assert!(errors.contains(words), "no `{words}` in {errors}");
     }
+    let error = asked[3].text();
+    assert!(error.contains("R3 was judged unknown, but it is unmet: make fails"), "{error}");
     let report: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(report["requirements"][1]["status"], "unmet");
     let new = report["text"].as_str().unwrap().replace("after = [\"front\"]\n", "");

@@ -183,7 +183,11 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
         ],
     ),
     ("waker", &[]),
-    ("waker_process", &["waker", "queue_reasons", "rate_limit", "schedule", "session", "project"]),
+    ("project_args", &["project"]),
+    (
+        "waker_process",
+        &["waker", "queue_reasons", "rate_limit", "schedule", "session", "project_args"],
+    ),
     ("session_view", &["session", "coach_json", "radar"]),
     ("seen", &["session_view"]),
     ("inbox", &["session", "session_view", "seen", "radar"]),
@@ -225,7 +229,10 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
             "radar",
         ],
     ),
-    ("recheck", &["session", "session_view", "project", "live_sessions", "landing"]),
+    (
+        "recheck",
+        &["session", "session_view", "project", "project_args", "live_sessions", "landing"],
+    ),
     ("forge", &["session", "exec", "session_view", "project", "landing"]),
     ("attempts", &["session", "launch", "session_view", "project", "review", "redact", "landing"]),
     (

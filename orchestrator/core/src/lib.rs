@@ -29,6 +29,7 @@ pub mod overview;
 pub mod path_dependencies;
 pub mod pool_process;
 pub mod project;
+pub mod project_args;
 mod queue_reasons;
 pub mod radar;
 pub mod rate_limit;

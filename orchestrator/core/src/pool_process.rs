@@ -19,7 +19,7 @@ const MIN_FILES: u32 = 10_000;
 
 /// The arguments of the process.
 #[derive(Clone, Debug)]
-pub struct Args {
+pub struct PoolArgs {
     common_dir: PathBuf,
     template: String,
     commit: String,
@@ -27,10 +27,10 @@ pub struct Args {
     config_file: Option<PathBuf>,
 }
 
-impl Args {
+impl PoolArgs {
     /// Parses `__pool COMMON TEMPLATE COMMIT SIZE [CONFIG]`, which studio itself runs; returns `None` for
     /// other commands.
-    pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Args> {
+    pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<PoolArgs> {
         if args.next()? != COMMAND {
             return None;
         }
@@ -38,12 +38,12 @@ impl Args {
         let mut text = || args.next()?.into_string().ok();
         let (template, commit, size) = (text()?, text()?, text()?.parse().ok()?);
         let config_file = args.next().map(PathBuf::from);
-        Some(Args { common_dir, template, commit, size, config_file })
+        Some(PoolArgs { common_dir, template, commit, size, config_file })
     }
 }
 
 /// Prepares worktrees until there are enough.
-pub fn run(args: &Args) -> Result<u8> {
+pub fn run(args: &PoolArgs) -> Result<u8> {
     // Sessions that work come first.
     let _ = rustix::process::nice(10);
     let repository = Repository::discover(&args.common_dir)?;

@@ -3,9 +3,8 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use base::config::ConfigSources;
 use base::failure::{OrFail, Result};
 use base::lock::Lock;
 use base::process::{Command, Stream};
@@ -13,12 +12,12 @@ use base::process::{Command, Stream};
 use crate::landing::merge_checks::{self, Retry, TreeState};
 use crate::live_sessions::LiveSessions;
 use crate::project::{Project, pause};
+use crate::project_args::ProjectArgs;
 use crate::session::collect;
 use crate::session::state::SessionState;
 use crate::session::target_check::{TargetCheck, TargetCheckOutcome};
 use crate::session_view::SessionView;
 use studio_git::merge::{self, MergeMethod, PreparedMerge};
-use studio_git::repo::Repository;
 use studio_git::snapshot::Snapshot;
 
 /// The hidden command of the process.
@@ -26,35 +25,14 @@ const COMMAND: &str = "__recheck";
 /// The number that lowers the priority of a process most.
 const LOWEST_PRIORITY: i32 = 19;
 
-/// The arguments of the process.
-#[derive(Clone, Debug)]
-pub struct Args {
-    common_dir: PathBuf,
-    /// The directory whose configuration applies.
-    directory: PathBuf,
-    config_file: Option<PathBuf>,
-}
-
-impl Args {
-    /// Parses `__recheck COMMON DIRECTORY [CONFIG]`, which studio itself runs; returns `None` for
-    /// other commands.
-    pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Args> {
-        if args.next()? != COMMAND {
-            return None;
-        }
-        let (common_dir, directory) = (args.next()?.into(), args.next()?.into());
-        Some(Args { common_dir, directory, config_file: args.next().map(PathBuf::from) })
-    }
+/// Parses the arguments of the process; returns `None` for other commands.
+pub fn parse(args: impl Iterator<Item = OsString>) -> Option<ProjectArgs> {
+    ProjectArgs::parse(COMMAND, args)
 }
 
 /// Runs the process.
-pub fn main(args: &Args) -> Result<u8> {
-    let repository = Repository::discover(&args.common_dir)?;
-    let sources = ConfigSources {
-        config_file: args.config_file.clone(),
-        ..ConfigSources::from_env(&args.directory)
-    };
-    run(&Project::new(repository, base::config::load(&sources)?.config))?;
+pub fn main(args: &ProjectArgs) -> Result<u8> {
+    run(&args.project()?)?;
     Ok(0)
 }
 

@@ -32,26 +32,26 @@ use studio_git::repo::Repository;
 
 /// The arguments of a supervisor.
 #[derive(Clone, Debug)]
-pub struct Args {
+pub struct SupervisorArgs {
     /// The repository's common git directory.
     pub common_dir: PathBuf,
     /// The session.
     pub id: String,
 }
 
-impl Args {
+impl SupervisorArgs {
     /// Parses `__supervise COMMON ID`, which studio itself runs; returns `None` for other commands.
-    pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Args> {
+    pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<SupervisorArgs> {
         if args.next()? != COMMAND {
             return None;
         }
         let (common_dir, id) = (args.next()?.into(), args.next()?.into_string().ok()?);
-        args.next().is_none().then_some(Args { common_dir, id })
+        args.next().is_none().then_some(SupervisorArgs { common_dir, id })
     }
 }
 
 /// Runs the supervisor.
-pub fn run(args: &Args) -> Result<u8> {
+pub fn run(args: &SupervisorArgs) -> Result<u8> {
     let id = Id::parse(&args.id).map_err(|e| Failure::usage(e.to_string()))?;
     let store = SessionStore::new(&args.common_dir);
     let lock = inherited_lock(&store, &id)?;

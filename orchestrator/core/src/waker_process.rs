@@ -2,21 +2,19 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use base::clock::Clock;
-use base::config::ConfigSources;
 use base::failure::{Failure, OrFail, Result};
 use base::lock::Lock;
 
-use crate::project::Project;
+use crate::project_args::ProjectArgs;
 use crate::queue_reasons::QueueReasons;
 use crate::rate_limit::{RateLimitWatcher, RateLimits, scaled};
 use crate::schedule;
 use crate::session::store::SessionStore;
 use crate::waker::{self, COMMAND, lock_path};
-use studio_git::repo::Repository;
 
 /// The interval of scheduler calls.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -26,45 +24,14 @@ const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 /// The longest wait after a failure.
 const MAX_BACKOFF: Duration = Duration::from_secs(300);
 
-/// The arguments of the process.
-#[derive(Clone, Debug)]
-pub struct Args {
-    common_dir: PathBuf,
-    /// The directory whose configuration applies.
-    directory: PathBuf,
-    config_file: Option<PathBuf>,
-}
-
-impl Args {
-    /// Parses `__wake COMMON DIRECTORY [CONFIG]`, which studio itself runs; returns `None` for other
-    /// commands.
-    pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Args> {
-        if args.next()? != COMMAND {
-            return None;
-        }
-        let (common_dir, directory) = (args.next()?.into(), args.next()?.into());
-        Some(Args { common_dir, directory, config_file: args.next().map(PathBuf::from) })
-    }
-
-    /// Returns the project, with the configuration as it is now.
-    fn project(&self) -> Result<Project> {
-        let repository = Repository::discover(&self.common_dir)?;
-        let directory = Some(&self.directory).filter(|directory| directory.is_dir());
-        let directory = directory.unwrap_or(&self.common_dir).clone();
-        let config_file = self.config_file.clone();
-        let sources = ConfigSources { config_file, ..ConfigSources::from_env(&directory) };
-        let config = base::config::load(&sources)?.config;
-        Ok(Project {
-            config_file: sources.config_file,
-            directory: Some(directory),
-            ..Project::new(repository, config)
-        })
-    }
+/// Parses the arguments of the process; returns `None` for other commands.
+pub fn parse(args: impl Iterator<Item = OsString>) -> Option<ProjectArgs> {
+    ProjectArgs::parse(COMMAND, args)
 }
 
 /// Calls the scheduler until no session waits for something that changes by itself. After a failure it
 /// waits and tries again, as long as the repository exists.
-pub fn run(args: &Args) -> Result<u8> {
+pub fn run(args: &ProjectArgs) -> Result<u8> {
     let root = SessionStore::new(&args.common_dir).root().to_owned();
     let Some(lock) = Lock::try_take(&lock_path(&root)).or_fail(|| "cannot lock the waker")? else {
         return Ok(0);
@@ -99,9 +66,9 @@ pub fn run(args: &Args) -> Result<u8> {
     })
 }
 
-/// Calls the scheduler. Returns its lock if the waker is no longer needed, so that no step relies on a
-/// waker that is ending.
-fn schedule(args: &Args) -> Result<Option<Lock>> {
+/// Calls the scheduler. Returns the scheduler's lock if the waker is not needed any more: no scheduler
+/// may count on a waker that is ending.
+fn schedule(args: &ProjectArgs) -> Result<Option<Lock>> {
     let project = args.project()?;
     project.schedule()?;
     let scheduler = schedule::lock(&project.repository)?;

@@ -33,7 +33,7 @@ fn main() -> io::Result<()> {
                 let _ = writeln!(io::stderr(), "the key is missing");
                 std::process::exit(7);
             }
-            "garbage" => output.write_all(b"zzzz this is no packet")?,
+            "garbage" => output.write_all(b"zzzz not a packet")?,
             "endless list" => loop {
                 send(&mut output, b"key=value\n")?;
             },

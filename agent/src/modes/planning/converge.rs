@@ -75,8 +75,9 @@ fn read(args: &Value, basis: &ConvergenceBasis) -> Result<String, String> {
         let is_planned = new.iter().any(|task| task.requirements.contains(&it.id));
         let gap = basis.gaps.iter().find(|(id, _)| *id == it.id);
         match (it.status, gap) {
-            (VerdictStatus::Met, Some((id, reason))) => {
-                wrong.push(format!("{id} was judged met, but it is not: {reason}"));
+            (VerdictStatus::Met | VerdictStatus::Unknown, Some((id, reason))) => {
+                let status = it.status.word();
+                wrong.push(format!("{id} was judged {status}, but it is unmet: {reason}"));
             }
             (VerdictStatus::Unmet, _) if it.evidence.trim().is_empty() => {
                 wrong.push(format!("{} was judged unmet without saying what is missing", it.id));

@@ -81,14 +81,14 @@ commands.
 
 How to judge
 - Judge every requirement, each once: `met`, `unmet`, or `unknown` where reading cannot tell.
-- `met` needs evidence that you have read: a file and line, or a test and what it tests. That a \
-task for it has landed is no evidence.
+- `met` needs evidence that you have read: a file and line, or a test and what it tests. A \
+landed task is not evidence.
 - `unmet` says what is missing. A requirement that is met in part is unmet.
 - Do not add wishes, and do not plan improvements of what is met.
 
 Tasks for what is unmet
 - Each new task says what is missing and where, complete enough for an agent that sees only this \
-and the requirements. Names of existing tasks are taken.
+and the requirements. Do not reuse the id of an existing task.
 - `checks` are commands that exist in this repository or that the task makes.
 
 How to end

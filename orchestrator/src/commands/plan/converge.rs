@@ -7,8 +7,8 @@ use planner::history::HistoryEvent;
 use planner::verdict::{RequirementVerdict, VerdictStatus};
 use serde_json::{Value, json};
 
+use super::Plan;
 use super::files::TASKS;
-use super::{Plan, output};
 use crate::commands::context::CommonArgs;
 use crate::commands::verify;
 use crate::report;
@@ -115,17 +115,10 @@ impl Plan<'_> {
             let line = format!("{} {}: {}", it.id, status.word(), it.evidence);
             report::out(&printable(line.trim_end_matches(": ")));
         }
-        if verdicts.iter().all(is_met) {
-            report::say(&format!("every requirement is met at {}", head(commit, 12)));
+        match verdicts.iter().all(is_met) {
+            true => report::say(&format!("every requirement is met at {}", head(commit, 12))),
+            false => report::say(&format!("not every requirement is met at {}", head(commit, 12))),
         }
-    }
-
-    /// Reports that the plan ends although requirements are not met.
-    pub(super) fn report_unmet(&self) {
-        output::note(
-            self.context,
-            "not every requirement is met; retry with: studio plan --converge",
-        );
     }
 }
 

@@ -122,10 +122,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
                     match plan.converge(common, comparisons <= MAX_ROUNDS)? {
                         Convergence::Met => {}
                         Convergence::TasksAdded => continue,
-                        Convergence::Unmet => {
-                            plan.report_unmet();
-                            return plan.report(common).map(|_| 1);
-                        }
+                        Convergence::Unmet => return plan.report(common).map(|_| 1),
                     }
                 }
                 plan.record.over = true;

@@ -86,13 +86,6 @@ pub(crate) fn without_a_model(failure: &Failure, fallback: &str) {
     report::say(&format!("note: {}; {fallback}", sentence.lines().next().unwrap_or_default()));
 }
 
-/// Prints a note for people.
-pub(crate) fn note(context: &CommandContext, text: &str) {
-    if !context.json {
-        report::say(text);
-    }
-}
-
 /// Reports that a session of the plan landed.
 pub(crate) fn landed(context: &CommandContext, landed: &Landed) {
     if !context.json {
