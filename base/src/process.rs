@@ -294,6 +294,9 @@ impl Command {
     pub fn spawn(self) -> io::Result<Running> {
         let (last_signal, is_watched) = (self.last_signal, self.watched);
         let (mut command, program, _descriptors) = self.prepare()?;
+        if is_watched {
+            watcher::prepare();
+        }
         let child = command.spawn().map_err(|e| with_program(e, &program))?;
         let group = Pid::from_raw(child.id().cast_signed()).filter(|_| is_watched);
         let watched = group.and_then(watcher::Watched::group);
@@ -305,6 +308,9 @@ impl Command {
         let (last_signal, watched) = (self.last_signal, self.watched);
         let (command, program, _descriptors) = self.prepare()?;
         let mut command = tokio::process::Command::from(command);
+        if watched {
+            watcher::prepare();
+        }
         let child = command.spawn().map_err(|e| with_program(e, &program))?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let watched = group.filter(|_| watched).and_then(watcher::Watched::group);

@@ -2,7 +2,7 @@
 //! learns each group through a pipe, and the death of this process by the closed pipe.
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::Watched;
+pub(crate) use linux::{Watched, prepare};
 
 /// Unsupported on this system.
 #[cfg(not(target_os = "linux"))]
@@ -16,6 +16,10 @@ impl Watched {
         None
     }
 }
+
+/// Does nothing: unsupported on this system.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn prepare() {}
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -46,12 +50,21 @@ mod linux {
         }
     }
 
+    /// Starts the watcher before the first child, which would be unwatched until the watcher runs.
+    pub(crate) fn prepare() {
+        let _ = pipe();
+    }
+
     /// Sends a group to the watcher, or its negative number to end the watch.
     fn notify(group: i32) -> bool {
-        static WATCHER: OnceLock<Option<OwnedFd>> = OnceLock::new();
-        let pipe = WATCHER.get_or_init(|| start().ok()).as_ref();
         // Four bytes are written atomically (pipe(7)).
-        pipe.is_some_and(|pipe| rustix::io::write(pipe, &group.to_ne_bytes()).is_ok())
+        pipe().is_some_and(|pipe| rustix::io::write(pipe, &group.to_ne_bytes()).is_ok())
+    }
+
+    /// Returns the pipe to the watcher, which is started if it does not run.
+    fn pipe() -> Option<&'static OwnedFd> {
+        static WATCHER: OnceLock<Option<OwnedFd>> = OnceLock::new();
+        WATCHER.get_or_init(|| start().ok()).as_ref()
     }
 
     #[allow(unsafe_code)]
