@@ -46,19 +46,29 @@ struct Bench {
 fn main() {
     adopt_orphans();
     head();
-    listed(size("BENCH_SESSIONS", 1000)).print();
-    listed_beside_worktrunk(50).print();
-    dashboard_start(size("BENCH_SESSIONS", 1000)).print();
-    dashboard_idle(50).print();
-    conflicts(50, 2000).print();
-    at_once(20).print();
+    let chosen: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let row = |name: &str, measured: &dyn Fn() -> Row| {
+        if chosen.is_empty() || chosen.iter().any(|it| it == name) {
+            measured().print();
+        }
+    };
+    let sessions = size("BENCH_SESSIONS", 1000);
     let files = size("BENCH_FILES", 50_000);
-    made(files).print();
-    made_from_pool(files).print();
-    made(2_000).print();
-    dropped(files).print();
-    landed(files).print();
-    reviewed(300).print();
+    row("list", &|| listed(sessions));
+    for worktrees in [1, 50, 500] {
+        row("list-beside", &|| listed_beside_worktrunk(worktrees));
+    }
+    row("dashboard", &|| dashboard_start(sessions));
+    row("idle", &|| dashboard_idle(50));
+    row("conflicts", &|| conflicts(50, 2000));
+    row("at-once", &|| at_once(20));
+    row("create", &|| made(files));
+    row("create-small", &|| made(2_000));
+    row("pool", &|| made_from_pool(files));
+    row("discard", &|| dropped(files));
+    row("accept", &|| landed(files));
+    row("review", &|| reviewed(300));
 }
 
 fn size(variable: &str, usual: usize) -> usize {

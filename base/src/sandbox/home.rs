@@ -2,6 +2,7 @@
 //! need, except secrets; nothing is writable except stateless devices. The kernel's rules can only
 //! allow, so a directory that contains a secret is opened entry by entry.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -285,20 +286,30 @@ fn secrets(home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// Opens a tree around everything that is closed.
-fn collect_open(path: &Path, excluded: &[PathBuf], read: &mut Vec<PathBuf>) {
-    if excluded.iter().any(|closed| path.starts_with(closed)) {
+fn collect_open(tree: &Path, excluded: &[PathBuf], read: &mut Vec<PathBuf>) {
+    if excluded.iter().any(|closed| tree.starts_with(closed)) {
         return;
     }
-    if !excluded.iter().any(|closed| closed.starts_with(path)) {
-        read.push(path.to_owned());
-        return;
+    collect_around(tree, &excluded.iter().map(PathBuf::as_path).collect(), read);
+}
+
+/// Opens a tree of which neither it nor a directory above it is closed, unless it is closed itself.
+/// The closed paths are sorted, so that those in a tree follow it.
+fn collect_around(path: &Path, excluded: &BTreeSet<&Path>, read: &mut Vec<PathBuf>) {
+    match excluded.range::<Path, _>(path..).next() {
+        Some(closed) if *closed == path => return,
+        Some(closed) if closed.starts_with(path) => {}
+        _ => {
+            read.push(path.to_owned());
+            return;
+        }
     }
     let Ok(entries) = fs::read_dir(path) else { return };
     for entry in entries.flatten() {
         // The kernel checks the target of a link, so links need no rules of their own.
         let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
         if !is_link && !looks_like_a_key(&entry.file_name().to_string_lossy()) {
-            collect_open(&entry.path(), excluded, read);
+            collect_around(&entry.path(), excluded, read);
         }
     }
 }
@@ -412,6 +423,23 @@ mod tests {
         assert!(!opened("src/repo/.git/studio/sessions"), "closed by the caller");
         assert!(rules.read.iter().any(|tree| Path::new("/usr/bin").starts_with(tree)));
         assert!(!rules.read.iter().any(|tree| Path::new("/tmp/other").starts_with(tree)));
+    }
+
+    #[test]
+    fn a_tree_is_opened_around_closed_paths_whose_names_begin_alike() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = directory.path().canonicalize().unwrap();
+        for name in ["a/b/secret", "a/c", "a-b/x", "a.c/x", "ab/x"] {
+            fs::create_dir_all(tree.join(name)).unwrap();
+        }
+        let excluded = ["a/b/secret", "a-b", "missing/z"].map(|path| tree.join(path));
+        let mut open = Vec::new();
+        collect_open(&tree, &excluded, &mut open);
+        open.sort_unstable();
+        assert_eq!(open, ["a/c", "a.c", "ab"].map(|path| tree.join(path)));
+        open.clear();
+        collect_open(&tree.join("a-b/x"), &excluded, &mut open);
+        assert!(open.is_empty(), "{open:?}");
     }
 
     #[test]

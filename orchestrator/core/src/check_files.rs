@@ -10,7 +10,7 @@ use std::path::Path;
 use base::failure::{OrFail, Result};
 use serde::Serialize;
 use studio_git::patch::Comparison;
-use studio_git::refs;
+use studio_git::{refs, tree_diff};
 
 use crate::check_files::named_files::NamedFiles;
 use crate::project::Project;
@@ -189,7 +189,8 @@ pub fn changed(
         object.peel_to_tree().or_fail(cannot)
     };
     let (old, new) = (tree(from)?, tree(to)?);
-    let diff = repo.diff_tree_to_tree(Some(&old), Some(&new), None).or_fail(cannot)?;
+    let diff = tree_diff::diff_trees(repo, Some(&old), Some(&new), git2::DiffOptions::new())
+        .or_fail(cannot)?;
     let mut named = None;
     let mut found = Vec::new();
     for delta in diff.deltas() {

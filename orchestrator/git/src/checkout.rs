@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::names::BranchName;
 use crate::repo::Repository;
 use crate::sparse::SparsePatterns;
-use crate::{index, worktree};
+use crate::{index, tree_diff, worktree};
 
 /// The start of the content of studio's index locks; the operation's id follows.
 const LOCK_PREFIX: &str = "studio ";
@@ -216,8 +216,7 @@ pub(crate) fn tree_changes(
     before: &git2::Tree<'_>,
     after: &git2::Tree<'_>,
 ) -> Result<Vec<FileChange>> {
-    let diff = repo
-        .diff_tree_to_tree(Some(before), Some(after), None)
+    let diff = tree_diff::diff_trees(repo, Some(before), Some(after), git2::DiffOptions::new())
         .or_fail(|| "cannot compare the commits")?;
     let mut changes: BTreeMap<PathBuf, FileChange> = BTreeMap::new();
     for delta in diff.deltas() {

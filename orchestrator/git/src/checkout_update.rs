@@ -30,7 +30,7 @@ pub(crate) fn apply(
     let changes = checkout::written_changes(checkout, &index, changes)?;
     let (attributes, others) = commit_attributes::divide(&changes);
     if attributes.is_empty() {
-        filters::check_smudges(&checkout::open(checkout)?, &others)?;
+        filters::check_smudges(&checkout::open_with(checkout, &mut index)?, &others)?;
     } else {
         refuse_changed(checkout, &others, before)?;
         filters::check_smudges(&CommitAttributes::of(checkout, after)?.repo, &others)?;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::refs;
 use crate::repo::Repository;
 use crate::stage::is_g3s_own;
+use crate::tree_diff;
 
 /// The size of a difference.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,7 +89,7 @@ pub fn change_id(repository: &Repository, from: &str, to: &str) -> Result<String
     let repo = repository.open()?;
     let mut options = git2::DiffOptions::new();
     options.include_typechange(true).context_lines(0);
-    let diff = tree_diff(&repo, from, to, &mut options)?;
+    let diff = compare_trees(&repo, from, to, options)?;
     let text = std::cell::RefCell::new(Vec::new());
     let is_counted = |delta: &git2::DiffDelta<'_>| path_of(delta).is_some_and(|it| !is_g3s_own(it));
     let mut on_file = |delta: git2::DiffDelta<'_>, _: f32| {
@@ -151,22 +152,22 @@ pub(crate) fn diff_trees<'repo>(
 ) -> Result<git2::Diff<'repo>> {
     let mut options = git2::DiffOptions::new();
     options.include_typechange(true);
-    let mut diff = tree_diff(repo, from, to, &mut options)?;
+    let mut diff = compare_trees(repo, from, to, options)?;
     diff.find_similar(None).or_fail(cannot)?;
     Ok(diff)
 }
 
-fn tree_diff<'repo>(
+fn compare_trees<'repo>(
     repo: &'repo git2::Repository,
     from: &str,
     to: &str,
-    options: &mut git2::DiffOptions,
+    options: git2::DiffOptions,
 ) -> Result<git2::Diff<'repo>> {
     let tree = |id: &str| -> Result<git2::Tree<'_>> {
         let object = repo.find_object(refs::oid(id)?, None).or_fail(cannot)?;
         object.peel_to_tree().or_fail(cannot)
     };
-    repo.diff_tree_to_tree(Some(&tree(from)?), Some(&tree(to)?), Some(options)).or_fail(cannot)
+    tree_diff::diff_trees(repo, Some(&tree(from)?), Some(&tree(to)?), options).or_fail(cannot)
 }
 
 fn path_of<'a>(delta: &git2::DiffDelta<'a>) -> Option<&'a Path> {

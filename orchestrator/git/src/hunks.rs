@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::checkout::FileEntry;
 use crate::stage::is_g3s_own;
+use crate::tree_diff;
 
 /// The number of unchanged lines around a change.
 const CONTEXT_LINES: u32 = 3;
@@ -143,8 +144,9 @@ pub fn read_paths(
         let object = repo.find_object(crate::refs::oid(id)?, None).or_fail(cannot)?;
         object.peel_to_tree().or_fail(cannot)
     };
-    let diff =
-        repo.diff_tree_to_tree(Some(&tree(from)?), Some(&tree(to)?), None).or_fail(cannot)?;
+    let options = git2::DiffOptions::new();
+    let diff = tree_diff::diff_trees(repo, Some(&tree(from)?), Some(&tree(to)?), options)
+        .or_fail(cannot)?;
     let paths: std::collections::BTreeSet<&Path> =
         paths.iter().map(|path| path.as_path()).collect();
     read_deltas(repo, &diff, |path| paths.contains(path))

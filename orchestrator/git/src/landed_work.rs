@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::object_quarantine::Quarantine;
 use crate::repo::Repository;
-use crate::{merge, refs};
+use crate::{merge, refs, tree_diff};
 
 /// Maximum number of commits of the target whose changes are compared with those of the work.
 const MAX_COMMITS: usize = 1_000;
@@ -243,7 +243,8 @@ impl Search<'_> {
         let repo = &self.scratch.repo;
         let compare = || -> std::result::Result<git2::Oid, git2::Error> {
             let (before, after) = (repo.find_tree(before)?, repo.find_tree(after)?);
-            repo.diff_tree_to_tree(Some(&before), Some(&after), None)?.patchid(None)
+            let options = git2::DiffOptions::new();
+            tree_diff::diff_trees(repo, Some(&before), Some(&after), options)?.patchid(None)
         };
         compare().map(Some).or_fail(cannot)
     }

@@ -65,6 +65,7 @@ pub mod start_point;
 pub mod submodules;
 mod syntax_conflicts;
 pub mod transaction;
+pub mod tree_diff;
 pub mod tree_limits;
 pub mod trial;
 pub mod trial_files;

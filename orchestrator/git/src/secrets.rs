@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::merge::{Candidate, MergeStrategy};
 use crate::refs;
 use crate::repo::Repository;
+use crate::tree_diff;
 
 /// Maximum number of a session's commits that are searched individually.
 const MAX_COMMITS: usize = 1000;
@@ -115,7 +116,7 @@ fn find_between(
 ) -> std::result::Result<Vec<FoundSecret>, git2::Error> {
     let mut options = git2::DiffOptions::new();
     options.context_lines(0);
-    let diff = repo.diff_tree_to_tree(from, Some(to), Some(&mut options))?;
+    let diff = tree_diff::diff_trees(repo, from, Some(to), options)?;
     let mut secrets = Vec::new();
     // A private key whose content is on the next line.
     let mut pending_key: Option<FoundSecret> = None;
