@@ -399,3 +399,58 @@ fn a_symlink_in_a_submodule_does_not_lead_to_the_nested_one_of_the_user() {
     assert_eq!(fs::read(user.join("a leaf/config")).expect("it is there"), config);
     assert!(user.join("a leaf/hooks/post-merge").exists());
 }
+
+/// Deletes what no ref has, and returns whether a commit is left.
+fn survives(module: &Repo, commit: &str) -> bool {
+    module.git(["reflog", "expire", "--expire=now", "--all"]);
+    module.git(["gc", "-q", "--prune=now"]);
+    module.try_git(["cat-file", "-e", commit]).0 == 0
+}
+
+#[test]
+fn gc_drops_the_commits_of_discarded_sessions_from_the_submodules() {
+    let scene = nested_scene();
+    let id = ended(&scene, TWO_LEVELS, "ready");
+    let part = scene.worktree(&id).path().join("libs/part");
+    let commit_of = |path: &Path| Repo::at(path).git(["rev-parse", "HEAD"]);
+    let commits = [commit_of(&part), commit_of(&part.join("deep/leaf"))];
+    let module = scene.repo.path().join(".git/modules/my part");
+    let modules = [Repo::at(&module), Repo::at(&module.join("modules/a leaf"))];
+    let all_survive =
+        || modules.iter().zip(&commits).all(|(module, commit)| survives(module, commit));
+    scene.studio(["gc", "--older", "0"]).exits(0);
+    assert!(all_survive(), "the session is there");
+    scene.studio(["discard", &id]).exits(0);
+    scene.studio(["gc"]).exits(0);
+    assert!(all_survive(), "the discard can be undone");
+    scene.studio(["undo"]).exits(0);
+    scene.studio(["gc", "--older", "0"]).exits(0);
+    assert!(all_survive(), "the session is there again");
+    scene.studio(["discard", &id]).exits(0);
+    scene.studio(["gc", "--older", "0"]).exits(0);
+    for (module, commit) in modules.iter().zip(&commits) {
+        assert_eq!(module.git(["for-each-ref", "refs/studio"]), "");
+        assert!(!survives(module, commit));
+    }
+}
+
+#[test]
+fn gc_keeps_landed_commits_of_submodules_until_the_user_has_them_elsewhere() {
+    let scene = nested_scene();
+    let id = ended(&scene, TWO_LEVELS, "ready");
+    scene.studio(["accept", &id, "-m", "Land it"]).exits(0);
+    scene.studio(["gc", "--older", "0"]).exits(0);
+    let module = scene.repo.path().join(".git/modules/my part");
+    let modules = [Repo::at(&module), Repo::at(&module.join("modules/a leaf"))];
+    let landed = scene.repo.git(["rev-parse", "main:libs/part"]);
+    let commits = [landed.clone(), modules[0].git(["rev-parse", &format!("{landed}:deep/leaf")])];
+    for (module, commit) in modules.iter().zip(&commits) {
+        assert!(survives(module, commit), "it is not pushed");
+        module.git(["update-ref", "refs/remotes/origin/main", commit]);
+    }
+    scene.studio(["gc", "--older", "0"]).exits(0);
+    for (module, commit) in modules.iter().zip(&commits) {
+        assert_eq!(module.git(["for-each-ref", "refs/studio"]), "");
+        assert!(survives(module, commit));
+    }
+}
