@@ -14,7 +14,7 @@ use crate::oplog::{Intent, OperationLog};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::transaction;
-use crate::{accepted_hunks, discard, keepalive_refs, snapshot, start_point};
+use crate::{accepted_hunks, discard, keepalive_refs, snapshot, start_point, submodule_refs};
 
 /// How long and how much discarded work is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,7 @@ pub fn empty_trash(
         delete_entry(repository, &entry)?;
         report.add(&entry);
     }
+    submodule_refs::delete_of_gone_sessions(repository, &log)?;
     Ok(report)
 }
 

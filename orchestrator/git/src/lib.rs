@@ -62,6 +62,7 @@ pub mod sparse;
 pub mod stage;
 pub mod start_notices;
 pub mod start_point;
+mod submodule_refs;
 pub mod submodules;
 mod syntax_conflicts;
 pub mod transaction;

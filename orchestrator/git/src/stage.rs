@@ -178,14 +178,23 @@ fn refuse_endless_attributes(changes: &Changes, worktree: &Path) -> Result<()> {
 }
 
 /// Stages the commit to which the agent moved a submodule, as `git add` does, unless the session
-/// moved it elsewhere too. Returns the submodule if it has work that stays behind.
+/// moved it elsewhere too; a submodule of a submodule has its commit in that one. Returns the
+/// submodule if it has work that stays behind.
 pub(crate) fn add_submodule(
     index: &mut git2::Index,
     state: &SubmoduleState,
 ) -> Result<Option<Omission>> {
     let SubmoduleState { submodule, head, is_dirty } = state;
-    let entry = index.get_path(&submodule.path, 0).filter(|entry| entry.mode == GITLINK);
-    let Some(mut entry) = entry else { return Ok(None) };
+    let omission = || Omission {
+        path: submodule.path.to_string_lossy().into_owned(),
+        why: OmissionReason::Submodule,
+    };
+    let gitlink = |path: &Path| index.get_path(path, 0).filter(|entry| entry.mode == GITLINK);
+    if submodule.parent.is_some() {
+        let has_container = || submodule.path.ancestors().skip(1).any(|it| gitlink(it).is_some());
+        return Ok((*is_dirty && has_container()).then(omission));
+    }
+    let Some(mut entry) = gitlink(&submodule.path) else { return Ok(None) };
     let (linked, started) = (entry.id.to_string(), &submodule.commit);
     let mut stays_behind = *is_dirty;
     match head {
@@ -200,10 +209,7 @@ pub(crate) fn add_submodule(
         Some(_) => {}
         None => stays_behind = true,
     }
-    Ok(stays_behind.then(|| Omission {
-        path: submodule.path.to_string_lossy().into_owned(),
-        why: OmissionReason::Submodule,
-    }))
+    Ok(stays_behind.then(omission))
 }
 
 /// g3's working files: never counted, snapshotted or landed. Project skills are the exception.

@@ -101,7 +101,7 @@ fn submodules_notice(repository: &Repository, commit: &str) -> Result<Option<Str
     Ok((!paths.is_empty()).then(|| {
         format!(
             "sessions start without the files of submodules: {}; your checkout does not have them: \
-             git submodule update --init",
+             git submodule update --init --recursive",
             join_paths(&paths)
         )
     }))

@@ -1,14 +1,17 @@
-//! Submodules of a session: each one that the user's checkout has is copied from `.git/modules` into
-//! the session's private directory, where its agent commits. Only objects are copied; nothing is
-//! fetched, and no configuration of a submodule is read. What the agent commits there is brought
-//! into the user's `.git/modules` with its other work.
+//! Submodules of a session, at any depth: each one that the user's checkout has is copied from
+//! `.git/modules` into the session's private directory, where its agent commits. Only objects are
+//! copied; nothing is fetched, and no configuration of a submodule is read. What the agent commits
+//! there is brought into the user's `.git/modules` with its other work.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
+use base::git::Git;
+use base::id::Id;
 use base::process::OutputLimits;
 use serde::{Deserialize, Serialize};
 
@@ -31,22 +34,47 @@ const READ_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(600);
 /// A submodule of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submodule {
-    /// Its name in `.gitmodules`.
+    /// The path of its git directory below `modules`: its name in `.gitmodules`, after that of the
+    /// submodule that contains it (`NAME/modules/NAME`).
     pub name: String,
     /// Its directory in the worktree.
     pub path: PathBuf,
     /// The commit with which the session started.
     pub commit: String,
+    /// The directory of the submodule that contains it, in the worktree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<PathBuf>,
 }
 
 impl Submodule {
     /// Returns the user's git directory of the submodule, if there is one. No part of its path is a
     /// symlink.
-    fn of_user(&self, repository: &Repository) -> Option<PathBuf> {
+    pub(crate) fn of_user(&self, repository: &Repository) -> Option<PathBuf> {
         let directory = repository.common_dir.join("modules").join(&self.name);
         let is_plain = directory.canonicalize().is_ok_and(|canonical| canonical == directory);
         let is_repository = || directory.join("HEAD").is_file() && !borrows_objects(&directory);
         (is_plain && is_repository()).then_some(directory)
+    }
+
+    /// Returns the submodules that one of its commits has. `user` is the user's git directory of it.
+    fn nested(&self, repository: &Repository, user: &Path, commit: &str) -> Result<Vec<Submodule>> {
+        // The configuration of the submodule is not read.
+        let objects = object_quarantine::alternates(&[user.join("objects")]);
+        let git = repository.git().with_objects(objects);
+        let nested = of_tree(&git, &repository_at(user).open()?, commit)?.into_iter();
+        let within = |it: Submodule| Submodule {
+            name: format!("{}/modules/{}", self.name, it.name),
+            path: self.path.join(it.path),
+            commit: it.commit,
+            parent: Some(self.path.clone()),
+        };
+        Ok(nested.map(within).collect())
+    }
+
+    /// Returns its path in the submodule that contains it, or in the repository.
+    fn path_in_parent(&self) -> &Path {
+        let parent = self.parent.as_deref();
+        parent.and_then(|parent| self.path.strip_prefix(parent).ok()).unwrap_or(&self.path)
     }
 
     /// Returns its private git directory in a session.
@@ -97,8 +125,14 @@ fn borrows_objects(git_dir: &Path) -> bool {
     git_dir.join("objects/info/alternates").symlink_metadata().is_ok()
 }
 
+/// Returns the prefix of the refs in the user's submodules that keep the commits of a session; a
+/// commit follows.
+pub(crate) fn work_ref_prefix(id: &Id) -> String {
+    format!("refs/studio/work/{id}/")
+}
+
 /// Opens a git directory of a submodule as a repository of its own.
-fn repository_at(git_dir: &Path) -> Repository {
+pub(crate) fn repository_at(git_dir: &Path) -> Repository {
     let git_dir = git_dir.to_owned();
     let (common_dir, checkout_git_dir) = (git_dir.clone(), git_dir);
     Repository { common_dir, main_checkout: None, checkout_git_dir, session: None }
@@ -106,9 +140,12 @@ fn repository_at(git_dir: &Path) -> Repository {
 
 /// Returns the submodules that `.gitmodules` of a commit names. Those with a name or a path that
 /// leads elsewhere are left out.
-pub(crate) fn of_commit(repository: &Repository, commit: &str) -> Result<Vec<Submodule>> {
+fn of_commit(repository: &Repository, commit: &str) -> Result<Vec<Submodule>> {
+    of_tree(&repository.git(), &repository.open()?, commit)
+}
+
+fn of_tree(git: &Git, repo: &git2::Repository, commit: &str) -> Result<Vec<Submodule>> {
     let fail = || "cannot read the submodules";
-    let repo = repository.open()?;
     let tree = repo.find_commit(refs::oid(commit)?).and_then(|it| it.tree()).or_fail(fail)?;
     if tree.get_name(".gitmodules").is_none() {
         return Ok(Vec::new());
@@ -116,7 +153,7 @@ pub(crate) fn of_commit(repository: &Repository, commit: &str) -> Result<Vec<Sub
     let blob = format!("{commit}:.gitmodules");
     let pattern = r"^submodule\..*\.path$";
     let args = ["config", "--blob", &blob, "-z", "--get-regexp", pattern];
-    let output = repository.git().command(args).output(OutputLimits::seconds(60)).or_fail(fail)?;
+    let output = git.command(args).output(OutputLimits::seconds(60)).or_fail(fail)?;
     let text = output.text();
     let submodule_of = |line: &str| {
         let (key, path) = line.split_once('\n')?;
@@ -127,6 +164,7 @@ pub(crate) fn of_commit(repository: &Repository, commit: &str) -> Result<Vec<Sub
             name: name.to_owned(),
             path: PathBuf::from(path),
             commit: entry.id().to_string(),
+            parent: None,
         })
     };
     Ok(text.split('\0').filter_map(submodule_of).collect())
@@ -147,13 +185,37 @@ fn is_plain_path(text: &str) -> bool {
         && Path::new(text).components().all(is_plain)
 }
 
+/// The submodules of a commit, at any depth.
+#[derive(Default)]
+struct SubmoduleTree {
+    /// Those that the user's `.git/modules` has, with their git directories there; each one is
+    /// after the one that contains it.
+    available: Vec<(Submodule, PathBuf)>,
+    /// The paths of the others.
+    missing: Vec<PathBuf>,
+}
+
+impl SubmoduleTree {
+    fn of_commit(repository: &Repository, commit: &str) -> Result<SubmoduleTree> {
+        let mut tree = SubmoduleTree::default();
+        let mut remaining = VecDeque::from(of_commit(repository, commit)?);
+        while let Some(submodule) = remaining.pop_front() {
+            let user = submodule.of_user(repository);
+            match user.filter(|directory| has_commit(directory, &submodule.commit)) {
+                Some(user) => {
+                    remaining.extend(submodule.nested(repository, &user, &submodule.commit)?);
+                    tree.available.push((submodule, user));
+                }
+                None => tree.missing.push(submodule.path),
+            }
+        }
+        Ok(tree)
+    }
+}
+
 /// Returns the paths of a commit's submodules that sessions cannot have.
 pub(crate) fn unavailable(repository: &Repository, commit: &str) -> Result<Vec<PathBuf>> {
-    let submodules = of_commit(repository, commit)?.into_iter();
-    let is_missing = |it: &Submodule| {
-        it.of_user(repository).is_none_or(|directory| !has_commit(&directory, &it.commit))
-    };
-    Ok(submodules.filter(is_missing).map(|it| it.path).collect())
+    Ok(SubmoduleTree::of_commit(repository, commit)?.missing)
 }
 
 fn has_commit(git_dir: &Path, commit: &str) -> bool {
@@ -164,11 +226,11 @@ fn has_commit(git_dir: &Path, commit: &str) -> bool {
 /// Copies the submodules of the base of a new worktree, whose files are checked out.
 pub(crate) fn populate(repository: &Repository, session_repo: &SessionRepo) -> Result<()> {
     let mut populated: Vec<Submodule> = Vec::new();
-    for submodule in of_commit(repository, &session_repo.base)? {
-        let Some(source) = submodule.of_user(repository) else { continue };
+    let tree = SubmoduleTree::of_commit(repository, &session_repo.base)?;
+    for (submodule, source) in tree.available {
+        // One whose parent was not copied has no directory.
         let target = submodule.git_dir(session_repo);
-        let is_free = target.symlink_metadata().is_err() && submodule.has_directory(session_repo);
-        if !is_free || !has_commit(&source, &submodule.commit) {
+        if target.symlink_metadata().is_ok() || !submodule.has_directory(session_repo) {
             continue;
         }
         copy(repository, session_repo, &submodule, &source)
@@ -318,13 +380,16 @@ pub(crate) fn repair(session_repo: &SessionRepo) -> Result<()> {
 }
 
 /// Brings the commits of a session's submodules into the user's `.git/modules`, verified, each under
-/// a ref of its own: `refs/studio/work/ID/COMMIT`. The repository has the commit of the session's
-/// HEAD.
+/// a ref of its own. The repository has the commit of the session's HEAD.
 pub(crate) fn import(
     repository: &Repository,
     session_repo: &SessionRepo,
     head_commit: &str,
 ) -> Result<()> {
+    // The commits that can name submodules, by the path of what contains these: the session itself
+    // (the empty path), or a submodule.
+    let session = (repository.clone(), vec![head_commit.to_owned()]);
+    let mut containers = BTreeMap::from([(PathBuf::new(), session)]);
     for submodule in recorded(session_repo) {
         let private = submodule.open_git_dir(session_repo);
         let private = private.or_fail(|| "cannot read a submodule")?;
@@ -334,12 +399,17 @@ pub(crate) fn import(
         let git_dir = submodule.git_dir(session_repo);
         restore(repository, &private)?;
         let own = head::read(&git_dir).ok().and_then(|head| head.commit);
-        let linked = gitlink(repository, head_commit, &submodule.path);
-        let wanted = own.into_iter().chain(linked).filter(|commit| *commit != submodule.commit);
-        for commit in wanted {
-            let name = format!("refs/studio/work/{}/{commit}", session_repo.id);
-            let module = repository_at(&user);
-            if refs::read(&module.open()?, &name)?.is_some() || has_commit(&user, &commit) {
+        let container = containers.get(&submodule.parent.clone().unwrap_or_default());
+        let linked = container.into_iter().flat_map(|(container, commits)| {
+            let path = submodule.path_in_parent();
+            commits.iter().filter_map(move |commit| gitlink(container, commit, path))
+        });
+        let wanted: Vec<String> =
+            own.into_iter().chain(linked).filter(|commit| *commit != submodule.commit).collect();
+        let module = repository_at(&user);
+        for commit in &wanted {
+            let name = format!("{}{commit}", work_ref_prefix(&session_repo.id));
+            if refs::read(&module.open()?, &name)?.is_some() || has_commit(&user, commit) {
                 continue;
             }
             let private = vec![git_dir.join("objects")];
@@ -351,19 +421,24 @@ pub(crate) fn import(
                         format!("cannot import the submodule {}", submodule.path.display())
                     })?;
             base::files::step("import.submodule");
-            let change = RefChange::new(name, None, Some(commit));
+            let change = RefChange::new(name, None, Some(commit.clone()));
             refs::update_or_fail(&module, &[change], "studio: work of a session")?;
             kept.release();
         }
+        containers.insert(submodule.path, (module, wanted));
     }
     Ok(())
 }
 
-/// Returns the commit of a submodule that the session's head records.
-fn gitlink(repository: &Repository, commit: &str, path: &Path) -> Option<String> {
-    let repo = repository.open().ok()?;
+/// Returns the commit of a submodule that a commit of its container records.
+fn gitlink(container: &Repository, commit: &str, path: &Path) -> Option<String> {
+    let repo = container.open().ok()?;
     let commit = repo.find_commit(refs::oid(commit).ok()?).ok()?;
-    let entry = commit.tree().ok()?.get_path(path).ok()?;
+    gitlink_in(&commit.tree().ok()?, path)
+}
+
+fn gitlink_in(tree: &git2::Tree<'_>, path: &Path) -> Option<String> {
+    let entry = tree.get_path(path).ok()?;
     (u32::try_from(entry.filemode()) == Ok(GITLINK)).then(|| entry.id().to_string())
 }
 
@@ -374,39 +449,60 @@ pub(crate) struct SubmoduleState {
     pub submodule: Submodule,
     /// The commit of its HEAD; `None` if it cannot be read.
     pub head: Option<String>,
-    /// Whether it has files that are not committed.
+    /// Whether it has changes that are not committed, also if only the commit of a submodule in it
+    /// changed.
     pub is_dirty: bool,
+}
+
+/// What a submodule's HEAD and its files say.
+#[derive(Default)]
+struct SubmoduleContent {
+    is_dirty: bool,
+    /// The commits of submodules in it that its HEAD records, by their paths in the worktree.
+    gitlinks: BTreeMap<PathBuf, String>,
 }
 
 /// Reads the submodules of a session, without touching them.
 pub(crate) fn read(repository: &Repository, session_repo: &SessionRepo) -> Vec<SubmoduleState> {
-    let submodules = recorded(session_repo).into_iter();
-    let present = submodules.filter(|submodule| submodule.has_directory(session_repo));
-    let states = present.map(|submodule| {
+    let all = recorded(session_repo);
+    let mut states: Vec<SubmoduleState> = Vec::new();
+    let mut gitlinks: BTreeMap<PathBuf, String> = BTreeMap::new();
+    for submodule in all.iter().filter(|submodule| submodule.has_directory(session_repo)) {
         let is_private = submodule.open_git_dir(session_repo).is_ok_and(|it| it.is_some());
         let git_dir = submodule.git_dir(session_repo);
         let head = || head::read(&git_dir).ok().and_then(|head| head.commit);
         let head = is_private.then(head).flatten();
-        let is_dirty = match &head {
-            Some(head) => is_dirty(repository, session_repo, &submodule, head).unwrap_or(true),
-            None => true,
-        };
-        SubmoduleState { submodule, head, is_dirty }
-    });
-    states.collect()
+        let content = head.as_deref().map(|head| {
+            read_content(repository, session_repo, (submodule, head), &all).unwrap_or_else(|_| {
+                SubmoduleContent { is_dirty: true, ..SubmoduleContent::default() }
+            })
+        });
+        // One that HEAD of its parent does not have is no part of the work, as after `git rm`.
+        if let (Some(parent), Some(head)) = (&submodule.parent, &head)
+            && gitlinks.get(&submodule.path).is_some_and(|linked| linked != head)
+            && *head != submodule.commit
+            && let Some(parent) = states.iter_mut().find(|it| it.submodule.path == *parent)
+        {
+            parent.is_dirty = true;
+        }
+        let is_dirty = content.as_ref().is_none_or(|content| content.is_dirty);
+        gitlinks.extend(content.into_iter().flat_map(|content| content.gitlinks));
+        states.push(SubmoduleState { submodule: submodule.clone(), head, is_dirty });
+    }
+    states
 }
 
-fn is_dirty(
+fn read_content(
     repository: &Repository,
     session_repo: &SessionRepo,
-    submodule: &Submodule,
-    head: &str,
-) -> Result<bool> {
+    (submodule, head): (&Submodule, &str),
+    all: &[Submodule],
+) -> Result<SubmoduleContent> {
     let is_emptied = fs::read_dir(submodule.worktree(session_repo))
         .is_ok_and(|mut entries| entries.next().is_none());
     if is_emptied {
         // As after `git submodule deinit`.
-        return Ok(false);
+        return Ok(SubmoduleContent::default());
     }
     let git_dir = submodule.git_dir(session_repo);
     let scratch = Quarantine::open(repository)?;
@@ -421,11 +517,21 @@ fn is_dirty(
     let rules = confined_thread::rules(read, vec![scratch.path().to_owned()]);
     let head = refs::oid(head)?;
     let limits = SnapshotLimits::default();
+    let is_nested = |it: &&Submodule| it.parent.as_ref() == Some(&submodule.path);
+    let nested: Vec<Submodule> = all.iter().filter(is_nested).cloned().collect();
     confined_thread::run(rules, READ_TIMEOUT, "cannot read a submodule", move || {
         let content = snapshot::read_files(scratch, &objects, head, &worktree, &limits)?;
         let repo = &content.scratch.repo;
         let commit = repo.find_commit(head).or_fail(|| "cannot read a submodule")?;
-        Ok(content.tree != commit.tree_id() || !content.omissions.is_empty())
+        let tree = commit.tree().or_fail(|| "cannot read a submodule")?;
+        let gitlinks = nested.into_iter().filter_map(|nested| {
+            let linked = gitlink_in(&tree, nested.path_in_parent())?;
+            Some((nested.path, linked))
+        });
+        Ok(SubmoduleContent {
+            is_dirty: content.tree != commit.tree_id() || !content.omissions.is_empty(),
+            gitlinks: gitlinks.collect(),
+        })
     })
 }
 
@@ -455,17 +561,39 @@ pub(crate) fn refuse_missing(
         return Ok(());
     }
     for submodule in of_commit(repository, commit)? {
-        let is_changed =
-            changes.iter().any(|change| is_moved(change) && change.path == submodule.path);
-        let Some(user) = submodule.of_user(repository).filter(|_| is_changed) else { continue };
-        if !has_commit(&user, &submodule.commit) {
-            let (path, commit) = (submodule.path.display(), &submodule.commit);
-            return Err(Failure::refused(format!(
-                "the submodule {path} would be at an unknown commit"
-            ))
-            .because(format!("{commit} is not in {}", user.display()))
-            .hint(format!("git -C '{path}' fetch"))
-            .hint("or let the agent commit in the submodule of its session, then `git add` it"));
+        let is_changed = |change: &&FileChange| is_moved(change) && change.path == submodule.path;
+        let Some(change) = changes.iter().find(is_changed) else { continue };
+        let before = change.before.filter(|before| before.mode == GITLINK);
+        refuse_unknown(repository, &submodule, before.map(|before| before.id.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Refuses (3) a commit that the user's submodule does not have, and those of submodules in it that
+/// differ from the commit `before`.
+fn refuse_unknown(
+    repository: &Repository,
+    submodule: &Submodule,
+    before: Option<String>,
+) -> Result<()> {
+    let Some(user) = submodule.of_user(repository) else { return Ok(()) };
+    let (path, commit) = (submodule.path.display(), &submodule.commit);
+    if !has_commit(&user, commit) {
+        return Err(Failure::refused(format!(
+            "the submodule {path} would be at an unknown commit"
+        ))
+        .because(format!("{commit} is not in {}", user.display()))
+        .hint(format!("git -C '{path}' fetch"))
+        .hint("or let the agent commit in the submodule of its session, then `git add` it"));
+    }
+    let before = before.filter(|before| has_commit(&user, before));
+    let before = before.map(|before| submodule.nested(repository, &user, &before)).transpose()?;
+    let before: BTreeMap<PathBuf, String> =
+        before.into_iter().flatten().map(|it| (it.path, it.commit)).collect();
+    for nested in submodule.nested(repository, &user, commit)? {
+        let before = before.get(&nested.path);
+        if before != Some(&nested.commit) {
+            refuse_unknown(repository, &nested, before.cloned())?;
         }
     }
     Ok(())
@@ -482,12 +610,20 @@ pub fn moved_note(repository: &Repository, before: &str, after: &str) -> Option<
         .map(|change| base::text::printable(&change.path.to_string_lossy()))
         .collect();
     let paths = moved.join(" ");
+    let recursive = if has_nested(repository, after) { "--recursive " } else { "" };
     (!moved.is_empty()).then(|| {
         format!(
-            "the commits of submodules landed, their files are as before: git submodule update {paths}; \
-             push their commits before yours"
+            "the commits of submodules landed, their files are as before: \
+             git submodule update {recursive}{paths}; push their commits before yours"
         )
     })
+}
+
+/// Returns whether the user has a submodule of a submodule of a commit.
+fn has_nested(repository: &Repository, commit: &str) -> bool {
+    let is_nested = |(submodule, _): &(Submodule, PathBuf)| submodule.parent.is_some();
+    SubmoduleTree::of_commit(repository, commit)
+        .is_ok_and(|tree| tree.available.iter().any(is_nested))
 }
 
 #[cfg(test)]
