@@ -296,7 +296,7 @@ fn collect_open(tree: &Path, excluded: &[PathBuf], read: &mut Vec<PathBuf>) {
 /// Opens a tree of which neither it nor a directory above it is closed, unless it is closed itself.
 /// The closed paths are sorted, so that those in a tree follow it.
 fn collect_around(path: &Path, excluded: &BTreeSet<&Path>, read: &mut Vec<PathBuf>) {
-    match excluded.range::<Path, _>(path..).next() {
+    match excluded.range(path..).next() {
         Some(closed) if *closed == path => return,
         Some(closed) if closed.starts_with(path) => {}
         _ => {

@@ -139,6 +139,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn the_difference_is_that_of_libgit2(before in files(), after in files()) {
             let directory = tempfile::tempdir().unwrap();
