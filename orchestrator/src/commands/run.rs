@@ -183,10 +183,22 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             "warning: the agents run without the sandbox: they can read and write everything that you can",
         );
     }
-    if !context.json {
-        omissions(&context, &specs)?.iter().for_each(|text| report::say(text));
+    let shown = Shown { detach: args.detach, events: args.events };
+    if context.json {
+        return start(&context, &specs, shown);
     }
-    start(&context, &specs, Shown { detach: args.detach, events: args.events })
+    let (ids, notices) = std::thread::scope(|scope| {
+        // Takes as long as `git status`, so the sessions start meanwhile.
+        let notices = scope.spawn(|| omissions(&context, &specs));
+        (launch(&context, &specs), notices.join())
+    });
+    let ids = ids?;
+    match notices {
+        Ok(Ok(notices)) => notices.iter().for_each(|text| report::say(text)),
+        Ok(Err(failure)) => report::say(&format!("warning: {failure}")),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+    follow(&context, &ids, shown)
 }
 
 /// How much of new sessions is shown.
@@ -200,10 +212,20 @@ pub(crate) struct Shown {
 
 /// Creates and starts sessions, and shows them until they settle.
 pub(crate) fn start(context: &CommandContext, specs: &[SessionSpec], shown: Shown) -> Result<u8> {
+    follow(context, &launch(context, specs)?, shown)
+}
+
+/// Creates and starts sessions.
+fn launch(context: &CommandContext, specs: &[SessionSpec]) -> Result<Vec<Id>> {
     let ids = create(context, specs)?;
     context.schedule()?;
+    Ok(ids)
+}
+
+/// Shows sessions until they settle.
+fn follow(context: &CommandContext, ids: &[Id], shown: Shown) -> Result<u8> {
     if shown.detach {
-        for id in &ids {
+        for id in ids {
             match context.json {
                 true => report::json_line(&context.view(id)?.json()),
                 false => report::out(id.as_str()),
@@ -212,8 +234,8 @@ pub(crate) fn start(context: &CommandContext, specs: &[SessionSpec], shown: Show
         return Ok(0);
     }
     let show = if shown.events { WatchFrom::Events } else { WatchFrom::States };
-    let outcome = watch::watch(context, &ids, show)?;
-    summary(context, &ids, outcome)
+    let outcome = watch::watch(context, ids, show)?;
+    summary(context, ids, outcome)
 }
 
 /// Returns the notices about what the sessions will not contain, without duplicates.
