@@ -37,7 +37,7 @@ pub(crate) struct Args {
 pub(crate) enum SdlcVerb {
     /// Start the pipeline, or continue it where it stopped
     #[command(
-        after_help = "Examples:\n  studio sdlc run                       the commits since the last complete run, else the last 10\n  studio sdlc run -c 3 --check 'cargo test'\n  studio sdlc run --from v1.2 --detach\n\nExit code 1: a stage did not finish; `studio sdlc run` tries it again"
+        after_help = "Examples:\n  studio sdlc run                 on the commits since the last complete run\n  studio sdlc run -c 3 --check 'cargo test'\n  studio sdlc run --from v1.2 --detach\n\nExit code 1: a stage did not finish; `studio sdlc run` tries it again"
     )]
     Run(Box<RunArgs>),
     /// Show the stages with their sessions
