@@ -8,8 +8,8 @@ use crate::commands::context::CommonArgs;
 use crate::commands::{
     accept, agents, answer, attach, check, compare, completions, config, conflicts, diff, discard,
     doctor, edit, explain, fork, gc, inbox, interactive, list, logs, man, mcp, open, operations,
-    plan, pr, resume, review, run, sandbox, selftest, send, shell, stats, status, stop, trace,
-    trial, undo, verify,
+    plan, pr, resume, review, run, sandbox, sdlc, selftest, send, shell, stats, status, stop,
+    trace, trial, undo, verify,
 };
 use crate::dashboard;
 
@@ -158,6 +158,11 @@ enum Verb {
         after_help = "Examples:\n  studio plan feature.md   refine, approve, split, run, land\n  studio plan              continue, also after editing g3-plan/\n  studio plan --yes --json feature.md"
     )]
     Plan(plan::Args),
+    /// Let seven personas work on recent commits, one after the other, on one stack of sessions
+    #[command(
+        after_help = "Examples:\n  studio sdlc run            starts the pipeline, or continues it\n  studio sdlc status\n  studio sdlc run --detach   continues in the background"
+    )]
+    Sdlc(sdlc::Args),
     /// Report which commit landed each requirement, with its checks, verdicts and cost
     #[command(
         after_help = "Examples:\n  studio trace\n  studio trace R2\n  studio trace --file features.md --since v1.0 --json\n  studio trace --markdown > report.md\n\nExit code 1: a requirement has not landed, or has no passing check"
@@ -260,6 +265,7 @@ impl Cli {
             Some(Verb::Answer(args)) => answer::run(common, &args),
             Some(Verb::Stop(args)) => stop::run(common, &args),
             Some(Verb::Plan(args)) => plan::run(common, &args),
+            Some(Verb::Sdlc(args)) => sdlc::run(common, &args),
             Some(Verb::Trace(args)) => trace::run(common, &args),
             Some(Verb::Verify(args)) => verify::run(common, &args),
             Some(Verb::Resume(args)) => resume::run(common, &args),

@@ -12,4 +12,5 @@ mod permissions;
 mod personas;
 mod plan;
 mod requirements;
+mod sdlc;
 mod workspace_memory;

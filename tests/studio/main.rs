@@ -79,6 +79,7 @@ mod review_terminal;
 mod run;
 mod sandbox;
 mod sandbox_command;
+mod sdlc;
 mod secrets;
 mod selftest;
 mod session_sandbox;

@@ -73,6 +73,21 @@ pub fn start_on_top_of(project: &Project, lower: &SessionView) -> Result<Session
     Ok(SessionStart { base, head, work: Some(Arc::new(captured)), origin: None })
 }
 
+/// Returns the start of a session on top of one that has ended, at its collected work: what is
+/// uncommitted there counts as the work of that session only.
+pub fn start_on_collected_work(lower: &SessionView) -> Option<SessionStart> {
+    let commit = lower.work()?.commit().to_owned();
+    let branch = Some(lower.record.session_repo.branch.clone());
+    let start = StartPoint { work: commit.clone(), staged: None };
+    Some(SessionStart {
+        base: Base { branch, commit: commit.clone() },
+        head: commit.clone(),
+        // It keeps the commit until the session has a branch.
+        work: Some(Arc::new(CapturedWork::of_commits(commit, start))),
+        origin: None,
+    })
+}
+
 /// Brings the source's work into the repository; without a worktree, the work that was collected
 /// last.
 fn capture(project: &Project, source: &SessionView) -> Result<CapturedWork> {

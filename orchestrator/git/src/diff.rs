@@ -42,8 +42,12 @@ pub fn stats(repository: &Repository, from: &str, to: &str) -> Result<DiffStats>
 
 /// Returns the size of the difference between two commits or trees, read from a given repository.
 pub fn stats_in(repo: &git2::Repository, from: &str, to: &str) -> Result<DiffStats> {
+    stats_of(&diff_trees(repo, from, to)?)
+}
+
+/// Returns the size of a difference.
+pub(crate) fn stats_of(diff: &git2::Diff<'_>) -> Result<DiffStats> {
     let mut stats = DiffStats::default();
-    let diff = diff_trees(repo, from, to)?;
     for delta in diff.deltas() {
         if let Some(path) = path_of(&delta).filter(|path| !is_g3s_own(path)) {
             stats.paths.push(path.to_string_lossy().into_owned());

@@ -14,6 +14,7 @@ pub mod checkout;
 pub mod checkout_conflicts;
 pub mod checkout_update;
 pub(crate) mod commit_attributes;
+pub mod commit_list;
 pub mod compat;
 pub mod confined_thread;
 pub mod conflict;

@@ -46,6 +46,7 @@ pub mod review;
 pub mod review_terminal;
 pub mod run;
 pub mod sandbox;
+pub mod sdlc;
 pub mod selftest;
 pub mod send;
 pub mod shell;

@@ -2,6 +2,7 @@
 
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
+use base::text::tail;
 use serde_json::json;
 use studio_core::project::Project;
 
@@ -16,6 +17,9 @@ use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
 use studio_core::supervisor::step::{ReachedLimit, exhausted_limit};
 use studio_git::transaction;
+
+/// Maximum number of bytes of a failed check's output that the agent gets.
+const MAX_OUTPUT_BYTES: usize = 3000;
 
 /// The command line of `resume`.
 #[derive(Clone, Debug, clap::Args)]
@@ -199,4 +203,15 @@ pub(crate) fn requeue_with(context: &CommandContext, id: &Id, input: ResumeInput
         writer.sync().or_fail(fail)?;
     }
     context.schedule().map(|_| ())
+}
+
+/// Returns the prompt for the agent of a failed session.
+pub(crate) fn retry_prompt(view: &SessionView) -> String {
+    let mut text = format!("It is not done yet: {}.", view.reason().unwrap_or_default());
+    let checks = view.facts.summary.checks.iter().flatten();
+    for check in checks.filter(|check| !check.ok && !check.tail.trim().is_empty()) {
+        let output_tail = tail(check.tail.trim_end(), MAX_OUTPUT_BYTES);
+        text.push_str(&format!("\n\n`{}` wrote:\n{output_tail}", check.command));
+    }
+    text + "\n\nSet that right."
 }

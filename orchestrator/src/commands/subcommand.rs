@@ -2,6 +2,7 @@
 //! what the dashboard or another agent asks for is exactly what the user would type.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -99,6 +100,20 @@ impl SubcommandRunner {
         running.forget();
         let ok = status.or_fail(|| cannot_run(words))?.success();
         Ok(SubcommandOutput::new(ok, &stdout, String::from_utf8_lossy(&stderr).into_owned()))
+    }
+
+    /// Runs a command in the background, detached from this process and its terminal; its output goes
+    /// to a log.
+    pub(crate) fn run_detached(&self, words: &[String], log: File) -> Result<()> {
+        let fail = || cannot_run(words);
+        let stderr = log.try_clone().or_fail(fail)?;
+        let command = self
+            .command(words)
+            .stdin(Stream::Null)
+            .stdout(Stream::File(log))
+            .stderr(Stream::File(stderr))
+            .detached();
+        command.spawn_forget().map(|_| ()).or_fail(fail)
     }
 
     /// Runs a command on the terminal of this process, and waits for its end.

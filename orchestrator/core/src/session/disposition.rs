@@ -9,7 +9,7 @@ use base::id::Id;
 use crate::session::record::SessionRecord;
 use crate::session::summary::{Dependency, Disposition};
 use studio_git::names::BranchName;
-use studio_git::oplog::{Intent, LogEntries, LogLine, OperationKind};
+use studio_git::oplog::{Intent, LogEntries, LogLine, OperationKind, TargetUpdate};
 use studio_git::repo::Repository;
 use studio_git::{discard, moved_repository, trial};
 
@@ -59,6 +59,13 @@ impl Dispositions {
     /// Returns the branch on which an operation landed its session.
     pub(crate) fn target_of(&self, operation: &str) -> Option<&BranchName> {
         Some(&self.intents.get(operation)?.landing.as_ref()?.target)
+    }
+
+    /// Returns the moves of branches with which these sessions landed, undone ones included.
+    pub fn landings_of(&self, sessions: &BTreeSet<Id>) -> impl Iterator<Item = &TargetUpdate> {
+        let is_theirs =
+            move |intent: &&Intent| intent.sessions.iter().any(|it| sessions.contains(&it.id));
+        self.intents.values().filter(is_theirs).filter_map(|intent| intent.landing.as_ref())
     }
 
     /// Returns the checkout in which a session is being tried.

@@ -93,7 +93,7 @@ pub struct SessionOrigin {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PlanRef {
-    /// The task's id in its list.
+    /// The task's id in its list, or its stage of `studio sdlc`.
     pub name: Option<String>,
     /// The files that it will change, as glob patterns from the root. Sessions with overlapping
     /// patterns run one after the other.
@@ -102,7 +102,7 @@ pub struct PlanRef {
     pub requirements: Vec<String>,
     /// The text of those requirements, if the agent implements them as player and coach.
     pub contract: Option<String>,
-    /// The plan that it belongs to.
+    /// The plan, or the run of `studio sdlc`, that it belongs to.
     pub plan: Option<String>,
     /// A digest of everything that defined its task in that plan when the session was created.
     pub digest: Option<String>,

@@ -3,7 +3,7 @@
 
 use base::failure::{FailureKind, Result};
 use base::id::Id;
-use base::text::{head, tail};
+use base::text::head;
 use planner::plan::{self, TaskAction, TaskDigest, TaskSessionStatus};
 use planner::requirement::Requirement;
 use planner::task::Task;
@@ -21,9 +21,6 @@ use studio_core::session::spec::SessionSpec;
 use studio_core::session::state::SessionState;
 use studio_core::session::summary::Disposition;
 use studio_core::session_view::SessionView;
-
-/// Maximum number of bytes of a failed check's output that the agent gets.
-const MAX_OUTPUT_BYTES: usize = 3000;
 
 /// How the execution ended.
 pub(crate) enum ExecutionEnd {
@@ -208,7 +205,9 @@ impl Plan<'_> {
         match action {
             TaskAction::Begin => Ok(()),
             TaskAction::GoOn => resume::requeue(self.context, id, None),
-            TaskAction::Again => resume::requeue(self.context, id, Some(retry_prompt(view))),
+            TaskAction::Again => {
+                resume::requeue(self.context, id, Some(resume::retry_prompt(view)))
+            }
             TaskAction::Land => {
                 match accept::land_one(self.context, view, &LandingOptions::default()) {
                     Ok(landed) => {
@@ -325,15 +324,4 @@ fn landed_commit(view: &SessionView) -> Option<String> {
         Disposition::Accepted { commit, .. } => commit.clone(),
         Disposition::Open | Disposition::Landing | Disposition::Discarded { .. } => None,
     }
-}
-
-/// Returns the prompt for the agent of a failed session.
-fn retry_prompt(view: &SessionView) -> String {
-    let mut text = format!("It is not done yet: {}.", view.reason().unwrap_or_default());
-    let checks = view.facts.summary.checks.iter().flatten();
-    for check in checks.filter(|check| !check.ok && !check.tail.trim().is_empty()) {
-        let output_tail = tail(check.tail.trim_end(), MAX_OUTPUT_BYTES);
-        text.push_str(&format!("\n\n`{}` wrote:\n{output_tail}", check.command));
-    }
-    text + "\n\nSet that right."
 }
