@@ -6,7 +6,7 @@ use testkit::repo::tree;
 use crate::fixtures::{Scene, studio};
 
 #[test]
-fn undo_restores_a_discarded_session_byte_for_byte() {
+fn pain_01_undo_restores_a_discarded_session_byte_for_byte() {
     let scene = Scene::new();
     let script = "write kept 1; commit one; write README.md changed; write new/untracked x; \
                   write .gitignore ignored; write ignored secret; sh git stash -q; write staged y; \

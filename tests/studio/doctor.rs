@@ -55,7 +55,7 @@ fn orphans_are_kept_until_the_user_discards_them_and_undo_restores_them() {
 }
 
 #[test]
-fn a_ghost_branch_is_found_and_a_missing_worktree_is_unregistered() {
+fn pain_05_a_ghost_branch_is_found_and_a_missing_worktree_is_unregistered() {
     let scene = Scene::new();
     let id = ready(&scene);
     fs::remove_dir_all(scene.session_file(&id, "")).expect("the record is deleted");

@@ -238,7 +238,7 @@ pub fn lfs_scene() -> Scene {
 }
 
 #[test]
-fn git_lfs_works_in_sessions_and_landings() {
+fn pain_25_git_lfs_works_in_sessions_and_landings() {
     let scene = lfs_scene();
     // More than what a snapshot takes of a file that is not filtered.
     let script = "sh cat a.bin kept.bin > seen.txt; write a.bin changed; commit with git-lfs in the session; \

@@ -48,7 +48,7 @@ fn inode(path: PathBuf) -> u64 {
 }
 
 #[test]
-fn the_next_session_takes_over_a_prepared_worktree_and_another_one_is_prepared() {
+fn pain_07_the_next_session_takes_over_a_prepared_worktree_and_another_one_is_prepared() {
     let scene = scene();
     let worktree = await_prepared(&scene);
     let file = inode(worktree.join("d/one"));

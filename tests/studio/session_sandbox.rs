@@ -148,7 +148,7 @@ mod needs_mount_namespace {
 }
 
 #[test]
-fn a_sandboxed_agent_cannot_access_other_sessions_or_the_repository() {
+fn pain_18_a_sandboxed_agent_cannot_access_other_sessions_or_the_repository() {
     let s = setting();
     let own = s.session("own-abcd");
     let other = s.session("other-abcd");

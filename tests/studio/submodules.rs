@@ -102,7 +102,7 @@ fn a_session_has_the_submodules_of_the_checkout_and_changes_nothing_by_itself() 
 }
 
 #[test]
-fn commits_in_a_submodule_land_with_their_objects() {
+fn pain_25_commits_in_a_submodule_land_with_their_objects() {
     let scene = scene();
     scene.configure("checks = [\"grep 2 libs/part/lib\"]");
     let task = "sh cd libs/part && echo 2 > lib && git commit -qam two; write a 1";
