@@ -12,6 +12,7 @@ use crate::commands::{
     trace, trial, undo, verify,
 };
 use crate::dashboard;
+use crate::serve;
 
 /// Runs many coding agents on one git repository at once, each in a worktree of its own, and lands
 /// or drops their work safely
@@ -214,6 +215,11 @@ enum Verb {
     /// Show the configuration and the origin of each value
     #[command(after_help = "Examples:\n  studio config show --origin")]
     Config(config::Args),
+    /// Watch, review and land sessions in a browser, on this machine
+    #[command(
+        after_help = "Examples:\n  studio serve                 prints a link that works once\n  studio serve --open\n  studio serve --port 8765\n\nThe server listens on 127.0.0.1 only, until Ctrl-C.\nThe API is described by /api/v1/openapi.json."
+    )]
+    Serve(serve::Args),
     /// Serve studio to other agents and editors over the Model Context Protocol
     #[command(after_help = "Examples:\n  claude mcp add studio -- studio -C ~/src/repo mcp serve")]
     Mcp(mcp::Args),
@@ -283,6 +289,7 @@ impl Cli {
             Some(Verb::Gc(args)) => gc::run(common, &args),
             Some(Verb::Agents) => agents::run(common),
             Some(Verb::Config(args)) => config::run(common, &args),
+            Some(Verb::Serve(args)) => serve::run(common, &args),
             Some(Verb::Mcp(args)) => mcp::run(common, &args),
             Some(Verb::Man(args)) => man::run(&args, Cli::command()),
             Some(Verb::Completions(args)) => completions::run(&args),

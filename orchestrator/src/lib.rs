@@ -6,3 +6,4 @@ pub mod commands;
 pub mod dashboard;
 pub mod report;
 pub mod review;
+pub mod serve;

@@ -129,7 +129,8 @@ const ORCHESTRATOR: &[(&str, &[&str])] = &[
     ("review", &[]),
     ("commands", &["report", "review"]),
     ("dashboard", &["commands", "report"]),
-    ("cli", &["commands", "dashboard"]),
+    ("serve", &["commands", "report"]),
+    ("cli", &["commands", "dashboard", "serve"]),
     ("lib", &[]),
     ("main", &[]),
 ];

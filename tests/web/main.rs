@@ -1,0 +1,13 @@
+//! `studio serve`: the server over raw HTTP, and its pages in a real browser.
+
+mod api;
+mod board;
+mod browser;
+#[allow(dead_code, reason = "the scene of the command tests, of which these use a part")]
+#[path = "../studio/fixtures.rs"]
+mod fixtures;
+mod hostile;
+mod looks;
+mod review;
+mod server;
+mod session;
