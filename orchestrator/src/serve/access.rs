@@ -146,11 +146,11 @@ mod tests {
         let check = |method: Method, pairs: &[_]| access.check(&method, "/", &headers(pairs));
         let own = host("127.0.0.1:8000");
         assert_eq!(check(Method::GET, &[own.clone(), cookie.clone()]), Ok(()));
-        assert_eq!(check(Method::GET, &[own.clone()]), Err(AccessDenial::Cookie));
+        assert_eq!(check(Method::GET, std::slice::from_ref(&own)), Err(AccessDenial::Cookie));
         for wrong in ["evil.example:8000", "127.0.0.1", "127.0.0.1:8001", "127.0.0.1:8000.evil"] {
             assert_eq!(check(Method::GET, &[host(wrong), cookie.clone()]), Err(AccessDenial::Host));
         }
-        assert_eq!(check(Method::GET, &[cookie.clone()]), Err(AccessDenial::Host));
+        assert_eq!(check(Method::GET, std::slice::from_ref(&cookie)), Err(AccessDenial::Host));
         let post =
             |from: &[_]| check(Method::POST, &[&[own.clone(), cookie.clone()], from].concat());
         assert_eq!(post(&[origin("http://127.0.0.1:8000")]), Ok(()));

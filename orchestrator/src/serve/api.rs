@@ -16,6 +16,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::commands::context::CommandContext;
 use crate::commands::subcommand::SubcommandOutput;
 use crate::serve::error_answer::{ErrorAnswer, json_answer};
 use crate::serve::server::{PageServer, session_id};
@@ -486,7 +487,11 @@ async fn run(
         .map_err(|error| Failure::failed("the server failed to answer").because(error))??;
     if endpoint.is_action {
         // A page that is read after the answer shows its effect.
-        server.read(|server, _| Ok(server.feed().refresh())).await?;
+        let refresh = |server: &PageServer, _: &CommandContext| {
+            server.feed().refresh();
+            Ok(())
+        };
+        server.read(refresh).await?;
     }
     Ok(output_answer(endpoint, &output))
 }

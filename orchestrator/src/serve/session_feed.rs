@@ -176,8 +176,8 @@ impl SessionFeed {
         }
         let mut inner = self.lock();
         inner.compared = (!has_more).then_some(version);
-        let is_changed = views.iter().fold(false, |any, view| inner.sessions.apply(view) || any);
-        if is_changed {
+        let changed = views.iter().filter(|view| inner.sessions.apply(view)).count();
+        if changed > 0 {
             self.publish(&mut inner);
         }
     }
