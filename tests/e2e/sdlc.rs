@@ -14,7 +14,7 @@ fn seven_personas_work_on_the_commits_and_their_work_lands_in_order() {
     let script = Script::by(move |request| {
         let system = request.system();
         let is = |persona: &str| system.contains(&format!("You are {persona}."));
-        let persona = PERSONAS.into_iter().find(|it| is(it)).unwrap_or("nobody");
+        let persona = PERSONAS.into_iter().find(|it| is(it)).unwrap_or("unknown");
         let file = match persona {
             "euler" => "analysis/deps/graph.json",
             "breaker" => "analysis/breaker/2026-01-02.md",

@@ -164,7 +164,7 @@ fn a_stack_lands_in_a_queue_and_by_every_strategy() {
         pipeline.scene.env.run(studio(), repo.path(), args).exits(0);
         assert_eq!((repo.read("b"), repo.read("c")), ("2\n".into(), "2\n1\n".into()), "{args:?}");
         repo.is_sound();
-        // What landed is no work for the next run.
+        // Landed commits of the pipeline are not in the range of the next run.
         pipeline.run([]).exits(0).output_contains("no new commits on `main`");
         assert_eq!(pipeline.sessions().len(), 7);
     }

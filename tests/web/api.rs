@@ -174,7 +174,7 @@ fn a_reconnect_gets_what_happened_in_between_also_from_another_server() {
     let (_, name, data) = next_event(&mut events);
     assert_eq!((name.as_str(), &data["sessions"][0]), ("sessions", &json!(id)));
     drop(events);
-    // While nobody listens, the session goes on.
+    // The session continues without a connected client.
     scene.worktree(&id).write("open", "");
     scene.await_state(&id, "ready");
     let mut again = server.events("/api/v1/events", Some(&start));

@@ -292,7 +292,7 @@ fn every_answer_forbids_scripts_of_pages_and_paths_lead_nowhere_else() {
         let answer = server.get(path);
         assert_eq!(answer.status, 404, "{path}: {}", answer.body);
     }
-    // A word of a request is no option of a command.
+    // A word of a request is not parsed as an option of a command.
     let answer = server.post("/api/v1/sessions/--help/stop", &serde_json::json!({}));
     assert_eq!(answer.status, 404, "{}", answer.body);
     let answer = server.post("/api/v1/undo", &serde_json::json!({"operation": "--help"}));

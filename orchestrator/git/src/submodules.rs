@@ -477,7 +477,7 @@ pub(crate) fn read(repository: &Repository, session_repo: &SessionRepo) -> Vec<S
                 SubmoduleContent { is_dirty: true, ..SubmoduleContent::default() }
             })
         });
-        // One that HEAD of its parent does not have is no part of the work, as after `git rm`.
+        // A submodule that HEAD of its parent does not contain, as after `git rm`, is left out.
         if let (Some(parent), Some(head)) = (&submodule.parent, &head)
             && gitlinks.get(&submodule.path).is_some_and(|linked| linked != head)
             && *head != submodule.commit

@@ -188,7 +188,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         return start(&context, &specs, shown);
     }
     let (ids, notices) = std::thread::scope(|scope| {
-        // Takes as long as `git status`, so the sessions start meanwhile.
+        // This takes as long as `git status`; the sessions are started in the meantime.
         let notices = scope.spawn(|| omissions(&context, &specs));
         (launch(&context, &specs), notices.join())
     });

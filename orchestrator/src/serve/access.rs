@@ -31,7 +31,7 @@ pub(crate) enum AccessDenial {
     Host,
     /// Another page makes the request.
     Origin,
-    /// There is no valid cookie.
+    /// The cookie is missing or wrong.
     Cookie,
 }
 

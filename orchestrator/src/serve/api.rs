@@ -145,7 +145,7 @@ fn command(name: &str, id: Option<&Id>) -> Vec<String> {
     std::iter::once(name.to_owned()).chain(id.map(Id::to_string)).collect()
 }
 
-/// Adds `--name=value`, so that a value with a leading hyphen is no option.
+/// Adds `--name=value`, so that a value with a leading hyphen is not parsed as an option.
 fn option(words: &mut Vec<String>, name: &str, value: Option<impl ToString>) {
     words.extend(value.map(|value| format!("--{name}={}", value.to_string())));
 }

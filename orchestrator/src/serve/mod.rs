@@ -42,7 +42,7 @@ pub(crate) struct Args {
 
 /// Runs the command until Ctrl-C.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
-    // Its notices appear here, and a directory that is no repository ends the command.
+    // Prints its notices, and fails outside of a repository.
     let context = CommandContext::open(common)?;
     let runtime = base::runtime::current_thread().or_fail(|| "cannot start the runtime")?;
     let result = runtime.block_on(serve(common, context, args));
