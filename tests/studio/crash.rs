@@ -2,6 +2,7 @@
 //! no work is lost.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
 use base::lock::Lock;
 use serde_json::Value;
@@ -307,6 +308,61 @@ fn doctor_removes_incomplete_data_only_while_no_session_runs() {
         .output_contains("scratch/s1");
     assert!(half.iter().all(|dir| !dir.exists()));
     scene.studio(["doctor"]).exits(0).output_contains("no problems found");
+}
+
+#[test]
+fn a_fork_killed_before_its_record_can_be_repeated_and_doctor_removes_its_ref() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    let points = scene.env.home().join("points");
+    let args = ["fork", &id, "; write b 2", "--detach"];
+    let job = scene.env.command(studio(), scene.repo.path()).args(args);
+    let job = job.env("G3_TEST_POINTS", &points);
+    let job = job.env("G3_TEST_FAULT", "kill@main write session.json:1");
+    assert_eq!(scene.env.run_command(job).code, 137);
+    let starts = || scene.repo.git(["for-each-ref", "--format=%(refname)", "refs/studio/starts"]);
+    let left = starts();
+    assert!(left.starts_with("refs/studio/starts/"), "{left}");
+
+    let fork = scene.studio(args).ok().to_owned();
+    scene.await_state(&fork, "ready");
+    scene.await_free(&fork);
+    scene.studio(["doctor"]).output_lacks("refs/studio/starts");
+    make_old(&scene.repo.path().join(".git").join(left.trim()));
+    scene.studio(["doctor"]).exits(0).output_contains(&format!("removed {}", left.trim()));
+    assert_eq!(starts().trim(), format!("refs/studio/starts/{fork}"));
+}
+
+#[test]
+fn doctor_removes_old_temporary_files_wherever_studio_replaces_files() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    let git = scene.repo.path().join(".git");
+    let directories = [
+        git.join("studio"),
+        git.join("studio/cache"),
+        scene.session_file(&id, "caches"),
+        scene.session_file(&id, "originals"),
+        git.join("worktrees").join(&id),
+    ];
+    let files = |name: &str| directories.clone().map(|directory| directory.join(name));
+    for path in files(".tmp-old0001").iter().chain(&files(".tmp-young01")) {
+        std::fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
+        std::fs::write(path, "half").expect("it can be written");
+    }
+    files(".tmp-old0001").iter().for_each(|path| make_old(path));
+    scene.studio(["doctor"]).exits(0).output_contains("removed the temporary");
+    assert_eq!(files(".tmp-old0001").map(|path| path.exists()), [false; 5]);
+    assert_eq!(files(".tmp-young01").map(|path| path.exists()), [true; 5]);
+}
+
+/// Sets the time of a file back, so that it counts as left over.
+fn make_old(path: &Path) {
+    let file = std::fs::File::open(path).expect("it exists");
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
+    file.set_modified(old).expect("it is ours");
 }
 
 #[test]

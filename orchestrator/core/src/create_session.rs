@@ -81,10 +81,11 @@ fn create_one<T>(
 /// Saves a new session with what it starts from; returns `false` if the id is taken.
 fn store(project: &Project, record: &SessionRecord) -> Result<bool> {
     let Some(start) = &record.start else { return project.store.create(record, project.clock) };
-    if project.store.dir(&record.id).exists() {
+    if project.store.dir(&record.id).exists()
+        || !start_point::pin(&project.repository, &record.id, start)?
+    {
         return Ok(false);
     }
-    start_point::pin(&project.repository, &record.id, start)?;
     let result = project.store.create(record, project.clock);
     if !matches!(result, Ok(true)) {
         start_point::unpin(&project.repository, &record.id, start)?;

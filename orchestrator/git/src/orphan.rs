@@ -3,14 +3,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
 use base::failure::{OrFail, Result};
 use base::id::Id;
 
 use crate::names::{BranchTemplate, WorktreeTemplate};
+use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::{self, SessionRepo};
-use crate::{keepalive_refs, refs, worktree};
+use crate::{keepalive_refs, start_point, worktree};
+
+/// The maximum time between the start of a session and its record: writing them takes milliseconds.
+const CREATION_TIME: Duration = Duration::from_secs(60);
 
 /// What is left of a session without a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +74,36 @@ fn candidates(
     let entries = fs::read_dir(worktrees.parent(repository)).into_iter().flatten().flatten();
     ids.extend(entries.filter_map(|entry| Id::parse(entry.file_name().to_str()?).ok()));
     Ok(ids)
+}
+
+/// Removes the starts of sessions without a record, which a killed `run` or `fork` left behind. Returns
+/// one sentence for each.
+pub fn remove_starts(
+    repository: &Repository,
+    is_known: impl Fn(&Id) -> bool,
+) -> Result<Vec<String>> {
+    let starts = refs::list(&repository.open()?, start_point::REF_PREFIX)?;
+    let is_left = |name: &str| {
+        let id = name.strip_prefix(start_point::REF_PREFIX).and_then(|id| Id::parse(id).ok());
+        id.is_some_and(|id| !is_known(&id)) && !is_new(&repository.common_dir.join(name))
+    };
+    let left: Vec<_> = starts.into_iter().filter(|(name, _)| is_left(name)).collect();
+    let changes: Vec<RefChange> = left
+        .iter()
+        .map(|(name, commit)| RefChange::new(name.clone(), Some(commit.clone()), None))
+        .collect();
+    refs::update_or_fail(repository, &changes, "studio: the session was not created")?;
+    Ok(left
+        .iter()
+        .map(|(name, _)| format!("removed {name}, which belongs to no session"))
+        .collect())
+}
+
+/// Returns whether a ref was written moments ago: its session may be in creation.
+fn is_new(file: &Path) -> bool {
+    let written = file.symlink_metadata().and_then(|metadata| metadata.modified()).ok();
+    let age = written.and_then(|written| written.elapsed().ok());
+    age.is_some_and(|age| age < CREATION_TIME)
 }
 
 /// Removes registrations of studio's worktrees that no longer exist, of sessions without a record,

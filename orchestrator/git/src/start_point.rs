@@ -50,15 +50,23 @@ impl CapturedWork {
     }
 }
 
+/// The prefix of the refs of starts; the id of the session follows.
+pub(crate) const REF_PREFIX: &str = "refs/studio/starts/";
+
 /// Returns the ref that keeps the start of a session.
 pub(crate) fn ref_name(id: &Id) -> String {
-    format!("refs/studio/starts/{id}")
+    format!("{REF_PREFIX}{id}")
 }
 
-/// Keeps the start of a session from `git gc`. Fails if the session has one.
-pub fn pin(repository: &Repository, id: &Id, start: &StartPoint) -> Result<()> {
+/// Keeps the start of a session from `git gc`. Returns `false` if the id has one: another process is
+/// creating that session, or was killed while it did.
+pub fn pin(repository: &Repository, id: &Id, start: &StartPoint) -> Result<bool> {
+    if refs::read(&repository.open()?, &ref_name(id))?.is_some() {
+        return Ok(false);
+    }
     let change = RefChange::new(ref_name(id), None, Some(start.work.clone()));
-    refs::update_or_fail(repository, &[change], "studio: keep the start of a session")
+    refs::update_or_fail(repository, &[change], "studio: keep the start of a session")?;
+    Ok(true)
 }
 
 /// Reverts [`pin`], for a session that was not created.

@@ -35,6 +35,7 @@ pub(super) fn check(project: &Project, wants_discard: bool, findings: &mut Findi
         }));
     }
     findings.repaired.extend(orphan::prune_registrations(repository, &worktrees, is_known)?);
+    findings.repaired.extend(orphan::remove_starts(repository, is_known)?);
     Ok(())
 }
 

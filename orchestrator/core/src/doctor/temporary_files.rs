@@ -20,16 +20,20 @@ const POINTER: &[u8] = b"gitdir: ";
 /// Maximum length of such a file that is read.
 const MAX_POINTER_BYTES: u64 = 8192;
 
-/// Removes old temporary files from studio's directories, none of which a sandbox can write, and
-/// those of `.git` files from worktrees. Returns one sentence for each.
+/// Directories of a session with files that studio replaces; the empty path is the session's own.
+const SESSION_DIRECTORIES: [&str; 3] = ["", "originals", "caches"];
+
+/// Removes old temporary files from directories that no sandbox can write, and those of `.git` files
+/// from worktrees. Returns one sentence for each.
 pub(super) fn remove(project: &Project, views: &[SessionView]) -> Vec<String> {
     let root = project.store.root();
-    let mut found = temporary_files_in(root);
-    let sessions = root.join("sessions");
-    for entry in fs::read_dir(&sessions).into_iter().flatten().flatten() {
-        found.extend(temporary_files_in(&entry.path()));
-        found.extend(temporary_files_in(&entry.path().join("originals")));
+    let mut directories = vec![root.to_owned(), root.join("cache")];
+    for session in directories_in(&root.join("sessions")) {
+        directories.extend(SESSION_DIRECTORIES.iter().map(|name| session.join(name)));
     }
+    directories.extend(directories_in(&project.repository.common_dir.join("worktrees")));
+    let mut found: Vec<PathBuf> =
+        directories.iter().flat_map(|directory| temporary_files_in(directory)).collect();
     for view in views.iter().filter(|view| !view.state.is_over()) {
         let files = temporary_files_in(&view.record.session_repo.worktree).into_iter();
         found.extend(files.filter(|path| is_pointer(path)));
@@ -39,6 +43,12 @@ pub(super) fn remove(project: &Project, views: &[SessionView]) -> Vec<String> {
         false => fs::remove_file(path).is_ok(),
     });
     removed.map(|path| format!("removed the temporary {}", path.display())).collect()
+}
+
+fn directories_in(parent: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let is_directory = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    entries.filter(is_directory).map(|entry| entry.path()).collect()
 }
 
 /// Returns the old temporary files directly in a directory, and directories that were being made.
