@@ -21,11 +21,20 @@ pub(crate) fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> 
     if changes.is_empty() {
         return Ok(());
     }
-    let _keep_alive = filters::keep_alive();
     let mut index = checkout::open_index(&checkout.git_dir.join("index"))?;
-    let written_changes = checkout::written_changes(checkout, &index, changes)?;
-    let mut reasons = find_staged(&index, changes, &written_changes);
-    add_changed(checkout, &mut index, &written_changes, &mut reasons)?;
+    refuse_with(checkout, &mut index, changes)
+}
+
+/// Like [`refuse`], with the index of the checkout.
+pub(crate) fn refuse_with(
+    checkout: &Checkout,
+    index: &mut git2::Index,
+    changes: &[FileChange],
+) -> Result<()> {
+    let _keep_alive = filters::keep_alive();
+    let written_changes = checkout::written_changes(checkout, index, changes)?;
+    let mut reasons = find_staged(index, changes, &written_changes);
+    add_changed(checkout, index, &written_changes, &mut reasons)?;
     add_occupied(checkout, &written_changes, &mut reasons);
     add_blocked(checkout, &written_changes, &mut reasons);
     if reasons.is_empty() {

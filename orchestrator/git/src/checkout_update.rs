@@ -15,38 +15,53 @@ use crate::{filters, index};
 
 /// The mode of a submodule's entry.
 const GITLINK: u32 = 0o160_000;
+/// The prefix of the name of a new index; the operation's id follows.
+const NEW_INDEX_PREFIX: &str = "index.studio-";
+
+/// A copy of a checkout's index, which becomes the new one: reading the index of a large checkout takes
+/// long. The caller holds the lock of the index.
+pub(crate) fn copy_index(checkout: &Checkout, operation: &str) -> Result<git2::Index> {
+    let new_index = new_index_path(checkout, operation);
+    let open = || {
+        copy_with_times(&checkout.git_dir.join("index"), &new_index).or_fail(cannot_write)?;
+        open_index(&new_index)
+    };
+    open().inspect_err(|_| drop(fs::remove_file(&new_index)))
+}
 
 /// Writes the files of a commit where they differ, and nothing else. Fails before the first file if
 /// something of the user's would be overwritten. After a failure in the middle (e.g. a full disk),
-/// the caller has to revert the update.
+/// the caller has to revert the update. `index` is that of the checkout.
 pub(crate) fn apply(
     checkout: &Checkout,
+    index: &mut git2::Index,
     changes: &[FileChange],
     before: &str,
     after: &str,
 ) -> Result<()> {
     let _keep_alive = filters::keep_alive();
-    let mut index = open_index(&checkout.git_dir.join("index"))?;
-    let changes = checkout::written_changes(checkout, &index, changes)?;
+    let changes = checkout::written_changes(checkout, index, changes)?;
     let (attributes, others) = commit_attributes::divide(&changes);
     if attributes.is_empty() {
-        filters::check_smudges(&checkout::open_with(checkout, &mut index)?, &others)?;
+        filters::check_smudges(&checkout::open_with(checkout, index)?, &others)?;
     } else {
         refuse_changed(checkout, &others, before)?;
         filters::check_smudges(&CommitAttributes::of(checkout, after)?.repo, &others)?;
     }
+    let mut deleted_entries = Vec::new();
     for (first, changes) in [(true, &attributes), (false, &others)] {
         if changes.is_empty() {
             continue;
         }
         if !first {
-            // Git looks for a missing attributes file in the index; this one is never written.
+            // Git looks for a missing attributes file in the index.
             for deleted in attributes.iter().filter(|change| change.after.is_none()) {
+                deleted_entries.extend(index.get_path(&deleted.path, 0));
                 let _ = index.remove_path(&deleted.path);
             }
         }
         // A new one for each, because it remembers attributes.
-        let repo = checkout::open_with(checkout, &mut index)?;
+        let repo = checkout::open_with(checkout, index)?;
         let tree = checkout::tree_of(&repo, after)?;
         let mut builder = git2::build::CheckoutBuilder::new();
         checkout::limit_paths(&mut builder, changes);
@@ -62,7 +77,7 @@ pub(crate) fn apply(
             filters::failure(what, &error)
         })?;
     }
-    Ok(())
+    deleted_entries.iter().try_for_each(|entry| index.add(entry)).or_fail(cannot_write)
 }
 
 /// Refuses (3) files that are not as in a commit, with its attributes. A file that is missing may be
@@ -254,24 +269,23 @@ fn remove(worktree: &Path, path: &Path) {
     }
 }
 
-/// Writes the new index next to the old one: the entries of landed paths as in the commit, all
+/// Writes the new index, a result of [`copy_index`]: the entries of landed paths as in the commit, all
 /// others unchanged. A path whose entry has changed in between is skipped.
 pub(crate) fn write_index(
     checkout: &Checkout,
+    index: &mut git2::Index,
     changes: &[FileChange],
     after: &str,
     operation: &str,
 ) -> Result<()> {
     let new_index = new_index_path(checkout, operation);
     let _keep_alive = filters::keep_alive();
-    let write_new = || -> Result<()> {
-        copy_with_times(&checkout.git_dir.join("index"), &new_index).or_fail(cannot_write)?;
-        let mut index = open_index(&new_index)?;
+    let mut write_new = || -> Result<()> {
         let patterns = SparsePatterns::of_checkout(&checkout.git_dir)?;
         let stats: Vec<_> = changes.iter().map(|change| stat_file(checkout, change)).collect();
         // Compared after the stat: a file that was written to in between must not count as
         // unchanged.
-        let repo = checkout::open_with(checkout, &mut index)?;
+        let repo = checkout::open_with(checkout, index)?;
         let differing = differing_paths(checkout, &repo, changes, after)?;
         for (change, stat) in changes.iter().zip(stats) {
             let current = index.get_path(&change.path, 0);
@@ -286,7 +300,7 @@ pub(crate) fn write_index(
                     let mut new_entry = index_entry(&change.path, entry, stat.as_ref());
                     let worktree = &checkout.worktree;
                     let path = change.path_and_mode();
-                    if index::is_excluded(&index, worktree, patterns.as_ref(), path) {
+                    if index::is_excluded(index, worktree, patterns.as_ref(), path) {
                         index::mark_excluded(&mut new_entry);
                     }
                     index.add(&new_entry).or_fail(cannot_write)?;
@@ -315,8 +329,18 @@ pub(crate) fn remove_new_index(checkout: &Checkout, operation: &str) {
     let _ = fs::remove_file(new_index);
 }
 
+/// Removes new indexes that a killed studio left before its intent was durable. Only called under the
+/// operation lock.
+pub(crate) fn remove_stale_indexes(checkout: &Checkout) {
+    for entry in fs::read_dir(&checkout.git_dir).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(NEW_INDEX_PREFIX) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
 fn new_index_path(checkout: &Checkout, operation: &str) -> PathBuf {
-    checkout.git_dir.join(format!("index.studio-{operation}"))
+    checkout.git_dir.join(format!("{NEW_INDEX_PREFIX}{operation}"))
 }
 
 /// Copies an index with its modification time, by which git knows which entries it must verify.

@@ -8,7 +8,7 @@ use std::path::Path;
 use base::failure::{Failure, OrFail, Result};
 use base::files::step;
 
-use crate::checkout::{self, FileChange, IndexLock};
+use crate::checkout::{self, Checkout, FileChange, IndexLock};
 use crate::oplog::{
     DirectoryMove, Intent, LogLine, OperationKind, OperationLog, OperationOutcome, TargetUpdate,
 };
@@ -33,10 +33,10 @@ pub(crate) fn execute(
     intent: &Intent,
 ) -> Result<TransactionResult> {
     if let Some(landing) = &intent.landing {
-        let locked = lock_checkouts(repository, landing, &intent.id)?;
+        let mut locked = lock_checkouts(repository, landing, &intent.id)?;
         mark_step(log, intent, "locked")?;
         write_intent(log, intent)?;
-        match land(repository, log, intent, landing, &locked)? {
+        match land(repository, log, intent, landing, &mut locked)? {
             TransactionResult::Yes => {}
             result @ TransactionResult::TargetMoved(_) => {
                 write_outcome(log, intent, false)?;
@@ -96,6 +96,7 @@ pub(crate) fn recover_with(repository: &Repository, log: &mut OperationLog) -> R
     }
     trial::remove_leftovers(repository, log);
     for checkout in checkout::all(repository)? {
+        checkout_update::remove_stale_indexes(&checkout);
         if checkout::remove_stale_lock(&checkout) {
             messages.push(format!("removed a stale index.lock in {}", checkout.git_dir.display()));
         }
@@ -131,10 +132,18 @@ pub(crate) fn mark_step(log: &OperationLog, intent: &Intent, name: &str) -> Resu
     log.confirm()
 }
 
-/// Checkouts with a locked index in which nothing is in the way.
+/// Checkouts in which nothing is in the way of the changes.
 struct LockedCheckouts {
     changes: Vec<FileChange>,
-    locks: Vec<IndexLock>,
+    checkouts: Vec<LockedCheckout>,
+}
+
+/// A checkout whose index is locked.
+struct LockedCheckout {
+    checkout: Checkout,
+    /// The copy that becomes the new index.
+    index: git2::Index,
+    _lock: IndexLock,
 }
 
 fn lock_checkouts(
@@ -147,10 +156,24 @@ fn lock_checkouts(
     for checkout in &landing.checkouts {
         locks.push(checkout::lock_index(checkout, operation)?);
     }
-    for checkout in &landing.checkouts {
-        checkout_conflicts::refuse(checkout, &changes)?;
+    let lock = || -> Result<Vec<LockedCheckout>> {
+        let mut checkouts = Vec::new();
+        for (checkout, lock) in landing.checkouts.iter().zip(locks) {
+            let mut index = checkout_update::copy_index(checkout, operation)?;
+            checkout_conflicts::refuse_with(checkout, &mut index, &changes)?;
+            checkouts.push(LockedCheckout { checkout: checkout.clone(), index, _lock: lock });
+        }
+        Ok(checkouts)
+    };
+    match lock() {
+        Ok(checkouts) => Ok(LockedCheckouts { changes, checkouts }),
+        Err(failure) => {
+            for checkout in &landing.checkouts {
+                checkout_update::remove_new_index(checkout, operation);
+            }
+            Err(failure)
+        }
     }
-    Ok(LockedCheckouts { changes, locks })
 }
 
 /// Updates the files, then the ref, then the index: `spec/worktrees.md` 11 has the reasons for this
@@ -160,9 +183,9 @@ fn land(
     log: &OperationLog,
     intent: &Intent,
     landing: &TargetUpdate,
-    locked: &LockedCheckouts,
+    locked: &mut LockedCheckouts,
 ) -> Result<TransactionResult> {
-    debug_assert_eq!(locked.locks.len(), landing.checkouts.len());
+    debug_assert_eq!(locked.checkouts.len(), landing.checkouts.len());
     let result = prepare_files(log, intent, landing, locked).and_then(|()| {
         mark_step(log, intent, "files")?;
         swap(repository, intent, landing)
@@ -194,12 +217,14 @@ fn prepare_files(
     log: &OperationLog,
     intent: &Intent,
     landing: &TargetUpdate,
-    locked: &LockedCheckouts,
+    locked: &mut LockedCheckouts,
 ) -> Result<()> {
-    for checkout in &landing.checkouts {
-        checkout_update::apply(checkout, &locked.changes, &landing.before, &landing.after)?;
+    let TargetUpdate { before, after, .. } = landing;
+    let changes = &locked.changes;
+    for LockedCheckout { checkout, index, .. } in &mut locked.checkouts {
+        checkout_update::apply(checkout, index, changes, before, after)?;
         mark_step(log, intent, "brought")?;
-        checkout_update::write_index(checkout, &locked.changes, &landing.after, &intent.id)?;
+        checkout_update::write_index(checkout, index, changes, after, &intent.id)?;
     }
     Ok(())
 }
@@ -256,7 +281,9 @@ fn resolve(
     for checkout in existing {
         let _lock = checkout::relock_index(checkout, &intent.id)?;
         if has_landed {
-            checkout_update::write_index(checkout, &changes, &landing.after, &intent.id)?;
+            let mut index = checkout_update::copy_index(checkout, &intent.id)?;
+            let (after, operation) = (&landing.after, &intent.id);
+            checkout_update::write_index(checkout, &mut index, &changes, after, operation)?;
             checkout_update::install_index(checkout, &intent.id)?;
         } else {
             let single = TargetUpdate { checkouts: vec![checkout.clone()], ..landing.clone() };
