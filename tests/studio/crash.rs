@@ -345,6 +345,7 @@ fn doctor_removes_old_temporary_files_wherever_studio_replaces_files() {
         git.join("studio/cache"),
         scene.session_file(&id, "caches"),
         scene.session_file(&id, "originals"),
+        git.join("info"),
         git.join("worktrees").join(&id),
     ];
     let files = |name: &str| directories.clone().map(|directory| directory.join(name));
@@ -354,8 +355,8 @@ fn doctor_removes_old_temporary_files_wherever_studio_replaces_files() {
     }
     files(".tmp-old0001").iter().for_each(|path| make_old(path));
     scene.studio(["doctor"]).exits(0).output_contains("removed the temporary");
-    assert_eq!(files(".tmp-old0001").map(|path| path.exists()), [false; 5]);
-    assert_eq!(files(".tmp-young01").map(|path| path.exists()), [true; 5]);
+    assert_eq!(files(".tmp-old0001").map(|path| path.exists()), [false; 6]);
+    assert_eq!(files(".tmp-young01").map(|path| path.exists()), [true; 6]);
 }
 
 /// Sets the time of a file back, so that it counts as left over.

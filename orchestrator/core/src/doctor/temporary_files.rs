@@ -31,7 +31,9 @@ pub(super) fn remove(project: &Project, views: &[SessionView]) -> Vec<String> {
     for session in directories_in(&root.join("sessions")) {
         directories.extend(SESSION_DIRECTORIES.iter().map(|name| session.join(name)));
     }
-    directories.extend(directories_in(&project.repository.common_dir.join("worktrees")));
+    let common_dir = &project.repository.common_dir;
+    directories.push(common_dir.join("info"));
+    directories.extend(directories_in(&common_dir.join("worktrees")));
     let mut found: Vec<PathBuf> =
         directories.iter().flat_map(|directory| temporary_files_in(directory)).collect();
     for view in views.iter().filter(|view| !view.state.is_over()) {
@@ -67,8 +69,8 @@ fn temporary_files_in(dir: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).filter(is_temporary).collect()
 }
 
-/// Returns whether a file in a worktree is a `.git` file, possibly cut off: an agent may have files
-/// of its own with such names.
+/// Returns whether a file in a worktree is a `.git` file, possibly cut off or empty: an agent may have
+/// files of its own with such names.
 fn is_pointer(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened: Result<OwnedFd, _> = rustix::fs::open(path, flags, Mode::empty());
@@ -76,6 +78,6 @@ fn is_pointer(path: &Path) -> bool {
     let mut reader: Take<File> = File::from(descriptor).take(MAX_POINTER_BYTES);
     let mut content = Vec::new();
     reader.read_to_end(&mut content).is_ok()
-        && content.starts_with(POINTER)
+        && (content.starts_with(POINTER) || content.is_empty())
         && content.iter().filter(|byte| **byte == b'\n').count() <= 1
 }
