@@ -393,3 +393,49 @@ fn an_undone_landing_is_not_repeated_without_confirmation() {
     scene.studio(["plan", "--yes"]).exits(0);
     assert_eq!(scene.repo.read("a"), "1\n");
 }
+
+#[test]
+fn a_digest_approves_one_text_and_the_plan_continues_in_the_background_until_it_is_stopped() {
+    let scene = scene();
+    let empty = Scene::new();
+    empty.studio(["plan", "--status"]).exits(0).output_contains("no plan; start one with");
+    empty.studio(["plan", "--stop"]).exits(3).output_contains("no `studio plan` is running");
+    let status = || scene.studio(["plan", "--status", "--json"]).exits(0).json()["plan"].clone();
+    let digest = |name: &str| status()[name]["digest"].as_str().expect("a digest").to_owned();
+    let list = tasks(&[("one", "write a 1; gate go", &["R1", "R2"], &[])]);
+    scene.repo.write(TASKS, &list);
+    scene.studio(["plan", "--status"]).exits(0).output_contains("approve: 0 of 1 task done");
+    assert!(!scene.repo.path().join(".git/studio/plan.json").exists(), "it only reads");
+    let first = digest("requirements_file");
+    scene.studio(["plan", "--approve", "0", "--detach"]).exits(3).output_contains("not approved");
+    scene.repo.write(REQUIREMENTS, refined(&["R1: an a", "R2: a b", "R3: more"]));
+    scene
+        .studio(["plan", "--approve", &first, "--detach"])
+        .exits(3)
+        .output_contains("not approved");
+    // Without a task for R3, the list is split again, unless the user approves it as it is.
+    scene.repo.write(REQUIREMENTS, refined(&["R1: an a", "R2: a b", "R3: a c"]));
+    assert_eq!(digest("requirements_file"), first);
+    scene.studio(["plan", "--yes", "--approve", &first]).exits(2);
+    let ran = scene.studio(["plan", "--approve", &first]);
+    ran.exits(3).output_contains("the tasks are not approved");
+    scene.repo.write(TASKS, &list);
+    assert_eq!(status()["stage"], "split");
+    let tasks_digest = digest("tasks_file");
+    scene
+        .studio(["plan", "--approve", &tasks_digest, "--detach"])
+        .exits(0)
+        .output_contains("in the background");
+    until("the agent works", || (sessions(&scene).first()?["state"] == "working").then_some(()));
+    assert_eq!(
+        (status()["running"].clone(), status()["stage"].clone()),
+        (json!(true), json!("work"))
+    );
+    scene.studio(["plan", "--detach"]).exits(3).output_contains("already running");
+    scene.studio(["plan", "--stop"]).exits(0).output_contains("continue with: studio plan");
+    assert_eq!(
+        (status()["running"].clone(), sessions(&scene)[0]["state"].clone()),
+        (json!(false), json!("stopped"))
+    );
+    assert_eq!(scene.repo.read(TASKS), list);
+}

@@ -22,6 +22,7 @@ fn the_api_answers_with_the_json_of_the_command_line() {
         (format!("{path}/review"), vec!["review", &id]),
         ("/api/v1/inbox".to_owned(), vec!["inbox"]),
         ("/api/v1/operations".to_owned(), vec!["operations"]),
+        ("/api/v1/plan".to_owned(), vec!["plan", "--status"]),
     ] {
         let words = [vec!["--json"], words].concat();
         let expected =
@@ -42,12 +43,7 @@ fn real_answers_have_the_form_that_the_description_says() {
     let document = server.get("/api/v1/openapi.json").is(200).json();
     assert_eq!(document["openapi"], "3.1.0");
     let check = |method: &str, path: &str, answer: &Value| {
-        let operation = &document["paths"][path][method];
-        let schema = &operation["responses"]["200"]["content"]["application/json"]["schema"];
-        assert!(schema.is_object(), "{method} {path} is not described");
-        let mut problems = Vec::new();
-        validate(&document, schema, answer, "answer", &mut problems);
-        assert!(problems.is_empty(), "{method} {path}: {problems:#?}\n{answer:#}");
+        check_answer(&document, method, path, answer);
     };
     let send = |path: &str, id: &str, body: &Value| {
         let answer = server.post(&path.replace("{id}", id), body).is(200).json();
@@ -105,6 +101,17 @@ fn real_answers_have_the_form_that_the_description_says() {
     let schema = json!({"$ref": "#/components/schemas/FailureAnswer"});
     validate(&document, &schema, &failure, "failure", &mut problems);
     assert!(problems.is_empty(), "{problems:#?}");
+}
+
+/// Checks that an answer has the form that the description says.
+#[track_caller]
+pub fn check_answer(document: &Value, method: &str, path: &str, answer: &Value) {
+    let operation = &document["paths"][path][method];
+    let schema = &operation["responses"]["200"]["content"]["application/json"]["schema"];
+    assert!(schema.is_object(), "{method} {path} is not described");
+    let mut problems = Vec::new();
+    validate(document, schema, answer, "answer", &mut problems);
+    assert!(problems.is_empty(), "{method} {path}: {problems:#?}\n{answer:#}");
 }
 
 /// Checks a value against the parts of JSON Schema that the description uses.

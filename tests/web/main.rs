@@ -8,6 +8,7 @@ mod browser;
 mod fixtures;
 mod hostile;
 mod looks;
+mod plan;
 mod review;
 mod server;
 mod session;

@@ -145,6 +145,24 @@ pub(crate) struct LimitArgs {
 }
 
 impl LimitArgs {
+    /// Returns the words of a command line with these limits.
+    pub(crate) fn words(self) -> Vec<String> {
+        let word = |name: &str, value: Option<String>| value.map(|it| format!("--{name}={it}"));
+        let number = |name: &str, value: Option<u64>| word(name, value.map(|it| it.to_string()));
+        let dollars = |name: &str, value: Option<f64>| word(name, value.map(|it| it.to_string()));
+        let words = [
+            dollars("budget", self.budget),
+            dollars("total-budget", self.total_budget),
+            number("max-tokens", self.max_tokens),
+            number("max-turns", self.max_turns.map(u64::from)),
+            number("timeout", self.timeout),
+            number("memory", self.memory),
+            number("processes", self.processes),
+            number("disk", self.disk),
+        ];
+        words.into_iter().flatten().collect()
+    }
+
     /// Returns the given limits.
     pub(crate) fn limits(self) -> RunLimits {
         RunLimits {

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::commands::context::CommandContext;
+use crate::commands::plan::status::PlanReport;
 use crate::commands::subcommand::SubcommandOutput;
 use crate::serve::error_answer::{ErrorAnswer, json_answer};
 use crate::serve::server::{PageServer, session_id};
@@ -137,6 +138,14 @@ pub(crate) static API_ROUTES: &[ApiRoute] = &[
     acts::<AcceptAllRequest, answers::LandingAnswer>("/accept", "studio accept --all"),
     reads::<InboxRequest, answers::InboxAnswer>("/inbox", "studio inbox"),
     reads::<OperationsRequest, answers::OperationsAnswer>("/operations", "studio operations"),
+    reads::<PlanRequest, PlanReport>("/plan", "studio plan --status"),
+    acts::<ApprovePlanRequest, PlanReport>(
+        "/plan/approve",
+        "studio plan --approve DIGEST --detach",
+    ),
+    acts::<ContinuePlanRequest, PlanReport>("/plan/continue", "studio plan --detach"),
+    acts::<ConvergePlanRequest, PlanReport>("/plan/converge", "studio plan --converge --detach"),
+    acts::<StopPlanRequest, PlanReport>("/plan/stop", "studio plan --stop"),
     acts::<UndoRequest, answers::UndoneAnswer>("/undo", "studio undo OP"),
 ];
 
@@ -190,6 +199,14 @@ bare_request! {
     InboxRequest => |_| vec!["inbox".to_owned()];
     /// Accepts, discards, tries and undos.
     OperationsRequest => |_| vec!["operations".to_owned()];
+    /// The plan with its tasks and proofs.
+    PlanRequest => |_| ["plan", "--status"].map(str::to_owned).to_vec();
+    /// Continues the plan in the background.
+    ContinuePlanRequest => |_| ["plan", "--detach"].map(str::to_owned).to_vec();
+    /// Compares the requirements with the code in the background, and plans what is missing.
+    ConvergePlanRequest => |_| ["plan", "--converge", "--detach"].map(str::to_owned).to_vec();
+    /// Stops the plan and its sessions; everything is kept.
+    StopPlanRequest => |_| ["plan", "--stop"].map(str::to_owned).to_vec();
 }
 
 /// Which sessions are listed.
@@ -415,6 +432,23 @@ impl CommandRequest for AcceptRequest {
     }
 }
 
+/// Approves a text of the plan, and continues in the background.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ApprovePlanRequest {
+    /// The digest of the text.
+    digest: String,
+}
+
+impl CommandRequest for ApprovePlanRequest {
+    fn words(self, _id: Option<&Id>) -> Vec<String> {
+        let mut words = command("plan", None);
+        option(&mut words, "approve", Some(self.digest));
+        switch(&mut words, "detach", true);
+        words
+    }
+}
+
 /// Undoes an operation.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -438,6 +472,7 @@ pub(crate) fn router() -> Router<PageServer> {
             "/api/v1/openapi.json",
             get(|| async { json_answer(StatusCode::OK, openapi::document()) }),
         )
+        .route("/api/v1/plan/text", post(pages::plan_edit::save))
         .route("/api/v1/sessions/{id}/review", post(pages::review_actions::record));
     for endpoint in API_ROUTES {
         let handler = move |state, path: Option<Path<String>>, query: RawQuery, body: Bytes| {

@@ -28,17 +28,19 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const MAX_PART_BYTES: u64 = 1 << 20;
 
 /// Returns the id of the last event that a browser got.
-fn last_event_id(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn last_event_id(headers: &HeaderMap) -> Option<&str> {
     headers.get("last-event-id")?.to_str().ok()
 }
 
-fn event_stream(parts: impl Stream<Item = String> + Send + 'static) -> Response {
+/// Returns the answer with the parts of a stream.
+pub(super) fn event_stream(parts: impl Stream<Item = String> + Send + 'static) -> Response {
     use futures_util::StreamExt;
     let parts = parts.map(|part| Ok::<_, Infallible>(Bytes::from(part)));
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(parts)).into_response()
 }
 
-fn event(id: &str, name: &str, data: &str) -> String {
+/// Returns the text of an event.
+pub(super) fn event(id: &str, name: &str, data: &str) -> String {
     format!("id: {id}\nevent: {name}\ndata: {data}\n\n")
 }
 

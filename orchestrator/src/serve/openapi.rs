@@ -7,8 +7,10 @@ use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
+use crate::commands::plan::status::PlanReport;
 use crate::serve::answers::{FailureAnswer, ReviewStateAnswer};
 use crate::serve::api::{API_ROUTES, ApiRoute};
+use crate::serve::pages::plan_edit::PlanTextRequest;
 use crate::serve::pages::review_actions::RecordRequest;
 
 /// Returns the document.
@@ -53,6 +55,18 @@ fn make() -> Value {
         json!({
             "summary": "The journal of a session as it grows: studio logs ID -f --json",
             "parameters": [id_parameter()], "responses": stream,
+        }),
+    );
+    add("/plan/events", "get", json!({"summary": "Changes of the plan", "responses": stream}));
+    let (text, plan) =
+        (generator.subschema_for::<PlanTextRequest>(), generator.subschema_for::<PlanReport>());
+    add(
+        "/plan/text",
+        "post",
+        json!({
+            "summary": "Replace a text of the plan that is still the one with the digest",
+            "requestBody": body(&json!(text)),
+            "responses": responses(&json!(plan), &json!(failure)),
         }),
     );
     let schemas = generator.take_definitions(true);

@@ -69,7 +69,7 @@ impl Plan<'_> {
             self.files.tasks(&appended, &requirements)?;
             self.record.over = false;
             self.files.save(&self.record)?;
-            self.files.write(TASKS, &appended)?;
+            self.files.replace(TASKS, &existing, &appended)?;
         }
         let event = HistoryEvent::Other(format!("{event} (SHA: {tip})"));
         self.files.append_history(self.context.clock, vec![event])?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use base::clock::Clock;
 use base::failure::{Failure, OrFail, Result};
 use base::files::{self, step};
+use base::lock::Lock;
 use planner::document;
 use planner::history::{self, HistoryEvent};
 use planner::requirement::{self, AmbiguousRequirements, Requirement};
@@ -59,6 +60,11 @@ impl PlanFiles {
         PlanFiles { checkout, record_path: studio.join("plan.json") }
     }
 
+    /// Returns the paths of the texts and of the record.
+    pub(crate) fn paths(&self) -> [PathBuf; 3] {
+        [self.checkout.join(REQUIREMENTS), self.checkout.join(TASKS), self.record_path.clone()]
+    }
+
     /// Reads the record; `None` before the first plan.
     pub(crate) fn load_record(&self) -> Result<Option<PlanRecord>> {
         let fail = || format!("cannot read {}", self.record_path.display());
@@ -98,6 +104,19 @@ impl PlanFiles {
         step("plan.written");
         std::fs::create_dir_all(path.parent().unwrap_or(&self.checkout)).or_fail(fail)?;
         files::replace(&path, text.as_bytes()).or_fail(fail)
+    }
+
+    /// Replaces a text of the plan if it is still the old one; a file that does not exist is empty.
+    pub(crate) fn replace(&self, name: &str, old: &str, new: &str) -> Result<()> {
+        let lock_path = self.record_path.with_file_name("plan-texts.lock");
+        let fail = || format!("cannot lock {}", lock_path.display());
+        let _lock = Lock::take(&lock_path).or_fail(fail)?;
+        if self.read(name)?.unwrap_or_default() != old {
+            return Err(Failure::conflict(format!("{name} changed in between"))
+                .because("another program or window has written it")
+                .hint("studio plan --status"));
+        }
+        self.write(name, new)
     }
 
     /// Appends events to the history.

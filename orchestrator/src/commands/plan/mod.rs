@@ -1,12 +1,15 @@
 //! `studio plan`: plans and implements a feature. A model refines the user's text and splits it
 //! into tasks, the user approves both, sessions work on the tasks, and their work lands in order.
 
+mod background;
 mod converge;
+pub(crate) mod edit;
 mod executor;
 mod files;
 mod import;
 mod open;
 mod output;
+pub(crate) mod status;
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal;
@@ -42,7 +45,8 @@ use studio_git::transaction;
 const TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The command line of `plan`.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command")]
 pub(crate) struct Args {
     /// File that describes the feature; continues the current plan if omitted
     #[arg(value_name = "FILE")]
@@ -56,6 +60,18 @@ pub(crate) struct Args {
     /// Approve the requirements and the tasks
     #[arg(short, long)]
     pub yes: bool,
+    /// Approve the one text with this digest, which --status shows, and no later one
+    #[arg(long, value_name = "DIGEST", conflicts_with = "yes")]
+    pub approve: Option<String>,
+    /// Show the plan with its tasks, and change nothing
+    #[arg(long, conflicts_with_all = ["wish", "from", "yes", "approve", "converge", "new"])]
+    pub status: bool,
+    /// Continue in the background
+    #[arg(long, conflicts_with = "status")]
+    pub detach: bool,
+    /// Stop the running `studio plan` and its sessions; everything is kept
+    #[arg(long, conflicts_with_all = ["wish", "from", "yes", "approve", "status", "converge", "new", "detach"])]
+    pub stop: bool,
     /// After the last landing, compare each requirement with the code and plan what is missing, until nothing is
     #[arg(long)]
     pub converge: bool,
@@ -86,12 +102,19 @@ struct Plan<'a> {
     split: bool,
     /// Sessions whose landing was undone and which the user agreed to land again.
     land_again: BTreeSet<Id>,
-    _lock: Lock,
+    /// `None` if the plan is only read.
+    _lock: Option<Lock>,
 }
 
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let context = CommandContext::open(common)?;
+    if args.status {
+        return status::show(&context);
+    }
+    if args.stop {
+        return background::stop(&context);
+    }
     for note in transaction::recover(&context.repository)? {
         report::say(&note);
     }
@@ -99,6 +122,9 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         preflight::planner(&context)?;
     }
     let mut plan = Plan::open(&context, args)?;
+    if args.detach {
+        return background::detach(common, plan);
+    }
     let mut comparisons = 0;
     loop {
         let stage = plan.stage()?;
@@ -133,23 +159,21 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
 }
 
+/// Returns the path of the lock of `studio plan`.
+pub(crate) fn lock_path(context: &CommandContext) -> Result<PathBuf> {
+    background::lock_path(context)
+}
+
+/// Returns the files that decide what `--status` shows, beside the sessions.
+pub(crate) fn watched_files(context: &CommandContext) -> Result<Vec<PathBuf>> {
+    Ok([open::files(context)?.paths().to_vec(), vec![background::log_path(context)?]].concat())
+}
+
 impl<'a> Plan<'a> {
     /// Opens the current plan, or a new one.
     fn open(context: &'a CommandContext, args: &'a Args) -> Result<Plan<'a>> {
-        let checkout = context.repository.main_checkout.clone().ok_or_else(|| {
-            Failure::refused("a plan needs a checkout")
-                .because("its files are in g3-plan/, and this repository is bare")
-        })?;
-        let studio = context.repository.studio_dir()?;
-        let lock_path = studio.join("plan.lock");
-        let lock = Lock::try_take(&lock_path)
-            .or_fail(|| format!("cannot lock {}", lock_path.display()))?;
-        let _lock = lock.ok_or_else(|| {
-            Failure::refused("`studio plan` is already running in this repository")
-                .hint("studio list")
-                .hint("or stop the other one with Ctrl-C")
-        })?;
-        let files = PlanFiles::new(checkout, &studio);
+        let files = open::files(context)?;
+        let lock = background::lock(context)?;
         let record = files.load_record()?;
         let (request, tasks) = match (&args.wish, &args.from) {
             (Some(file), _) => (Some(open::read_request(context, file)?), None),
@@ -177,7 +201,22 @@ impl<'a> Plan<'a> {
         if let Some(tasks) = tasks.filter(|_| !files.has_tasks()) {
             files.write(TASKS, &tasks)?;
         }
-        Ok(Plan { context, args, files, record, split: false, land_again: BTreeSet::new(), _lock })
+        // An approved list of tasks is complete, whatever it leaves out.
+        let tasks = files.read(TASKS)?.unwrap_or_default();
+        let split = !tasks.is_empty() && args.approve.as_ref() == Some(&hash(tasks.as_bytes()));
+        let _lock = Some(lock);
+        Ok(Plan { context, args, files, record, split, land_again: BTreeSet::new(), _lock })
+    }
+
+    /// Opens the current plan to read it; `None` if there is none.
+    fn open_to_read(context: &'a CommandContext, args: &'a Args) -> Result<Option<Plan<'a>>> {
+        let files = open::files(context)?;
+        if files.read(REQUIREMENTS)?.is_none() {
+            return Ok(None);
+        }
+        let record = files.load_record()?.unwrap_or_default();
+        let land_again = BTreeSet::new();
+        Ok(Some(Plan { context, args, files, record, split: false, land_again, _lock: None }))
     }
 
     fn requirements(&self) -> Result<(String, Vec<Requirement>)> {
@@ -194,31 +233,36 @@ impl<'a> Plan<'a> {
 
     fn stage(&self) -> Result<PlanStage> {
         let (text, requirements) = self.requirements()?;
+        self.stage_of(&text, &requirements)
+    }
+
+    /// Returns the stage for a text of requirements.
+    fn stage_of(&self, text: &str, requirements: &[Requirement]) -> Result<PlanStage> {
         let mut status = PlanStatus {
-            approved: self.record.approved.as_ref() == Some(&text),
+            approved: self.record.approved.as_deref() == Some(text),
             ..PlanStatus::default()
         };
-        if document::current(&text).is_none() {
+        if document::current(text).is_none() {
             return Ok(plan::stage(status));
         }
         status.requirements = RequirementsStatus::Refined;
         if status.approved {
-            let (text, tasks) = self.tasks(&requirements)?;
+            let (text, tasks) = self.tasks(requirements)?;
             let is_covered =
                 |it: &Requirement| tasks.iter().any(|task| task.requirements.contains(&it.id));
-            if self.split || requirements.iter().all(is_covered) {
+            status.agreed = self.record.agreed.as_ref() == Some(&text);
+            if self.split || status.agreed || requirements.iter().all(is_covered) {
                 status.tasks = TaskListStatus::Whole;
             }
-            status.agreed = self.record.agreed.as_ref() == Some(&text);
-            status.done = status.agreed && self.is_done(&tasks, &requirements)?;
+            status.done = status.agreed && self.is_done(&tasks, requirements)?;
         }
         Ok(plan::stage(status))
     }
 
     /// Lets a model refine the user's text.
     fn refine(&mut self) -> Result<()> {
-        let text = self.files.read(REQUIREMENTS)?.unwrap_or_default();
-        let text = document::mark_original(&text);
+        let original = self.files.read(REQUIREMENTS)?.unwrap_or_default();
+        let text = document::mark_original(&original);
         let request = document::original(&text).unwrap_or(&text);
         let section = match self.model(&["plan", "refine"], request) {
             // A text with a list of requirements can be used without a model.
@@ -231,7 +275,7 @@ impl<'a> Plan<'a> {
         let refined = document::with_current(&text, &section);
         let (refined, _) = document::add_ids(&refined)
             .map_err(|_| Failure::failed("requirement ids are not unique"))?;
-        self.files.write(REQUIREMENTS, &refined)
+        self.files.replace(REQUIREMENTS, &original, &refined)
     }
 
     /// Asks the user to approve the requirements in the file.
@@ -240,7 +284,8 @@ impl<'a> Plan<'a> {
         let previous = self.record.approved.as_deref().unwrap_or_default();
         let previous = self.files.requirements(previous).unwrap_or_default();
         output::requirements(self.context, &requirements, &previous);
-        self.ask("approve these requirements?", "the requirements are not approved", REQUIREMENTS)?;
+        let question = "approve these requirements?";
+        self.ask(question, "the requirements are not approved", REQUIREMENTS, &text)?;
         let approved = HistoryEvent::Approved(hash(text.as_bytes()));
         self.record.approved = Some(text);
         // The resulting tasks are shown and need approval as well.
@@ -266,7 +311,7 @@ impl<'a> Plan<'a> {
         });
         let gap = if existing.is_empty() || existing.ends_with("\n\n") { "" } else { "\n" };
         self.split = true;
-        self.files.write(TASKS, &format!("{existing}{gap}{new_tasks}"))
+        self.files.replace(TASKS, &existing, &format!("{existing}{gap}{new_tasks}"))
     }
 
     /// Asks the user to approve the tasks in the file.
@@ -277,7 +322,7 @@ impl<'a> Plan<'a> {
             tasks.iter().map(|task| self.session_spec(task, None, &requirements)).collect();
         preflight::check(self.context, &specs)?;
         output::tasks(self.context, &tasks, &self.task_statuses(&tasks, &requirements)?);
-        self.ask("work on these tasks?", "the tasks are not approved", TASKS)?;
+        self.ask("work on these tasks?", "the tasks are not approved", TASKS, &text)?;
         self.record.agreed = Some(text);
         self.files.save(&self.record)?;
         let tip = self.context.repository.base(Some(&self.record.branch))?.commit;
@@ -288,16 +333,21 @@ impl<'a> Plan<'a> {
         )
     }
 
-    /// Asks a question, unless `--yes` was given.
-    fn ask(&self, question: &str, refusal: &str, file: &str) -> Result<()> {
-        let answer = if self.args.yes { Some(true) } else { confirm::ask(question) };
+    /// Asks a question about the text of a file, unless `--yes` or `--approve` answers it.
+    fn ask(&self, question: &str, refusal: &str, file: &str, text: &str) -> Result<()> {
+        let is_approved =
+            self.args.yes || self.args.approve.as_ref() == Some(&hash(text.as_bytes()));
+        let answer = if is_approved { Some(true) } else { confirm::ask(question) };
         match answer {
             Some(true) => Ok(()),
             Some(false) => {
                 Err(Failure::refused(refusal).hint(format!("change {file}, then: studio plan")))
             }
             None => Err(Failure::refused(refusal)
-                .because("no terminal to ask on")
+                .because(match self.args.approve {
+                    Some(_) => "its text has another digest",
+                    None => "no terminal to ask on",
+                })
                 .hint(format!("read {file}, then: studio plan --yes"))),
         }
     }
@@ -319,6 +369,8 @@ impl<'a> Plan<'a> {
         // On a terminal the user sees the model's progress.
         let shows_progress = !self.context.json && std::io::stderr().is_terminal();
         let stderr = if shows_progress { Stream::Inherit } else { Stream::Piped };
+        // `studio plan --stop` ends the model too.
+        let command = command.kill_on_parent_death();
         let output = command.input(input).stderr(stderr).output(limits).or_fail(fail)?;
         let failed =
             || Failure::failed("the planning model failed").hint("retry with: studio plan");

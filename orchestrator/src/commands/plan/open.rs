@@ -18,6 +18,15 @@ use studio_core::session::spec::SessionSpec;
 /// Maximum size of a feature text, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
 
+/// Returns the files of the repository's plan.
+pub(crate) fn files(context: &CommandContext) -> Result<PlanFiles> {
+    let checkout = context.repository.main_checkout.clone().ok_or_else(|| {
+        Failure::refused("a plan needs a checkout")
+            .because("its files are in g3-plan/, and this repository is bare")
+    })?;
+    Ok(PlanFiles::new(checkout, &context.repository.studio_dir()?))
+}
+
 /// Reads the feature text from a file.
 pub(crate) fn read_request(context: &CommandContext, file: &Path) -> Result<String> {
     let path = context.directory.as_deref().unwrap_or(Path::new(".")).join(file);

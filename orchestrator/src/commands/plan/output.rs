@@ -17,18 +17,27 @@ use studio_core::session::summary::Disposition;
 
 /// Reports the next stage.
 pub(crate) fn stage(context: &CommandContext, stage: PlanStage) {
-    let (word, sentence) = match stage {
-        PlanStage::Refine => ("refine", "refining the requirements with a model"),
-        PlanStage::Approve => ("approve", ""),
-        PlanStage::Split => ("split", "splitting the requirements into tasks with a model"),
-        PlanStage::Agree => ("agree", ""),
-        PlanStage::Work => ("work", ""),
-        PlanStage::Over => ("over", ""),
+    let sentence = match stage {
+        PlanStage::Refine => "refining the requirements with a model",
+        PlanStage::Split => "splitting the requirements into tasks with a model",
+        PlanStage::Approve | PlanStage::Agree | PlanStage::Work | PlanStage::Over => "",
     };
     if context.json {
-        report::json_line(&json!({"type": "plan", "stage": word}));
+        report::json_line(&json!({"type": "plan", "stage": stage_word(stage)}));
     } else if !sentence.is_empty() {
         report::say(&format!("{sentence} …"));
+    }
+}
+
+/// Returns the name of a stage.
+pub(crate) fn stage_word(stage: PlanStage) -> &'static str {
+    match stage {
+        PlanStage::Refine => "refine",
+        PlanStage::Approve => "approve",
+        PlanStage::Split => "split",
+        PlanStage::Agree => "agree",
+        PlanStage::Work => "work",
+        PlanStage::Over => "over",
     }
 }
 
@@ -62,10 +71,7 @@ pub(crate) fn tasks(context: &CommandContext, tasks: &[Task], placed: &[PlacedTa
         return;
     }
     let row = |(task, placed): (&Task, &PlacedTask)| {
-        let now = match (placed.status, &placed.earlier_commit) {
-            (TaskSessionStatus::None, Some(_)) => "to be redone",
-            (status, _) => status_word(status),
-        };
+        let now = status_word(placed);
         [
             task.id.clone(),
             now.to_owned(),
@@ -140,7 +146,8 @@ fn task_json(task: &Task, placed: &PlacedTask) -> Value {
     })
 }
 
-fn commit(placed: &PlacedTask) -> Option<String> {
+/// Returns the commit as which the work on a task landed.
+pub(crate) fn commit(placed: &PlacedTask) -> Option<String> {
     match &placed.view.as_ref()?.facts.disposition {
         Disposition::Accepted { commit, .. } => commit.clone(),
         Disposition::Open | Disposition::Landing | Disposition::Discarded { .. } => None,
@@ -148,12 +155,14 @@ fn commit(placed: &PlacedTask) -> Option<String> {
 }
 
 /// Returns the state of the session, else the next action.
-fn state(placed: &PlacedTask) -> &'static str {
-    placed.view.as_ref().map_or(status_word(placed.status), |view| view.state.name())
+pub(crate) fn state(placed: &PlacedTask) -> &'static str {
+    placed.view.as_ref().map_or(status_word(placed), |view| view.state.name())
 }
 
-fn status_word(status: TaskSessionStatus) -> &'static str {
-    match status {
+/// Returns what happens about a task, in a word or two.
+pub(crate) fn status_word(placed: &PlacedTask) -> &'static str {
+    match placed.status {
+        TaskSessionStatus::None if placed.earlier_commit.is_some() => "to be redone",
         TaskSessionStatus::None => "to do",
         TaskSessionStatus::AtWork => "at work",
         TaskSessionStatus::Ready => "ready",

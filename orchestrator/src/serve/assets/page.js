@@ -197,6 +197,7 @@ async function refresh() {
     const fresh = page.getElementById("main");
     if (ok && fresh) {
       morph(main, fresh);
+      planTextChanged();
       reviewChanged(fresh);
     }
   } catch (error) {
@@ -286,7 +287,7 @@ function connect() {
       isFirst = false;
       status.textContent = "";
     });
-    for (const name of ["sessions", "everything", "journal"]) source.addEventListener(name, changed);
+    for (const name of ["sessions", "everything", "journal", "plan"]) source.addEventListener(name, changed);
     source.addEventListener("start", (event) => (last = event.lastEventId));
     source.onerror = () => {
       status.textContent = "The server does not answer. Start studio serve and open its link.";
@@ -298,6 +299,21 @@ function connect() {
   // Ages.
   setInterval(() => document.hidden || refresh(), 60000);
 }
+
+// The text of a plan: an edit continues from the text that it began with.
+
+function planTextChanged() {
+  const form = document.getElementById("plan-edit");
+  const changed = document.getElementById("plan-changed");
+  if (form && changed) changed.hidden = form.elements.digest.value === changed.dataset.digest;
+}
+
+document.addEventListener("click", (event) => {
+  if (event.target.id !== "plan-replace") return;
+  const form = document.getElementById("plan-edit");
+  form.elements.digest.value = document.getElementById("plan-changed").dataset.digest;
+  form.requestSubmit();
+});
 
 // Reviews.
 

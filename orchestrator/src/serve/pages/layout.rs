@@ -16,6 +16,7 @@ use crate::serve::server::PageServer;
 pub(crate) enum NavigationItem {
     Board,
     New,
+    Plan,
     Operations,
     /// A page of a session.
     Session,
@@ -43,6 +44,7 @@ pub(crate) fn page(
                     nav aria-label="Pages" {
                         (link(NavigationItem::Board, "/", "Sessions"))
                         (link(NavigationItem::New, "/new", "New tasks"))
+                        (link(NavigationItem::Plan, "/plan", "Plan"))
                         (link(NavigationItem::Operations, "/operations", "Operations"))
                     }
                     span #connection role="status" {}
@@ -110,7 +112,12 @@ pub(crate) fn failure(failure: &Failure) -> Markup {
 
 /// Returns the name of a state as a mark; its color is never the only difference.
 pub(crate) fn state(state: &SessionState) -> Markup {
-    let kind = match state {
+    html! { span.state.(state_kind(state)) { (state.name()) } }
+}
+
+/// Returns the class of a state.
+pub(crate) fn state_kind(state: &SessionState) -> &'static str {
+    match state {
         SessionState::Failed { .. } | SessionState::Crashed => "bad",
         SessionState::Waiting { .. } => "ask",
         SessionState::Ready | SessionState::Accepted => "good",
@@ -122,8 +129,7 @@ pub(crate) fn state(state: &SessionState) -> Markup {
         | SessionState::Stopped
         | SessionState::Empty
         | SessionState::Discarded => "rest",
-    };
-    html! { span.state.(kind) { (state.name()) } }
+    }
 }
 
 /// Returns the age of a time.
