@@ -123,19 +123,9 @@ const FORK_BOMB: &str = "sh bomb.sh & setsid sh bomb.sh & sh bomb.sh";
 /// The program waits for its limit: without room for one more process, a shell exits.
 const BOMBED: &str = "sh bomb.sh & sleep 300";
 
+/// As an ordinary user with a limit of its own, so that the test cannot take the machine down.
 #[test]
 fn nothing_of_a_fork_bomb_survives() {
-    end_fork_bomb("on");
-}
-
-#[test]
-fn nothing_of_a_fork_bomb_survives_without_namespaces_and_cgroups() {
-    end_fork_bomb("off");
-}
-
-/// Runs a fork bomb as an ordinary user, who has no cgroup, with a limit of its own, so that the test
-/// cannot take the machine down.
-fn end_fork_bomb(namespaces: &str) {
     let limits = SandboxLimits { tasks: Some(100), ..Default::default() };
     let bombed = LimitedDir::new(limits);
     fs::write(bombed.path("bomb.sh"), FORK_BOMB).unwrap();
@@ -153,10 +143,7 @@ fn end_fork_bomb(namespaces: &str) {
         assert!(chown.output(OutputLimits::seconds(30)).unwrap().ok());
     }
     let wrapper = bombed.env.home().join("as-user");
-    let line = format!(
-        "#!/bin/sh\nexport G3_TEST_NAMESPACES={namespaces}\nexec {user} prlimit --nproc=500 {} \"$@\"",
-        program.display()
-    );
+    let line = format!("#!/bin/sh\nexec {user} prlimit --nproc=500 {} \"$@\"", program.display());
     fs::write(&wrapper, line).unwrap();
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755)).unwrap();
     let job = sandbox::prepare_job_with(wrapper.as_os_str(), &bombed.spec, "sh", ["-c", BOMBED]);

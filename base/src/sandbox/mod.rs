@@ -18,7 +18,6 @@ mod process_namespace;
 pub mod seatbelt;
 #[cfg(target_os = "linux")]
 mod seccomp;
-pub mod signal_scope;
 mod socket_filter;
 #[cfg(target_os = "linux")]
 mod system_calls;

@@ -35,6 +35,8 @@ struct CaptureProgram {
     args: fn(&CaptureRequest, &str) -> Vec<String>,
 }
 
+/// How long what an exited program wrote to stderr is read.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// Timeout of a program.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// The session's services, which a program of the user's desktop may access.
@@ -147,12 +149,15 @@ async fn run(
     let mut running = command.spawn_async().map_err(|error| error.to_string())?;
     let mut error_output = Vec::new();
     if let Some(stderr) = running.child.stderr.take() {
-        // The stderr of an exited program may be held open by others, so only the exit counts.
         let mut stderr = stderr.take(2_000);
-        let read = stderr.read_to_end(&mut error_output);
+        let mut read = std::pin::pin!(stderr.read_to_end(&mut error_output));
         let status = tokio::select! {
-            status = running.child.wait() => status,
-            _ = read => running.child.wait().await,
+            status = running.child.wait() => {
+                // Others may hold the stderr of an exited program open.
+                let _ = tokio::time::timeout(DRAIN_TIMEOUT, &mut read).await;
+                status
+            }
+            _ = &mut read => running.child.wait().await,
         };
         let status = status.map_err(|error| error.to_string())?;
         if !status.success() {

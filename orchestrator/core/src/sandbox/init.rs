@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use base::process::{Command, Stream, close_on_exec_except, inherited};
 use base::sandbox::network::{self, NetworkConfinement, NetworkNamespace};
-use base::sandbox::{self, ClosedScope, Confinement, GRACE, seatbelt, signal_scope};
+use base::sandbox::{self, ClosedScope, Confinement, GRACE, seatbelt};
 use rustix::process::{Resource, Rlimit, Signal, WaitOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -96,10 +96,6 @@ fn parse_number(text: Option<OsString>) -> io::Result<i32> {
 /// Starts the program, waits for it, ends all remaining processes, and returns the program's exit
 /// code.
 pub(crate) fn run(args: SandboxArgs) -> io::Result<u8> {
-    if args.spec.confined {
-        // An error leaves the slower way to end the processes.
-        let _ = signal_scope::enter();
-    }
     set_limits()?;
     close_on_exec_except(&args.spec.descriptors)?;
     adopt_orphans()?;

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-use base::sandbox::signal_scope;
 use rustix::process::{Pid, Signal};
 
 /// Sends a signal to all descendants; on systems that do not report them, to the program's process
@@ -25,14 +24,13 @@ pub(crate) fn signal_all(program: u32, signal: Signal) {
 /// How long one call of [`kill_all`] searches for processes that are started in the meantime.
 const KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Kills all descendants: at once where they have a namespace or a scope of their own, else again and
-/// again until no further one is found or the time is over. Then whole process groups are killed
-/// first: the kernel lets none of a group's processes fork during that.
+/// Kills all descendants, again and again until no further one is found or the time is over. Whole
+/// process groups are killed first: the kernel lets none of a group's processes fork during that.
 pub(crate) fn kill_all(program: u32) {
     if cfg!(not(target_os = "linux")) {
         return base::process::signal_group(program, Signal::KILL);
     }
-    if kill_namespace(program) || signal_scope::kill_others() {
+    if kill_namespace(program) {
         return;
     }
     // A sandbox full of running processes leaves little time to others. Only root may do this.
