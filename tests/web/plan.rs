@@ -65,7 +65,7 @@ fn a_plan_is_approved_on_its_page_and_its_tasks_land() {
     let server = PageServer::start(&scene);
     let browser = Browser::open(&scene, &server, &[]);
     browser.goto("/plan").until_text("No plan in this repository").until_text("--from");
-    // What is written meanwhile appears by itself.
+    // The page shows changes of the files without a reload.
     write_plan(
         &scene,
         &["R1: there is an a", "R2: there is a b", "R3: c has what a has"],

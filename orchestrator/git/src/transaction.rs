@@ -33,9 +33,12 @@ pub(crate) fn execute(
     intent: &Intent,
 ) -> Result<TransactionResult> {
     if let Some(landing) = &intent.landing {
-        let mut locked = lock_checkouts(repository, landing, &intent.id)?;
-        mark_step(log, intent, "locked")?;
-        write_intent(log, intent)?;
+        let begun = lock_checkouts(repository, landing, &intent.id).and_then(|locked| {
+            mark_step(log, intent, "locked")?;
+            write_intent(log, intent)?;
+            Ok(locked)
+        });
+        let mut locked = begun.inspect_err(|_| remove_new_indexes(log, landing, &intent.id))?;
         match land(repository, log, intent, landing, &mut locked)? {
             TransactionResult::Yes => {}
             result @ TransactionResult::TargetMoved(_) => {
@@ -156,22 +159,21 @@ fn lock_checkouts(
     for checkout in &landing.checkouts {
         locks.push(checkout::lock_index(checkout, operation)?);
     }
-    let lock = || -> Result<Vec<LockedCheckout>> {
-        let mut checkouts = Vec::new();
-        for (checkout, lock) in landing.checkouts.iter().zip(locks) {
-            let mut index = checkout_update::copy_index(checkout, operation)?;
-            checkout_conflicts::refuse_with(checkout, &mut index, &changes)?;
-            checkouts.push(LockedCheckout { checkout: checkout.clone(), index, _lock: lock });
-        }
-        Ok(checkouts)
-    };
-    match lock() {
-        Ok(checkouts) => Ok(LockedCheckouts { changes, checkouts }),
-        Err(failure) => {
-            for checkout in &landing.checkouts {
-                checkout_update::remove_new_index(checkout, operation);
-            }
-            Err(failure)
+    let mut checkouts = Vec::new();
+    for (checkout, lock) in landing.checkouts.iter().zip(locks) {
+        let mut index = checkout_update::copy_index(checkout, operation)?;
+        checkout_conflicts::refuse_with(checkout, &mut index, &changes)?;
+        checkouts.push(LockedCheckout { checkout: checkout.clone(), index, _lock: lock });
+    }
+    Ok(LockedCheckouts { changes, checkouts })
+}
+
+/// Removes the new indexes of a landing that did not begin, unless another process may have started an
+/// operation with the same id.
+fn remove_new_indexes(log: &OperationLog, landing: &TargetUpdate, operation: &str) {
+    if log.confirm().is_ok() {
+        for checkout in &landing.checkouts {
+            checkout_update::remove_new_index(checkout, operation);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `studio plan --detach` and `--stop`: a plan that continues in the background, and its end.
 
 use std::fs::OpenOptions;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use base::failure::{Failure, OrFail, Result};
@@ -127,7 +127,8 @@ pub(super) fn stop(context: &CommandContext) -> Result<u8> {
     let path = lock_path(context)?;
     let is_running = || Lock::is_held(&path).or_fail(|| format!("cannot read {}", path.display()));
     let holder = base::files::read_text(&path).ok().and_then(|text| text.trim().parse().ok());
-    let holder = holder.and_then(Pid::from_raw).filter(|_| is_running().unwrap_or(false));
+    let holder = holder.and_then(Pid::from_raw).filter(|holder| holds(*holder, &path));
+    let holder = holder.filter(|_| is_running().unwrap_or(false));
     let Some(holder) = holder else {
         return Err(Failure::refused("no `studio plan` is running in this repository")
             .hint("studio plan --status"));
@@ -150,6 +151,18 @@ pub(super) fn stop(context: &CommandContext) -> Result<u8> {
     Ok(0)
 }
 
+/// Returns whether a process has the lock's file open: its number in the file may be that of an earlier
+/// run. Only Linux tells.
+fn holds(process: Pid, path: &Path) -> bool {
+    if cfg!(not(target_os = "linux")) {
+        return true;
+    }
+    let Ok(path) = path.canonicalize() else { return false };
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", process.as_raw_nonzero()));
+    let mut links = descriptors.into_iter().flatten().flatten();
+    links.any(|link| std::fs::read_link(link.path()).is_ok_and(|target| target == path))
+}
+
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -160,6 +173,17 @@ mod tests {
     struct Line {
         #[command(flatten)]
         args: Args,
+    }
+
+    #[test]
+    fn only_a_process_that_has_the_lock_open_holds_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plan.lock");
+        let lock = Lock::try_take(&path).unwrap().unwrap();
+        let this = rustix::process::getpid();
+        assert!(holds(this, &path));
+        drop(lock);
+        assert!(!holds(this, &path));
     }
 
     #[test]

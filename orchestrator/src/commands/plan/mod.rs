@@ -208,7 +208,7 @@ impl<'a> Plan<'a> {
         Ok(Plan { context, args, files, record, split, land_again: BTreeSet::new(), _lock })
     }
 
-    /// Opens the current plan to read it; `None` if there is none.
+    /// Opens the current plan to read it; `None` without a plan.
     fn open_to_read(context: &'a CommandContext, args: &'a Args) -> Result<Option<Plan<'a>>> {
         let files = open::files(context)?;
         if files.read(REQUIREMENTS)?.is_none() {

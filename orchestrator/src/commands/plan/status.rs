@@ -27,7 +27,7 @@ use crate::report::table;
 pub(crate) struct PlanReport {
     /// The version of the form.
     pub schema: u32,
-    /// The plan; `null` if there is none.
+    /// The plan; `null` without a plan.
     pub plan: Option<PlanDetails>,
 }
 
