@@ -2,10 +2,11 @@
 //! to the same state as an uninterrupted run, and no work is lost.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use base::process::{Command, OutputLimits};
+use base::process::{Command, OutputLimits, Stream};
 use studio_git::check_leftovers::WorkBeforeChecks;
 use studio_git::move_worktree::Relocation;
 use studio_git::names::WorktreeTemplate;
@@ -104,15 +105,20 @@ fn child() {
     act(&name, &Repository::discover(Path::new(&repo)).expect("it works in a test"));
 }
 
+/// Returns the process of an operation, which writes its durable steps to a file.
+fn operation(scene: &Scene, name: &str, steps: &Path) -> Command {
+    Command::new(std::env::current_exe().expect("it works in a test"), "/")
+        .args(["--ignored", "--exact", "git_crash::child", "--nocapture"])
+        .env(ACT, name)
+        .env(REPO, scene.s.repo.path())
+        .env("G3_TEST_STEPS", steps)
+}
+
 /// Runs an operation in a separate process; returns its exit code and its durable steps.
 fn run(scene: &Scene, name: &str, kill_at: Option<&str>) -> (i32, Vec<String>) {
     let steps = scene.s.env.home().join("steps");
     let _ = fs::remove_file(&steps);
-    let mut job = Command::new(std::env::current_exe().expect("it works in a test"), "/")
-        .args(["--ignored", "--exact", "git_crash::child", "--nocapture"])
-        .env(ACT, name)
-        .env(REPO, scene.s.repo.path())
-        .env("G3_TEST_STEPS", &steps);
+    let mut job = operation(scene, name, &steps);
     if let Some(at) = kill_at {
         job = job.env("G3_TEST_KILL_AT", at);
     }
@@ -190,6 +196,31 @@ fn survive(name: &str, prepare: fn() -> Scene, again: fn(&Scene)) {
         };
         assert_eq!(home(&found, &scene), home(&wanted, &undisturbed), "killed at {at}");
         is_tidy(&scene, &at);
+    }
+}
+
+/// Two processes create the same worktree only if the session's lock is lost. One removes it as
+/// incomplete while the other one writes its files.
+#[test]
+fn a_worktree_that_another_process_removes_is_not_finished() {
+    let scene = scene();
+    let place = scene.s.order("task-new").session_repo(&scene.s.repository).unwrap();
+    let steps = scene.s.env.home().join("steps");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mkfifoat(rustix::fs::CWD, &steps, mode).unwrap();
+    let mut creating = operation(&scene, "create", &steps).stdin(Stream::Null).spawn().unwrap();
+    // It waits at each step until the pipe is read.
+    while !fs::read_to_string(&steps).unwrap().contains("create.pinned") {}
+    let removed = worktree::remove_incomplete(&scene.s.repository, &place);
+    let _reader = File::options().read(true).write(true).open(&steps).unwrap();
+    let ended = creating.wait_until(Some(Instant::now() + Duration::from_secs(60))).unwrap();
+    let ended = ended.expect("the process ends");
+    assert_eq!(ended.success(), removed.is_err(), "{ended:?}, {removed:?}");
+    assert_eq!(worktree::is_finished(&place), removed.is_err());
+    assert_eq!(place.git_dir.join("HEAD").exists(), removed.is_err());
+    if removed.is_ok() {
+        worktree::create(&scene.s.repository, &scene.s.order("task-new")).unwrap();
+        assert!(worktree::is_finished(&place) && place.git_dir.join("HEAD").exists());
     }
 }
 

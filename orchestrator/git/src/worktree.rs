@@ -108,11 +108,11 @@ pub fn create_at(
 /// Removes the remains of an interrupted [`create`]. Refuses a finished worktree: that is discarded
 /// by an operation, which can be undone.
 pub fn remove_incomplete(repository: &Repository, session_repo: &SessionRepo) -> Result<()> {
+    let _lock = lock(repository)?;
     if finished_marker(session_repo).exists() {
         return Err(Failure::refused(format!("the worktree of `{}` is in use", session_repo.id))
             .hint(format!("studio discard {}", session_repo.id)));
     }
-    let _lock = lock(repository)?;
     let admin_dir = admin_dir_of(repository, &session_repo.worktree)?;
     if admin_dir.is_some() || session_repo.git_dir.exists() {
         remove_dir(&session_repo.worktree)?;
@@ -327,9 +327,20 @@ fn populate(
         None => Vec::new(),
     };
     worktreeinclude::ignore(session_repo, &included)?;
-    base::files::replace(&finished_marker(session_repo), b"").or_fail(cannot_make)?;
+    finish(repository, session_repo)?;
     step("create.finished");
     Ok(included)
+}
+
+/// Marks the worktree as finished, unless another process, which has lost the session's lock as well,
+/// has removed it as incomplete.
+fn finish(repository: &Repository, session_repo: &SessionRepo) -> Result<()> {
+    let _lock = lock(repository)?;
+    if !session_repo.git_dir.join("HEAD").exists() || !session_repo.worktree.join(".git").exists() {
+        return Err(Failure::failed(cannot_make())
+            .because(format!("another process removed {}", session_repo.worktree.display())));
+    }
+    base::files::replace(&finished_marker(session_repo), b"").or_fail(cannot_make)
 }
 
 /// Writes a commit's files and the index through the private directory. Attributes apply (line
