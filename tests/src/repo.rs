@@ -151,7 +151,8 @@ fn walk(
         let path = entry.expect("the entry can be read").path();
         let name = path.strip_prefix(root).expect("below the root");
         let name = name.as_os_str().as_bytes().escape_ascii().to_string();
-        let meta = fs::symlink_metadata(&path).expect("the entry exists");
+        let meta = fs::symlink_metadata(&path);
+        let meta = meta.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let kind = meta.file_type();
         if kind.is_dir() {
             if is_left_out(&name) {

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::names::BranchName;
 use crate::repo::Repository;
 use crate::sparse::SparsePatterns;
+use crate::stored_index::StoredIndex;
 use crate::{index, tree_diff, worktree};
 
 /// The start of the content of studio's index locks; the operation's id follows.
@@ -292,7 +293,10 @@ pub fn refuse_unreadable(repository: &Repository, target: Option<&BranchName>) -
         let is_main = checkout.git_dir == repository.common_dir;
         if is_main || target.is_some_and(|target| is_head_on(&checkout.git_dir, target)) {
             let path = checkout.git_dir.join("index");
-            git2::Index::open(&path).map_err(|error| unreadable(Failure::usage, &path, &error))?;
+            if !matches!(StoredIndex::read(&path), Ok(Some(_))) {
+                git2::Index::open(&path)
+                    .map_err(|error| unreadable(Failure::usage, &path, &error))?;
+            }
         }
     }
     Ok(())

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, Result};
 
 use crate::checkout::{self, Checkout, FileChange, FileEntry};
+use crate::checkout_update::CheckoutIndex;
 use crate::filters;
 use crate::index::is_hidden;
 
@@ -21,8 +22,8 @@ pub(crate) fn refuse(checkout: &Checkout, changes: &[FileChange]) -> Result<()> 
     if changes.is_empty() {
         return Ok(());
     }
-    let mut index = checkout::open_index(&checkout.git_dir.join("index"))?;
-    refuse_with(checkout, &mut index, changes)
+    let mut index = CheckoutIndex::read(checkout, changes)?;
+    refuse_with(checkout, &mut index.entries, changes)
 }
 
 /// Like [`refuse`], with the index of the checkout.

@@ -1,6 +1,7 @@
 //! Updates the files and the index of a checkout to another commit, and reverts the update.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -11,6 +12,7 @@ use base::failure::{Failure, OrFail, Result};
 use crate::checkout::{self, Checkout, FileChange, FileEntry, open_index};
 use crate::commit_attributes::{self, CommitAttributes};
 use crate::sparse::SparsePatterns;
+use crate::stored_index::{Edits, StoredIndex};
 use crate::{filters, index};
 
 /// The mode of a submodule's entry.
@@ -18,15 +20,53 @@ const GITLINK: u32 = 0o160_000;
 /// The prefix of the name of a new index; the operation's id follows.
 const NEW_INDEX_PREFIX: &str = "index.studio-";
 
-/// A copy of a checkout's index, which becomes the new one: reading the index of a large checkout takes
-/// long. The caller holds the lock of the index.
-pub(crate) fn copy_index(checkout: &Checkout, operation: &str) -> Result<git2::Index> {
-    let new_index = new_index_path(checkout, operation);
-    let open = || {
-        copy_with_times(&checkout.git_dir.join("index"), &new_index).or_fail(cannot_write)?;
-        open_index(&new_index)
-    };
-    open().inspect_err(|_| drop(fs::remove_file(&new_index)))
+/// The index of a checkout during a landing.
+pub(crate) struct CheckoutIndex {
+    /// The entries of the landed paths and of attributes files, in a temporary file; or the index
+    /// itself, where only libgit2 can read it. It is not written.
+    pub entries: git2::Index,
+    stored: Option<StoredIndex>,
+    _temporary: Option<tempfile::NamedTempFile>,
+}
+
+impl CheckoutIndex {
+    /// Reads the index of a checkout for these changes.
+    pub(crate) fn read(checkout: &Checkout, changes: &[FileChange]) -> Result<CheckoutIndex> {
+        let path = checkout.git_dir.join("index");
+        let fail = || format!("cannot read {}", path.display());
+        let Some(stored) = StoredIndex::read(&path).or_fail(fail)? else {
+            let entries = open_index(&path)?;
+            return Ok(CheckoutIndex { entries, stored: None, _temporary: None });
+        };
+        let paths = changes.iter().map(|change| change.path.as_path());
+        let temporary = stored.selection(paths).or_fail(fail)?;
+        let entries = open_index(temporary.path())?;
+        Ok(CheckoutIndex { entries, stored: Some(stored), _temporary: Some(temporary) })
+    }
+
+    /// Writes a copy with other entries for some paths.
+    fn write(&self, path: &Path, checkout: &Checkout, edits: &Edits) -> Result<()> {
+        match &self.stored {
+            Some(stored) if !stored.collides(edits) => {
+                stored.write(path, edits).or_fail(cannot_write)
+            }
+            Some(_) | None => write_edited_copy(path, checkout, edits),
+        }
+    }
+}
+
+/// Like [`CheckoutIndex::write`], with libgit2.
+fn write_edited_copy(path: &Path, checkout: &Checkout, edits: &Edits) -> Result<()> {
+    copy_with_times(&checkout.git_dir.join("index"), path).or_fail(cannot_write)?;
+    let mut index = open_index(path)?;
+    for (path, entry) in edits {
+        match entry {
+            Some(entry) => index.add(entry).or_fail(cannot_write)?,
+            None => index.remove_path(Path::new(OsStr::from_bytes(path))).or_fail(cannot_write)?,
+        }
+    }
+    index.write().or_fail(cannot_write)?;
+    fs::File::open(path).and_then(|file| file.sync_all()).or_fail(cannot_write)
 }
 
 /// Writes the files of a commit where they differ, and nothing else. Fails before the first file if
@@ -34,12 +74,13 @@ pub(crate) fn copy_index(checkout: &Checkout, operation: &str) -> Result<git2::I
 /// the caller has to revert the update. `index` is that of the checkout.
 pub(crate) fn apply(
     checkout: &Checkout,
-    index: &mut git2::Index,
+    index: &mut CheckoutIndex,
     changes: &[FileChange],
     before: &str,
     after: &str,
 ) -> Result<()> {
     let _keep_alive = filters::keep_alive();
+    let index = &mut index.entries;
     let changes = checkout::written_changes(checkout, index, changes)?;
     let (attributes, others) = commit_attributes::divide(&changes);
     if attributes.is_empty() {
@@ -269,50 +310,44 @@ fn remove(worktree: &Path, path: &Path) {
     }
 }
 
-/// Writes the new index, a result of [`copy_index`]: the entries of landed paths as in the commit, all
-/// others unchanged. A path whose entry has changed in between is skipped.
+/// Writes the new index: the entries of landed paths as in the commit, all others unchanged. A path
+/// whose entry has changed in between is skipped. The caller holds the lock of the index.
 pub(crate) fn write_index(
     checkout: &Checkout,
-    index: &mut git2::Index,
+    index: &mut CheckoutIndex,
     changes: &[FileChange],
     after: &str,
     operation: &str,
 ) -> Result<()> {
-    let new_index = new_index_path(checkout, operation);
     let _keep_alive = filters::keep_alive();
-    let mut write_new = || -> Result<()> {
-        let patterns = SparsePatterns::of_checkout(&checkout.git_dir)?;
-        let stats: Vec<_> = changes.iter().map(|change| stat_file(checkout, change)).collect();
-        // Compared after the stat: a file that was written to in between must not count as
-        // unchanged.
-        let repo = checkout::open_with(checkout, index)?;
-        let differing = differing_paths(checkout, &repo, changes, after)?;
-        for (change, stat) in changes.iter().zip(stats) {
-            let current = index.get_path(&change.path, 0);
-            let current = current.map(|entry| FileEntry { id: entry.id, mode: entry.mode });
-            if current != change.before {
-                continue;
-            }
-            match change.after {
-                None => index.remove_path(&change.path).or_fail(cannot_write)?,
-                Some(entry) => {
-                    let stat = stat.filter(|_| !differing.contains(&change.path));
-                    let mut new_entry = index_entry(&change.path, entry, stat.as_ref());
-                    let worktree = &checkout.worktree;
-                    let path = change.path_and_mode();
-                    if index::is_excluded(index, worktree, patterns.as_ref(), path) {
-                        index::mark_excluded(&mut new_entry);
-                    }
-                    index.add(&new_entry).or_fail(cannot_write)?;
-                }
-            }
+    let patterns = SparsePatterns::of_checkout(&checkout.git_dir)?;
+    let stats: Vec<_> = changes.iter().map(|change| stat_file(checkout, change)).collect();
+    // Compared after the stat: a file that was written to in between must not count as unchanged.
+    let repo = checkout::open_with(checkout, &mut index.entries)?;
+    let differing = differing_paths(checkout, &repo, changes, after)?;
+    let mut edits = Edits::new();
+    for (change, stat) in changes.iter().zip(stats) {
+        let current = index.entries.get_path(&change.path, 0);
+        let current = current.map(|entry| FileEntry { id: entry.id, mode: entry.mode });
+        if current != change.before {
+            // What is left at other paths may be in the way of the landed ones: libgit2 removes it.
+            index.stored = None;
+            continue;
         }
-        index.write().or_fail(cannot_write)?;
-        fs::File::open(&new_index).and_then(|file| file.sync_all()).or_fail(cannot_write)
-    };
-    write_new().inspect_err(|_| {
-        let _ = fs::remove_file(&new_index);
-    })
+        let new_entry = change.after.map(|entry| {
+            let stat = stat.filter(|_| !differing.contains(&change.path));
+            let mut new_entry = index_entry(&change.path, entry, stat.as_ref());
+            let path = change.path_and_mode();
+            let worktree = &checkout.worktree;
+            if index::is_excluded(&index.entries, worktree, patterns.as_ref(), path) {
+                index::mark_excluded(&mut new_entry);
+            }
+            new_entry
+        });
+        edits.insert(change.path.as_os_str().as_bytes().to_vec(), new_entry);
+    }
+    let new_index = new_index_path(checkout, operation);
+    index.write(&new_index, checkout, &edits).inspect_err(|_| drop(fs::remove_file(&new_index)))
 }
 
 /// Replaces the index with the new one.

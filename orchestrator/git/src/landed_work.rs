@@ -144,6 +144,10 @@ impl Search<'_> {
         if work == tip {
             return found(LandedBy::SameTree);
         }
+        if merge_base == self.tip {
+            // The target has nothing new in which the work could be.
+            return Ok(None);
+        }
         if self.merge_adds_nothing(tip)? && !self.is_reverted(base, work, tip)? {
             return found(LandedBy::MergeAddsNothing);
         }

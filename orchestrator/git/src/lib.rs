@@ -63,6 +63,7 @@ pub mod sparse;
 pub mod stage;
 pub mod start_notices;
 pub mod start_point;
+mod stored_index;
 mod submodule_refs;
 pub mod submodules;
 mod syntax_conflicts;

@@ -196,7 +196,6 @@ pub fn prepare_onto(
     let target_commit = repo.find_commit(refs::oid(&target_tip)?).or_fail(cannot)?;
     let target_tree = target_commit.tree().or_fail(cannot)?;
     tree_limits::refuse(repo, &[&snapshot.head, &snapshot.work], &target_tree)?;
-    set_attributes(repo, &target_tree)?;
     let syntax = if method.by_syntax { SyntaxMergeUse::Merge } else { SyntaxMergeUse::Mark };
     let merge_work = || merge_all(repo, &target_commit, &snapshot.work, base, syntax);
     let (merged, parents) = match strategy {
@@ -280,7 +279,6 @@ pub(crate) fn merge_tree(
     let target_commit = repo.find_commit(refs::oid(target)?).or_fail(cannot)?;
     let target_tree = target_commit.tree().or_fail(cannot)?;
     tree_limits::refuse(repo, &[head, work], &target_tree)?;
-    set_attributes(repo, &target_tree)?;
     match merge_all(repo, &target_commit, work, base, SyntaxMergeUse::None)? {
         Ok(merged) => restore_g3_directory(repo, merged.tree, &target_tree).map(Ok),
         Err(conflicts) => Ok(Err(conflicts)),
@@ -411,6 +409,7 @@ fn merge_all(
     if is_unchanged_since_base(repo, target, &work, base)? {
         return Ok(Ok(MergedTree::by_lines(work.tree_id())));
     }
+    set_attributes(repo, &target.tree().or_fail(cannot)?)?;
     let mut index = merge_with_base(repo, target, &work, base)?;
     let mut conflicts = conflict::resolve(repo, &mut index)?;
     let mut by_syntax = Vec::new();

@@ -3,9 +3,8 @@
 use base::failure::{OrFail, Result};
 
 use crate::conflict::{self, Conflict};
-use crate::refs;
 use crate::snapshot::Snapshot;
-use crate::tree_limits;
+use crate::{merge, refs, tree_limits};
 
 /// The tree of all of the work, and the replayed commits.
 type ReplayedWork = (git2::Oid, Vec<git2::Oid>);
@@ -21,6 +20,7 @@ pub(crate) fn replay(
     now: jiff::Timestamp,
 ) -> Result<std::result::Result<ReplayedWork, Vec<Conflict>>> {
     let target = onto.tree().or_fail(cannot)?;
+    merge::set_attributes(repo, &target)?;
     let mut last = onto.clone();
     let mut hidden = vec![onto.id()];
     hidden.extend(base.map(refs::oid).transpose()?);

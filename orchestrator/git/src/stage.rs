@@ -11,6 +11,7 @@ use base::git::Git;
 
 use crate::safe_open::read_file;
 use crate::snapshot::{Omission, OmissionReason, SnapshotLimits};
+use crate::stored_index::StoredIndex;
 use crate::submodules::SubmoduleState;
 use crate::{endless_patterns, filters, index};
 
@@ -20,6 +21,8 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(300);
 const MAX_LIST_BYTES: usize = 256 << 20;
 /// Maximum size in bytes of a `.gitattributes` that is checked; git itself reads no larger ones.
 const MAX_PATTERN_FILE_BYTES: u64 = 100 << 20;
+/// Maximum number of paths that a git command is given: more are not faster than all.
+const MAX_NAMED_PATHS: usize = 100;
 /// How often a file is read if it changes while it is read.
 const MAX_ATTEMPTS: u32 = 3;
 /// Maximum size in bytes of a file that a filter reads.
@@ -83,7 +86,7 @@ pub(crate) fn add_changes(
 }
 
 /// Lists the changes with git: its matching of ignore patterns terminates, and its process can be
-/// ended.
+/// ended. git compares only the files that may have changed.
 fn list_changes(
     git: &Git,
     index: &git2::Index,
@@ -93,11 +96,11 @@ fn list_changes(
     let mut changes = Changes::default();
     let untracked_args = ["ls-files", "--others", "--exclude-standard"];
     let (differing, untracked) = std::thread::scope(|scope| {
-        let untracked = scope.spawn(move || run_list(git, &untracked_args));
-        let differing = run_list(git, &["diff-files", "--name-only", "--ignore-submodules=all"]);
+        let untracked = scope.spawn(move || run_list(git, &untracked_args, &[]));
+        let differing = list_differing(git, index, worktree);
         (differing, untracked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
-    let ((differing, _), (untracked, stderr)) = (differing?, untracked?);
+    let (differing, (untracked, stderr)) = (differing?, untracked?);
     for path in differing.into_iter().chain(unhidden).collect::<BTreeSet<_>>() {
         if is_g3s_own(&path) {
             continue;
@@ -123,10 +126,25 @@ fn list_changes(
     Ok(changes)
 }
 
-/// Returns the paths that a git command prints, and its stderr.
-fn run_list(git: &Git, args: &[&str]) -> Result<(Vec<PathBuf>, String)> {
+/// Lists the tracked files that differ from the index.
+fn list_differing(git: &Git, index: &git2::Index, worktree: &Path) -> Result<Vec<PathBuf>> {
+    let stored = index.path().and_then(|path| StoredIndex::read(path).ok().flatten());
+    let possible = stored.and_then(|stored| stored.possible_changes(worktree).ok());
+    let paths = match &possible {
+        Some(paths) if paths.is_empty() => return Ok(Vec::new()),
+        Some(paths) if paths.len() <= MAX_NAMED_PATHS => paths.as_slice(),
+        Some(_) | None => &[],
+    };
+    let args = ["diff-files", "--name-only", "--ignore-submodules=all"];
+    Ok(run_list(git, &args, paths)?.0)
+}
+
+/// Returns the paths that a git command prints, limited to these if any are given, and its stderr.
+fn run_list(git: &Git, args: &[&str], paths: &[PathBuf]) -> Result<(Vec<PathBuf>, String)> {
     let (command, rest) = args.split_first().expect("a command is named");
-    let git_command = git.command([command, "-z"].into_iter().chain(rest.iter().copied()));
+    let args = [command, "-z"].into_iter().chain(rest.iter().copied()).chain(["--"]);
+    let args = args.map(OsStr::new).chain(paths.iter().map(|path| path.as_os_str()));
+    let git_command = git.command(args).env("GIT_LITERAL_PATHSPECS", "1");
     let limits = base::process::OutputLimits { time: Some(LIST_TIMEOUT), bytes: MAX_LIST_BYTES };
     let output = git_command.output(limits).or_fail(|| "cannot start git")?;
     if output.timed_out {

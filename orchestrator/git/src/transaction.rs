@@ -9,6 +9,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::files::step;
 
 use crate::checkout::{self, Checkout, FileChange, IndexLock};
+use crate::checkout_update::CheckoutIndex;
 use crate::oplog::{
     DirectoryMove, Intent, LogLine, OperationKind, OperationLog, OperationOutcome, TargetUpdate,
 };
@@ -144,8 +145,7 @@ struct LockedCheckouts {
 /// A checkout whose index is locked.
 struct LockedCheckout {
     checkout: Checkout,
-    /// The copy that becomes the new index.
-    index: git2::Index,
+    index: CheckoutIndex,
     _lock: IndexLock,
 }
 
@@ -161,8 +161,8 @@ fn lock_checkouts(
     }
     let mut checkouts = Vec::new();
     for (checkout, lock) in landing.checkouts.iter().zip(locks) {
-        let mut index = checkout_update::copy_index(checkout, operation)?;
-        checkout_conflicts::refuse_with(checkout, &mut index, &changes)?;
+        let mut index = CheckoutIndex::read(checkout, &changes)?;
+        checkout_conflicts::refuse_with(checkout, &mut index.entries, &changes)?;
         checkouts.push(LockedCheckout { checkout: checkout.clone(), index, _lock: lock });
     }
     Ok(LockedCheckouts { changes, checkouts })
@@ -283,7 +283,7 @@ fn resolve(
     for checkout in existing {
         let _lock = checkout::relock_index(checkout, &intent.id)?;
         if has_landed {
-            let mut index = checkout_update::copy_index(checkout, &intent.id)?;
+            let mut index = CheckoutIndex::read(checkout, &changes)?;
             let (after, operation) = (&landing.after, &intent.id);
             checkout_update::write_index(checkout, &mut index, &changes, after, operation)?;
             checkout_update::install_index(checkout, &intent.id)?;

@@ -17,12 +17,18 @@ const MAX_DEPTH: usize = MAX_PATH_BYTES / 2;
 const MAX_FILES: u64 = 2_000_000;
 /// Maximum ratio of files in the merged work to files in the target.
 const MAX_GROWTH: u64 = 4;
+/// Number of files that can be added to any target: below [`MAX_FILES`] to a small one, below
+/// [`MAX_GROWTH`] to a large one.
+const MAX_ADDED_FILES: u64 = MAX_FILES / 2;
 
 /// Refuses (3) a commit whose tree cannot be checked out, or that expands to unreasonably many
 /// files, compared with `target`. Every directory is read once, however often the tree refers to
-/// it.
+/// it; directories that the target has too are not read.
 pub fn refuse(repo: &git2::Repository, commits: &[&str], target: &git2::Tree<'_>) -> Result<()> {
     let mut walk = Walk { repo, sizes: HashMap::new() };
+    if commits.iter().all(|commit| walk.adds_little(commit, target.id())) {
+        return Ok(());
+    }
     let max_files = match walk.measure(target.id(), 0) {
         Ok(size) => MAX_FILES.max(size.files.saturating_mul(MAX_GROWTH)),
         // The target is the user's own: it is never a reason to refuse the work.
@@ -37,6 +43,19 @@ struct Size {
     files: u64,
     max_path_bytes: usize,
 }
+
+impl Size {
+    /// Adds an entry of a directory, with everything below it.
+    fn add(&mut self, name: &[u8], below: Size) {
+        self.files = self.files.saturating_add(below.files);
+        let separator_bytes = usize::from(below.max_path_bytes > 0);
+        let path_bytes = name.len() + separator_bytes + below.max_path_bytes;
+        self.max_path_bytes = self.max_path_bytes.max(path_bytes);
+    }
+}
+
+/// The size of a file.
+const ONE_FILE: Size = Size { files: 1, max_path_bytes: 0 };
 
 struct Walk<'a> {
     repo: &'a git2::Repository,
@@ -65,6 +84,39 @@ impl Walk<'_> {
             .hint("undo that commit in the session's worktree, e.g. `git reset --hard HEAD~1`"))
     }
 
+    /// Returns whether a commit can be checked out wherever the target can.
+    fn adds_little(&mut self, commit: &str, target: git2::Oid) -> bool {
+        let commit = refs::oid(commit).ok().and_then(|id| self.repo.find_commit(id).ok());
+        let added = commit.and_then(|commit| self.measure_added(commit.tree_id(), target, 0));
+        added.is_some_and(|it| it.files <= MAX_ADDED_FILES && it.max_path_bytes <= MAX_PATH_BYTES)
+    }
+
+    /// Measures what differs from the target in a tree; `None` if something is wrong with it.
+    fn measure_added(&mut self, id: git2::Oid, target: git2::Oid, depth: usize) -> Option<Size> {
+        let mut added = Size::default();
+        if id == target {
+            return Some(added);
+        }
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let (tree, target) = (self.repo.find_tree(id).ok()?, self.repo.find_tree(target).ok()?);
+        for entry in &tree {
+            let name = entry.name_bytes();
+            let is_tree = entry.kind() == Some(git2::ObjectType::Tree);
+            let counterpart = target.get_name_bytes(name).filter(|it| it.kind() == entry.kind());
+            let below = match counterpart {
+                Some(counterpart) if counterpart.id() == entry.id() => continue,
+                _ if name.len() > MAX_NAME_BYTES => return None,
+                _ if !is_tree => ONE_FILE,
+                Some(counterpart) => self.measure_added(entry.id(), counterpart.id(), depth + 1)?,
+                None => self.measure(entry.id(), depth + 1).ok()?,
+            };
+            added.add(name, below);
+        }
+        Some(added)
+    }
+
     /// Measures a tree; the error describes what is wrong with it.
     fn measure(&mut self, id: git2::Oid, depth: usize) -> std::result::Result<Size, String> {
         if let Some(size) = self.sizes.get(&id) {
@@ -87,12 +139,9 @@ impl Walk<'_> {
             }
             let subtree = match entry.kind() {
                 Some(git2::ObjectType::Tree) => self.measure(entry.id(), depth + 1)?,
-                _ => Size { files: 1, max_path_bytes: 0 },
+                _ => ONE_FILE,
             };
-            size.files = size.files.saturating_add(subtree.files);
-            let separator_bytes = usize::from(subtree.max_path_bytes > 0);
-            size.max_path_bytes =
-                size.max_path_bytes.max(name.len() + separator_bytes + subtree.max_path_bytes);
+            size.add(name, subtree);
         }
         self.sizes.insert(id, size);
         Ok(size)

@@ -1,0 +1,649 @@
+//! An index of git as it is stored (git documents the format in `gitformat-index`). A landing needs few
+//! of its entries and changes few of them, and libgit2 takes long to read and to write a large one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::num::NonZero;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use git2::IndexEntry;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use sha1::{Digest, Sha1};
+use tempfile::NamedTempFile;
+
+use crate::index_file::FileStat;
+
+/// The signature and the versions of this format; version 4 shortens paths.
+const SIGNATURE: &[u8] = b"DIRC";
+const VERSIONS: Range<u32> = 2..4;
+/// The length of the header.
+const HEADER_LENGTH: usize = 12;
+/// The length of an entry before its flags, and the offsets of the fields that are used alone.
+const STAT_AND_ID_LENGTH: usize = 60;
+const MTIME_OFFSET: usize = 8;
+const SIZE_OFFSET: usize = 36;
+/// The length of an id, and of the checksum at the end.
+const ID_LENGTH: usize = 20;
+/// The offset of the mode, and the mode of a submodule.
+const MODE_OFFSET: usize = 24;
+const GITLINK: u32 = 0o160_000;
+/// The offset of the further flags, and one of them in its first byte.
+const EXTENDED_FLAGS_OFFSET: usize = 62;
+const SKIP_WORKTREE: u8 = 0x40;
+/// A flag: git does not look at the file.
+const ASSUME_UNCHANGED: u16 = 0x8000;
+/// The flags: the entry has further flags, it is one of a conflict, the length of the path.
+const EXTENDED: u16 = 0x4000;
+const CONFLICT: u16 = 0x3000;
+const PATH_LENGTH_MASK: u16 = 0x0FFF;
+/// The further flags that are stored, skip-worktree and intent-to-add; libgit2 has others in memory.
+const STORED_FLAGS: u16 = 0x6000;
+/// The extensions that are kept: the trees of directories, and conflicts that the user resolved.
+const TREES: &[u8] = b"TREE";
+const RESOLVED: &[u8] = b"REUC";
+
+/// The new entry of a path; `None` to remove it.
+pub(crate) type Edits = BTreeMap<Vec<u8>, Option<IndexEntry>>;
+
+/// An index in memory.
+#[derive(Debug)]
+pub(crate) struct StoredIndex {
+    /// Everything but the checksum.
+    bytes: Vec<u8>,
+    /// The places of the entries, in the order of their paths.
+    entries: Vec<StoredEntry>,
+    /// The places of the extensions that are kept, without their headers.
+    extensions: Vec<(&'static [u8], Range<usize>)>,
+    /// When the file was written.
+    written_at: SystemTime,
+}
+
+/// The places of an entry and of its path.
+#[derive(Clone, Debug)]
+struct StoredEntry {
+    place: Range<usize>,
+    path: Range<usize>,
+    flags: u16,
+}
+
+impl StoredIndex {
+    /// Reads an index; `None` if it has conflicts, another format or errors, or is missing: libgit2 reads
+    /// it or explains why not.
+    pub(crate) fn read(path: &Path) -> io::Result<Option<StoredIndex>> {
+        let file = match fs::File::open(path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let written_at = file.metadata()?.modified()?;
+        let mut bytes = Vec::new();
+        io::Read::read_to_end(&mut &file, &mut bytes)?;
+        Ok(StoredIndex::parse(bytes, written_at))
+    }
+
+    fn parse(mut bytes: Vec<u8>, written_at: SystemTime) -> Option<StoredIndex> {
+        let checksum = bytes.split_off(bytes.len().checked_sub(ID_LENGTH)?);
+        let count = number(&bytes, 8)?;
+        if !bytes.starts_with(SIGNATURE)
+            || !VERSIONS.contains(&number(&bytes, 4)?)
+            || Sha1::digest(&bytes).as_slice() != checksum
+        {
+            return None;
+        }
+        let mut entries: Vec<StoredEntry> = Vec::new();
+        let mut start = HEADER_LENGTH;
+        for _ in 0..count {
+            let entry = StoredEntry::parse(&bytes, start)?;
+            start = entry.place.end;
+            let path_of = |entry: &StoredEntry| &bytes[entry.path.clone()];
+            let is_sorted = entries.last().is_none_or(|last| path_of(last) < path_of(&entry));
+            if !is_sorted || entry.flags & CONFLICT != 0 {
+                return None;
+            }
+            entries.push(entry);
+        }
+        let mut extensions = Vec::new();
+        while start < bytes.len() {
+            let name = bytes.get(start..start + 4)?;
+            let content = start + 8..(start + 8).checked_add(number(&bytes, start + 4)? as usize)?;
+            // The name of an extension without which the entries are incomplete is in small letters.
+            if !name[0].is_ascii_uppercase() || content.end > bytes.len() {
+                return None;
+            }
+            start = content.end;
+            let kept = [TREES, RESOLVED].into_iter().find(|kept| *kept == name);
+            extensions.extend(kept.map(|kept| (kept, content)));
+        }
+        Some(StoredIndex { bytes, entries, extensions, written_at })
+    }
+
+    /// Writes a temporary index with the entries of these paths and of all attributes files, and the time
+    /// of this one.
+    pub(crate) fn selection<'a>(
+        &self,
+        paths: impl IntoIterator<Item = &'a Path>,
+    ) -> io::Result<NamedTempFile> {
+        let is_attributes_file = |path: &[u8]| {
+            path.strip_suffix(b".gitattributes")
+                .is_some_and(|directory| matches!(directory.last(), None | Some(b'/')))
+        };
+        let paths: BTreeSet<&[u8]> =
+            paths.into_iter().map(|path| path.as_os_str().as_bytes()).collect();
+        let mut bytes = self.bytes[..HEADER_LENGTH].to_vec();
+        let mut count = 0_u32;
+        for entry in &self.entries {
+            let path = self.path(entry);
+            if is_attributes_file(path) || paths.contains(path) {
+                count += 1;
+                bytes.extend(&self.bytes[entry.place.clone()]);
+            }
+        }
+        bytes[8..12].copy_from_slice(&count.to_be_bytes());
+        let checksum = Sha1::digest(&bytes);
+        bytes.extend(checksum);
+        let file = NamedTempFile::with_prefix("index.")?;
+        io::Write::write_all(&mut file.as_file(), &bytes)?;
+        file.as_file().set_modified(self.written_at)?;
+        Ok(file)
+    }
+
+    /// Writes the index with other entries for some paths, and makes it durable.
+    pub(crate) fn write(&self, path: &Path, edits: &Edits) -> io::Result<()> {
+        let bytes =
+            self.edited(edits).ok_or_else(|| io::Error::other("its trees cannot be read"))?;
+        let file = fs::File::create(path)?;
+        io::Write::write_all(&mut &file, &bytes)?;
+        file.sync_all()
+    }
+
+    /// Returns the paths whose file in a worktree may have changed since: git compares their content.
+    /// Leaves out submodules, and files of which git is told to ignore changes.
+    pub(crate) fn possible_changes(&self, worktree: &Path) -> io::Result<Vec<PathBuf>> {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::PATH;
+        let root = &rustix::fs::open(worktree, flags, Mode::empty())?;
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let chunk_size = self.entries.len().div_ceil(threads).max(1);
+        let search = |entries: &[StoredEntry]| {
+            let mut directory = (&b""[..], true);
+            let mut paths = Vec::new();
+            for entry in entries.iter().filter(|entry| !self.is_passed_over(entry)) {
+                let path = self.path(entry);
+                let parent = path.iter().rposition(|byte| *byte == b'/').map_or(0, |end| end);
+                if directory.0 != &path[..parent] {
+                    directory = (&path[..parent], is_directory(root, &path[..parent]));
+                }
+                if !directory.1 || !self.is_unchanged(entry, root) {
+                    paths.push(PathBuf::from(OsStr::from_bytes(path)));
+                }
+            }
+            paths
+        };
+        Ok(std::thread::scope(|scope| {
+            let chunks = self.entries.chunks(chunk_size);
+            let threads: Vec<_> = chunks.map(|chunk| scope.spawn(move || search(chunk))).collect();
+            let paths = threads.into_iter().map(|thread| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            paths.flatten().collect()
+        }))
+    }
+
+    fn is_passed_over(&self, entry: &StoredEntry) -> bool {
+        let bytes = &self.bytes[entry.place.clone()];
+        let has_more = entry.flags & EXTENDED != 0;
+        let is_skipped = has_more && bytes[EXTENDED_FLAGS_OFFSET] & SKIP_WORKTREE != 0;
+        let is_submodule = number(bytes, MODE_OFFSET).is_some_and(|mode| mode == GITLINK);
+        is_submodule || is_skipped || entry.flags & ASSUME_UNCHANGED != 0
+    }
+
+    /// Returns whether a file has the state that its entry describes; the device may have another number,
+    /// as after a mount.
+    fn is_unchanged(&self, entry: &StoredEntry, root: &OwnedFd) -> bool {
+        let bytes = &self.bytes[entry.place.clone()];
+        let Ok(found) = rustix::fs::statat(root, self.path(entry), AtFlags::SYMLINK_NOFOLLOW)
+        else {
+            return false;
+        };
+        let FileStat { ctime, mtime, ino, uid, gid, size, dev: _ } = FileStat::of(&found);
+        let Some(mode) = number(bytes, MODE_OFFSET) else { return false };
+        let is_kind = (found.st_mode ^ mode) & 0o170_000 == 0;
+        let is_mode =
+            is_kind && (mode & 0o170_000 != 0o100_000 || (found.st_mode ^ mode) & 0o100 == 0);
+        let expected = [ctime.0, ctime.1, mtime.0, mtime.1, ino, uid, gid, size];
+        let offsets = [0, 4, MTIME_OFFSET, MTIME_OFFSET + 4, 20, 28, 32, SIZE_OFFSET];
+        let is_same = offsets.map(|offset| number(bytes, offset)) == expected.map(Some);
+        is_mode && is_same && !self.is_racy(entry)
+    }
+
+    /// Returns whether a new entry has the path of a directory with other entries, or lies below one.
+    pub(crate) fn collides(&self, edits: &Edits) -> bool {
+        let stays = |entry: &StoredEntry| !matches!(edits.get(self.path(entry)), Some(None));
+        let added = edits.iter().filter(|(_, entry)| entry.is_some()).map(|(path, _)| path);
+        added.into_iter().any(|path| {
+            let directory = [path.as_slice(), b"/"].concat();
+            let start =
+                self.entries.partition_point(|entry| self.path(entry) < directory.as_slice());
+            let mut below = self.entries[start..]
+                .iter()
+                .take_while(|entry| self.path(entry).starts_with(&directory));
+            below.any(stays) || directories_of(path).any(|it| self.find(it).is_some_and(stays))
+        })
+    }
+
+    /// Returns the bytes of the index with other entries for some paths; `None` if it is damaged.
+    fn edited(&self, edits: &Edits) -> Option<Vec<u8>> {
+        let mut written = Vec::with_capacity(self.bytes.len() + 4096);
+        written.extend(&self.bytes[..HEADER_LENGTH]);
+        let mut version = number(&self.bytes, 4)?;
+        let mut count = 0_u32;
+        let mut add = |written: &mut Vec<u8>, entry: &IndexEntry| {
+            count += 1;
+            if entry.flags_extended & STORED_FLAGS != 0 {
+                version = 3;
+            }
+            encode(entry, written);
+        };
+        let mut edits_left = edits.iter().peekable();
+        let mut kept = 0_u32;
+        for entry in &self.entries {
+            let path = self.path(entry);
+            while let Some((_, new)) = edits_left.next_if(|(edited, _)| edited.as_slice() < path) {
+                new.iter().for_each(|new| add(&mut written, new));
+            }
+            match edits_left.next_if(|(edited, _)| edited.as_slice() == path) {
+                Some((_, Some(new))) => add(&mut written, new),
+                Some((_, None)) => {}
+                None => {
+                    kept += 1;
+                    let start = written.len();
+                    written.extend(&self.bytes[entry.place.clone()]);
+                    if self.is_racy(entry) {
+                        // The new file is younger: without a size, git compares the content.
+                        written[start + SIZE_OFFSET..start + SIZE_OFFSET + 4].fill(0);
+                    }
+                }
+            }
+        }
+        for (_, new) in edits_left {
+            new.iter().for_each(|new| add(&mut written, new));
+        }
+        written[4..8].copy_from_slice(&version.to_be_bytes());
+        written[8..12].copy_from_slice(&(count + kept).to_be_bytes());
+        for (name, place) in &self.extensions {
+            let content = &self.bytes[place.clone()];
+            let content = match *name == TREES {
+                true => invalidated(content, edits)?,
+                false => content.to_vec(),
+            };
+            written.extend(*name);
+            written.extend(u32::try_from(content.len()).ok()?.to_be_bytes());
+            written.extend(content);
+        }
+        let checksum = Sha1::digest(&written);
+        written.extend(checksum);
+        Some(written)
+    }
+
+    fn find(&self, path: &[u8]) -> Option<&StoredEntry> {
+        let place = self.entries.binary_search_by(|entry| self.path(entry).cmp(path));
+        place.ok().map(|place| &self.entries[place])
+    }
+
+    fn path(&self, entry: &StoredEntry) -> &[u8] {
+        &self.bytes[entry.path.clone()]
+    }
+
+    /// Returns whether the file may have changed since without a change of its times, because the index
+    /// was written at the same time.
+    fn is_racy(&self, entry: &StoredEntry) -> bool {
+        let field = |offset| number(&self.bytes, entry.place.start + offset);
+        let modified = field(MTIME_OFFSET).zip(field(MTIME_OFFSET + 4));
+        modified.is_none_or(|(seconds, nanoseconds)| {
+            UNIX_EPOCH + Duration::new(seconds.into(), nanoseconds) >= self.written_at
+        })
+    }
+}
+
+impl StoredEntry {
+    fn parse(bytes: &[u8], start: usize) -> Option<StoredEntry> {
+        let flags_at = start + STAT_AND_ID_LENGTH;
+        let flags = u16::from_be_bytes(bytes.get(flags_at..flags_at + 2)?.try_into().ok()?);
+        let path_at = flags_at + if flags & EXTENDED == 0 { 2 } else { 4 };
+        let rest = bytes.get(path_at..)?;
+        let recorded = usize::from(flags & PATH_LENGTH_MASK);
+        let length = match recorded < usize::from(PATH_LENGTH_MASK) {
+            true => recorded,
+            false => rest.iter().position(|byte| *byte == 0)?,
+        };
+        if *rest.get(length)? != 0 {
+            return None;
+        }
+        let path = path_at..path_at + length;
+        // One to eight NUL bytes, to a multiple of eight.
+        let end = start + (path.end - start) / 8 * 8 + 8;
+        (end <= bytes.len()).then_some(StoredEntry { place: start..end, path, flags })
+    }
+}
+
+/// Returns whether a path leads through directories only to a directory; empty for the root.
+fn is_directory(root: &OwnedFd, path: &[u8]) -> bool {
+    let is_one = |path: &[u8]| {
+        rustix::fs::statat(root, path, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|found| found.st_mode & 0o170_000 == 0o040_000)
+    };
+    path.is_empty() || directories_of(path).all(is_one) && is_one(path)
+}
+
+fn encode(entry: &IndexEntry, bytes: &mut Vec<u8>) {
+    let start = bytes.len();
+    let time = |time: &git2::IndexTime| [time.seconds().cast_unsigned(), time.nanoseconds()];
+    let [ctime, mtime] = [time(&entry.ctime), time(&entry.mtime)];
+    let IndexEntry { dev, ino, mode, uid, gid, file_size, .. } = *entry;
+    for number in [ctime, mtime].concat().into_iter().chain([dev, ino, mode, uid, gid, file_size]) {
+        bytes.extend(number.to_be_bytes());
+    }
+    bytes.extend(entry.id.as_bytes());
+    let length = entry.path.len().min(usize::from(PATH_LENGTH_MASK));
+    let mut flags = entry.flags & !(PATH_LENGTH_MASK | EXTENDED);
+    flags |= u16::try_from(length).unwrap_or(PATH_LENGTH_MASK);
+    match entry.flags_extended & STORED_FLAGS {
+        0 => bytes.extend(flags.to_be_bytes()),
+        extended => {
+            bytes.extend((flags | EXTENDED).to_be_bytes());
+            bytes.extend(extended.to_be_bytes());
+        }
+    }
+    bytes.extend(&entry.path);
+    let length = bytes.len() - start;
+    bytes.resize(start + length / 8 * 8 + 8, 0);
+}
+
+/// Returns the extension with the trees of directories, without those of the directories in which
+/// something is edited: git computes them again.
+fn invalidated(extension: &[u8], edits: &Edits) -> Option<Vec<u8>> {
+    let changed: BTreeSet<&[u8]> =
+        edits.keys().flat_map(|path| directories_of(path).chain([&path[..0]])).collect();
+    let mut written = Vec::with_capacity(extension.len());
+    // The directories that a record may be in, each with the number of records left below it.
+    let mut above: Vec<(Vec<u8>, u64)> = Vec::new();
+    let mut rest = extension;
+    while !rest.is_empty() {
+        let (name, after) = split_at(rest, 0)?;
+        let (counts, after) = split_at(after, b'\n')?;
+        let (files, subtrees) = std::str::from_utf8(counts).ok()?.split_once(' ')?;
+        let (files, subtrees) = (files.parse::<i64>().ok()?, subtrees.parse::<u64>().ok()?);
+        let (id, after) = after.split_at_checked(if files < 0 { 0 } else { ID_LENGTH })?;
+        rest = after;
+        while above.pop_if(|(_, left)| *left == 0).is_some() {}
+        let path = match above.last_mut() {
+            Some((directory, left)) => {
+                *left -= 1;
+                let separator: &[u8] = if directory.is_empty() { b"" } else { b"/" };
+                [directory, separator, name].concat()
+            }
+            None => name.to_vec(),
+        };
+        written.extend(name);
+        written.push(0);
+        if files < 0 || changed.contains(path.as_slice()) {
+            written.extend(format!("-1 {subtrees}\n").as_bytes());
+        } else {
+            written.extend(format!("{files} {subtrees}\n").as_bytes());
+            written.extend(id);
+        }
+        above.push((path, subtrees));
+    }
+    Some(written)
+}
+
+/// Returns the directories that a path is in, without the root.
+fn directories_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let separators = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+    separators.map(|(place, _)| &path[..place])
+}
+
+/// Splits at the first such byte, which belongs to neither part.
+fn split_at(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let place = bytes.iter().position(|byte| *byte == separator)?;
+    Some((&bytes[..place], &bytes[place + 1..]))
+}
+
+fn number(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base::process::{Command, OutputLimits};
+    use git2::IndexTime;
+    use proptest::prelude::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// Runs git in a directory.
+    fn git(directory: &Path, args: &[&str]) -> String {
+        git_with(&directory.join(".git/index"), args)
+    }
+
+    /// Runs git in the repository of an index.
+    fn git_with(index: &Path, args: &[&str]) -> String {
+        let directory = index.ancestors().nth(2).unwrap();
+        let command = Command::new("git", directory).args(args).env("GIT_INDEX_FILE", index);
+        let output = command.output(OutputLimits::seconds(60)).unwrap();
+        assert!(output.ok(), "git {args:?}: {}", output.error_text());
+        output.text()
+    }
+
+    /// Creates a repository with these files, all of them older than its index.
+    fn repository(files: &BTreeSet<String>) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        git(directory.path(), &["init", "-q"]);
+        for name in files {
+            let path = directory.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, name).unwrap();
+            let old = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+            fs::File::options().write(true).open(&path).unwrap().set_modified(old).unwrap();
+        }
+        git(directory.path(), &["add", "."]);
+        // Writes the trees of the directories into the index.
+        git(directory.path(), &["write-tree"]);
+        directory
+    }
+
+    fn new_entry(path: &str, id: git2::Oid) -> IndexEntry {
+        let mut index = git2::Index::new().unwrap();
+        let time = IndexTime::new(1_000_000_000, 5);
+        let entry = IndexEntry {
+            ctime: time,
+            mtime: time,
+            dev: 1,
+            ino: 2,
+            mode: 0o100_644,
+            uid: 3,
+            gid: 4,
+            file_size: 5,
+            id,
+            flags: 0,
+            flags_extended: 0,
+            path: path.into(),
+        };
+        index.add(&entry).unwrap();
+        index.get_path(Path::new(path), 0).unwrap()
+    }
+
+    /// Names of which none is a directory of another one.
+    fn names() -> impl Strategy<Value = BTreeSet<String>> {
+        let name = prop::sample::select(vec![
+            "a.txt", "a/x", "a/y/z", "a/y/w", "a-b", "b/c/d/e", "b/f", "é",
+        ]);
+        prop::collection::btree_set(name.prop_map(str::to_owned), 1..8)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn an_edited_index_is_the_one_of_libgit2(
+            files in names(),
+            added in names(),
+            removed in names(),
+        ) {
+            let repository = repository(&files);
+            let path = repository.path().join(".git/index");
+            let blob = git(repository.path(), &["hash-object", "-w", "-t", "blob", "/dev/null"]);
+            let blob = git2::Oid::from_str(blob.trim()).unwrap();
+            let mut edits = Edits::new();
+            for name in removed.intersection(&files) {
+                edits.insert(name.clone().into(), None);
+            }
+            for name in &added {
+                edits.insert(name.clone().into(), Some(new_entry(name, blob)));
+            }
+            let stored = StoredIndex::read(&path).unwrap().unwrap();
+            prop_assert!(!stored.collides(&edits));
+            let ours = repository.path().join(".git/ours");
+            stored.write(&ours, &edits).unwrap();
+
+            let mut theirs = git2::Index::open(&path).unwrap();
+            for (name, entry) in &edits {
+                match entry {
+                    Some(entry) => theirs.add(entry).unwrap(),
+                    None => theirs.remove_path(Path::new(std::str::from_utf8(name).unwrap())).unwrap(),
+                }
+            }
+            theirs.write().unwrap();
+            let list = ["ls-files", "--stage", "--debug"];
+            prop_assert_eq!(git_with(&ours, &list), git_with(&path, &list));
+            // git takes the trees of unchanged directories from the extension.
+            prop_assert_eq!(git_with(&ours, &["write-tree"]), git_with(&path, &["write-tree"]));
+        }
+    }
+
+    #[test]
+    fn a_file_that_may_have_changed_unnoticed_is_compared() {
+        let repository = repository(&["old".to_owned(), "racy".to_owned()].into());
+        let path = repository.path().join(".git/index");
+        let written_at = fs::metadata(&path).unwrap().modified().unwrap();
+        fs::write(repository.path().join("racy"), "one").unwrap();
+        let racy = fs::File::options().write(true).open(repository.path().join("racy")).unwrap();
+        racy.set_modified(written_at).unwrap();
+        git(repository.path(), &["add", "racy"]);
+        fs::File::options().write(true).open(&path).unwrap().set_modified(written_at).unwrap();
+        // Of the same size, at the same time.
+        fs::write(repository.path().join("racy"), "two").unwrap();
+        racy.set_modified(written_at).unwrap();
+        let stored = StoredIndex::read(&path).unwrap().unwrap();
+        let paths = [PathBuf::from("old"), PathBuf::from("racy")];
+        let selection = stored.selection(paths.iter().map(PathBuf::as_path)).unwrap();
+        assert_eq!(selection.as_file().metadata().unwrap().modified().unwrap(), written_at);
+        stored.write(&path, &Edits::new()).unwrap();
+        assert_eq!(stored.possible_changes(repository.path()).unwrap(), [PathBuf::from("racy")]);
+        assert_eq!(git(repository.path(), &["diff-files", "--name-only"]), "racy");
+    }
+
+    #[test]
+    fn no_change_of_a_file_is_passed_over() {
+        let names = ["content", "d/e/deep", "gone", "kept", "mode", "kind", "hidden", "moved/f"];
+        let repository = repository(&names.map(str::to_owned).into());
+        let directory = repository.path();
+        git(directory, &["update-index", "--assume-unchanged", "hidden"]);
+        let stored = StoredIndex::read(&directory.join(".git/index")).unwrap().unwrap();
+        assert_eq!(stored.possible_changes(directory).unwrap(), [""; 0].map(PathBuf::from));
+        fs::write(directory.join("content"), "changed").unwrap();
+        fs::write(directory.join("hidden"), "changed").unwrap();
+        fs::remove_dir_all(directory.join("d")).unwrap();
+        fs::write(directory.join("d"), "a file").unwrap();
+        fs::remove_file(directory.join("gone")).unwrap();
+        fs::set_permissions(directory.join("mode"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::remove_file(directory.join("kind")).unwrap();
+        std::os::unix::fs::symlink("kept", directory.join("kind")).unwrap();
+        // Its files are the same, and git counts them as removed.
+        fs::rename(directory.join("moved"), directory.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", directory.join("moved")).unwrap();
+        let found = stored.possible_changes(directory).unwrap();
+        let by_git = git(directory, &["diff-files", "--name-only"]);
+        assert_eq!(found, by_git.lines().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(
+            found,
+            ["content", "d/e/deep", "gone", "kind", "mode", "moved/f"].map(PathBuf::from)
+        );
+    }
+
+    #[test]
+    fn flags_of_entries_are_kept() {
+        let names = ["hidden", "left-out", "plain"].map(str::to_owned);
+        let repository = repository(&names.into());
+        git(repository.path(), &["update-index", "--assume-unchanged", "hidden"]);
+        git(repository.path(), &["update-index", "--skip-worktree", "left-out"]);
+        let path = repository.path().join(".git/index");
+        let before = git(repository.path(), &["ls-files", "-v", "--stage", "--debug"]);
+        let stored = StoredIndex::read(&path).unwrap().unwrap();
+        stored.write(&path, &Edits::new()).unwrap();
+        assert_eq!(git(repository.path(), &["ls-files", "-v", "--stage", "--debug"]), before);
+        let paths = [PathBuf::from("hidden"), PathBuf::from("left-out"), PathBuf::from("plain")];
+        let selection = stored.selection(paths.iter().map(PathBuf::as_path)).unwrap();
+        let selection = git2::Index::open(selection.path()).unwrap();
+        let is_hidden =
+            |path: &PathBuf| crate::index::is_hidden(&selection.get_path(path, 0).unwrap());
+        assert_eq!(paths.map(|path| is_hidden(&path)), [true, true, false]);
+        let mut entry = selection.get_path(Path::new("plain"), 0).unwrap();
+        crate::index::mark_excluded(&mut entry);
+        stored.write(&path, &[(b"plain".to_vec(), Some(entry))].into()).unwrap();
+        assert!(git(repository.path(), &["ls-files", "-t", "plain"]).starts_with("S "));
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_a_directory_collides_unless_the_directory_goes() {
+        let repository = repository(&["a/x".to_owned(), "b".to_owned()].into());
+        let stored = StoredIndex::read(&repository.path().join(".git/index")).unwrap().unwrap();
+        let added =
+            |path: &str| (path.as_bytes().to_vec(), Some(new_entry(path, git2::Oid::ZERO_SHA1)));
+        let removed = |path: &str| (path.as_bytes().to_vec(), None);
+        assert!(stored.collides(&[added("a")].into()));
+        assert!(stored.collides(&[added("b/c/d")].into()));
+        assert!(!stored.collides(&[added("a"), removed("a/x")].into()));
+        assert!(!stored.collides(&[added("b/c/d"), removed("b")].into()));
+    }
+
+    #[test]
+    fn what_libgit2_must_read_is_not_read() {
+        let repository = repository(&["a".to_owned(), "b".to_owned()].into());
+        let path = repository.path().join(".git/index");
+        let is_read = || StoredIndex::read(&path).unwrap().is_some();
+        assert!(is_read());
+        let bytes = fs::read(&path).unwrap();
+        for place in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[place] ^= 0x11;
+            fs::write(&path, damaged).unwrap();
+            assert!(!is_read(), "byte {place} is damaged");
+            fs::write(&path, &bytes[..place]).unwrap();
+            assert!(!is_read(), "{place} bytes");
+        }
+        fs::write(&path, &bytes).unwrap();
+        git(repository.path(), &["update-index", "--index-version", "4"]);
+        assert!(!is_read(), "version 4");
+        git(repository.path(), &["update-index", "--index-version", "2"]);
+        git(repository.path(), &["update-index", "--split-index"]);
+        assert!(!is_read(), "a split index");
+        git(repository.path(), &["update-index", "--no-split-index"]);
+        assert!(is_read());
+        let blob = git(repository.path(), &["hash-object", "-w", "a"]);
+        let line = format!("100644 {} 2\tconflict", blob.trim());
+        fs::write(repository.path().join("line"), line + "\n").unwrap();
+        git(
+            repository.path(),
+            &["-c", "alias.add-line=!git update-index --index-info <line", "add-line"],
+        );
+        assert!(!is_read(), "a conflict");
+        fs::remove_file(&path).unwrap();
+        assert!(!is_read(), "missing");
+    }
+}
