@@ -5,10 +5,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
+use base::process::{Command, OutputLimits};
 use studio_git::snapshot::{self, OmissionReason, SnapshotLimits};
-use testkit::repo::tree;
+use testkit::repo::{Repo, tree};
 
 use crate::git_fixtures::{now, setting};
+
+/// Runs a shell script in a worktree.
+fn sh(work: &Repo, script: &str) -> String {
+    let command = Command::new("sh", work.path()).args(["-ec", script]);
+    let output = command.output(OutputLimits::seconds(60)).unwrap();
+    assert!(output.ok(), "{script}: {}", output.error_text());
+    output.text()
+}
 
 #[test]
 fn a_clean_worktree_creates_no_snapshot() {
@@ -59,6 +68,45 @@ fn a_snapshot_contains_all_changes_and_moves_no_file() {
     assert_eq!(s.snapshot(&session).number, Some(1), "nothing changed since");
     session.work.write("README.md", "changed again");
     assert_eq!(s.snapshot(&session).number, Some(2));
+}
+
+#[test]
+fn the_tree_of_a_snapshot_is_the_one_of_git_add() {
+    let s = setting();
+    for path in ["file", "d/e/one", "d/e/two", "d/three", "only/child", "mode", "x/y"] {
+        s.repo.commit_file(path, path);
+    }
+    let session = s.session("task-abcd");
+    let steps = [
+        "echo new > untracked; mkdir -p d/new/deep; echo new > d/new/deep/file",
+        "echo changed > d/e/one",
+        "rm d/e/two",
+        "rm -r only",
+        "rm -r x; echo a file > x",
+        "rm file; mkdir file; echo below > file/below",
+        "chmod 755 mode; ln -s mode link",
+        "git add -A",
+        "git rm -q --cached d/three",
+        "echo again > d/e/one; rm untracked",
+        "git commit -qm Work; touch d/e/one",
+        "rm x; mkdir x; echo y > x/y; git rm -rq --cached x; rm -r file; echo file > file",
+        "git mv d moved",
+        "git update-index --assume-unchanged mode; echo hidden >> mode",
+        "git add -N file; rm -r moved/e",
+        "git update-index --no-assume-unchanged mode; git checkout -qf HEAD~1; git clean -fdq",
+    ];
+    for step in steps {
+        sh(&session.work, step);
+        let taken = s.snapshot(&session);
+        let tree = s.repo.rev(&format!("{}^{{tree}}", taken.work));
+        let index = s.env.home().join("index");
+        let expected = format!(
+            "export GIT_INDEX_FILE='{}'; git read-tree --empty; git add -A; git write-tree",
+            index.display()
+        );
+        let expected = sh(&session.work, &expected);
+        assert_eq!(tree, expected.trim(), "after: {step}");
+    }
 }
 
 #[test]

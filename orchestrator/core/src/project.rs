@@ -79,6 +79,18 @@ impl Project {
         }
     }
 
+    /// Returns the same project with another console.
+    pub fn with_console(&self, console: Arc<dyn Console>) -> Project {
+        Project {
+            config_file: self.config_file.clone(),
+            directory: self.directory.clone(),
+            clock: self.clock,
+            console,
+            interrupt: self.interrupt.clone(),
+            ..Project::new(self.repository.clone(), self.config.clone())
+        }
+    }
+
     /// Reads the dispositions of sessions from the operation log.
     pub fn dispositions(&self) -> Result<Dispositions> {
         disposition::read(&self.repository)

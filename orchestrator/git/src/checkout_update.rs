@@ -39,7 +39,7 @@ impl CheckoutIndex {
             return Ok(CheckoutIndex { entries, stored: None, _temporary: None });
         };
         let paths = changes.iter().map(|change| change.path.as_path());
-        let temporary = stored.selection(paths).or_fail(fail)?;
+        let temporary = stored.selection(&std::env::temp_dir(), paths).or_fail(fail)?;
         let entries = open_index(temporary.path())?;
         Ok(CheckoutIndex { entries, stored: Some(stored), _temporary: Some(temporary) })
     }

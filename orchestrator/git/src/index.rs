@@ -1,15 +1,21 @@
 //! Reads a copy of an agent's index; git rewrites the copy if libgit2 cannot read it.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use base::process::OutputLimits;
+use git2::build::TreeUpdateBuilder;
+use tempfile::NamedTempFile;
 
+use crate::checkout::FileEntry;
 use crate::object_quarantine::Quarantine;
 use crate::safe_open::SafeDir;
 use crate::sparse::{self, SparsePatterns};
+use crate::stored_index::StoredIndex;
 
 /// git's `CE_VALID` (assume-unchanged) in an entry's flags.
 const ASSUME_UNCHANGED: u16 = 0x8000;
@@ -77,18 +83,106 @@ fn rewrite(scratch: &Path, path: &Path) -> Result<git2::Index> {
     git2::Index::open(path).or_fail(cannot)
 }
 
-/// Returns the staged content as a tree; `None` during a merge with conflicts. Clears flags that
-/// hide changes from entries whose file exists.
-pub(crate) fn staged_tree(
-    repo: &git2::Repository,
-    index: &mut git2::Index,
-) -> Result<Option<git2::Oid>> {
-    // Intent-to-add entries name the empty blob, which may not exist yet.
-    repo.blob(b"").or_fail(cannot)?;
-    if index.has_conflicts() {
-        return Ok(None);
+/// The index of a worktree, in which its changes are staged in memory.
+pub(crate) struct WorktreeIndex {
+    /// All entries; or of a large index only those that may change.
+    pub entries: git2::Index,
+    /// The staged tree; `None` during a merge with conflicts.
+    pub staged: Option<git2::Oid>,
+    selection: Option<Selection>,
+}
+
+/// The entries that may change, before they do.
+struct Selection {
+    before: BTreeMap<Vec<u8>, FileEntry>,
+    tree: git2::Oid,
+    _file: NamedTempFile,
+}
+
+impl WorktreeIndex {
+    /// Opens the copied index.
+    pub(crate) fn open(
+        repo: &git2::Repository,
+        scratch: &Path,
+        head: &git2::Commit<'_>,
+    ) -> Result<WorktreeIndex> {
+        let mut entries = open(scratch, head)?;
+        // Intent-to-add entries name the empty blob, which may not exist yet.
+        repo.blob(b"").or_fail(cannot)?;
+        let staged = match entries.has_conflicts() {
+            true => None,
+            false => Some(entries.write_tree_to(repo).or_fail(cannot)?),
+        };
+        Ok(WorktreeIndex { entries, staged, selection: None })
     }
-    index.write_tree_to(repo).map(Some).or_fail(cannot)
+
+    /// Opens only those entries of the copied index that may change, at these paths; `None` if its tree
+    /// is not known.
+    pub(crate) fn open_few<'a>(
+        repo: &git2::Repository,
+        scratch: &Path,
+        stored: &StoredIndex,
+        paths: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<Option<WorktreeIndex>> {
+        let Some(tree) = stored.tree().filter(|tree| repo.find_tree(*tree).is_ok()) else {
+            return Ok(None);
+        };
+        let file = stored.selection(scratch, paths).or_fail(cannot)?;
+        let entries = git2::Index::open(file.path()).or_fail(cannot)?;
+        let selection = Selection { before: files_of(&entries), tree, _file: file };
+        Ok(Some(WorktreeIndex { entries, staged: Some(tree), selection: Some(selection) }))
+    }
+
+    /// Writes the tree of all entries.
+    pub(crate) fn write_tree(
+        &mut self,
+        repo: &git2::Repository,
+        scratch: &Path,
+        head: &git2::Commit<'_>,
+    ) -> Result<git2::Oid> {
+        let Some(selection) = &self.selection else {
+            return self.entries.write_tree_to(repo).or_fail(cannot);
+        };
+        let after = files_of(&self.entries);
+        let changed = |path: &&Vec<u8>| selection.before.get(*path) != after.get(*path);
+        let paths: BTreeSet<&Vec<u8>> = selection.before.keys().chain(after.keys()).collect();
+        let paths: Vec<&Vec<u8>> = paths.into_iter().filter(changed).collect();
+        let removed = paths.iter().filter(|path| !after.contains_key(**path));
+        if removed.count() == 0 {
+            let mut update = TreeUpdateBuilder::new();
+            for path in &paths {
+                let FileEntry { id, mode } = after[*path];
+                update.upsert(path.as_slice(), id, file_mode(mode));
+            }
+            let tree = repo.find_tree(selection.tree).or_fail(cannot)?;
+            if let Ok(updated) = update.create_updated(repo, &tree) {
+                return Ok(updated);
+            }
+        }
+        // A directory may be empty now, or have the place of a file.
+        let mut index = open(scratch, head)?;
+        for path in paths {
+            let path = Path::new(OsStr::from_bytes(path));
+            match self.entries.get_path(path, 0) {
+                Some(entry) => index.add(&entry).or_fail(cannot)?,
+                None => index.remove_path(path).or_fail(cannot)?,
+            }
+        }
+        index.write_tree_to(repo).or_fail(cannot)
+    }
+}
+
+fn files_of(index: &git2::Index) -> BTreeMap<Vec<u8>, FileEntry> {
+    index.iter().map(|it| (it.path, FileEntry { id: it.id, mode: it.mode })).collect()
+}
+
+fn file_mode(mode: u32) -> git2::FileMode {
+    match mode {
+        0o100_755 => git2::FileMode::BlobExecutable,
+        0o120_000 => git2::FileMode::Link,
+        0o160_000 => git2::FileMode::Commit,
+        _ => git2::FileMode::Blob,
+    }
 }
 
 /// Clears the flags by which the agent hid existing files from its git, and returns their paths.

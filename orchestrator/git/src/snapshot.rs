@@ -11,13 +11,17 @@ use base::id::Id;
 use serde::{Deserialize, Serialize};
 
 use crate::check_leftovers::Leftover;
+use crate::checkout::FileChange;
 use crate::import::ImportedWork;
+use crate::index::WorktreeIndex;
 use crate::object_quarantine::{self, Quarantine};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
+use crate::stage::{self, Listing};
+use crate::stored_index::StoredIndex;
 use crate::submodules::{self, SubmoduleState};
-use crate::{check_leftovers, confined_thread, index, stage};
+use crate::{check_leftovers, confined_thread, index};
 
 /// Timeout of reading a worktree.
 const TIMEOUT: Duration = Duration::from_secs(1800);
@@ -201,13 +205,13 @@ pub(crate) fn read_files(
     repo.set_config(&scratch.config()?).or_fail(cannot)?;
     repo.set_workdir(worktree, false).or_fail(cannot)?;
     let head = repo.find_commit(head).or_fail(cannot)?;
-    let mut index = index::open(scratch.path(), &head)?;
-    let staged = index::staged_tree(repo, &mut index)?;
-    repo.set_index(&mut index).or_fail(cannot)?;
     let git = Git::at(scratch.path()).with_known_config().with_objects(objects);
     let git = git.with_work_tree(worktree);
-    let omissions = stage::add_changes(&git, &mut index, worktree, limits, repo)?;
-    let tree = index.write_tree_to(repo).or_fail(cannot)?;
+    let (mut index, listing) = list_changes(&scratch, &git, &head, worktree, &[])?;
+    repo.set_index(&mut index.entries).or_fail(cannot)?;
+    let omissions = stage::add_changes(listing, &mut index.entries, worktree, limits, repo)?;
+    let tree = index.write_tree(repo, scratch.path(), &head)?;
+    let staged = index.staged;
     drop(head);
     Ok(WorktreeContent { scratch, tree, staged, omissions, changed_by_checks: Vec::new() })
 }
@@ -236,23 +240,51 @@ fn read_confined(
     repo.set_config(&scratch.config()?).or_fail(cannot)?;
     repo.set_workdir(&session_repo.worktree, false).or_fail(cannot)?;
     let head = repo.find_commit(head).or_fail(cannot)?;
-    let mut index = index::open(scratch.path(), &head)?;
-    let staged = index::staged_tree(repo, &mut index)?;
-    repo.set_index(&mut index).or_fail(cannot)?;
-    let unstaged = check_leftovers::unstaged_leftovers(&index, &leftovers.changes);
+    let worktree = &session_repo.worktree;
     let git = Git::at(scratch.path()).with_known_config().with_objects(objects);
-    let git = git.with_work_tree(&session_repo.worktree);
-    let mut omissions = stage::add_changes(&git, &mut index, &session_repo.worktree, limits, repo)?;
-    let mut changed_by_checks = check_leftovers::remove_from_index(&mut index, &unstaged)?;
+    let git = git.with_work_tree(worktree);
+    let (mut opened, listing) = list_changes(&scratch, &git, &head, worktree, &leftovers.changes)?;
+    let index = &mut opened.entries;
+    repo.set_index(index).or_fail(cannot)?;
+    let unstaged = check_leftovers::unstaged_leftovers(index, &leftovers.changes);
+    let mut omissions = stage::add_changes(listing, index, worktree, limits, repo)?;
+    let mut changed_by_checks = check_leftovers::remove_from_index(index, &unstaged)?;
     let leftover_files =
         omissions.extract_if(.., |omission| leftovers.contains(session_repo, omission));
     changed_by_checks.extend(leftover_files.map(|omission| omission.path));
     for state in submodules {
-        omissions.extend(stage::add_submodule(&mut index, state)?);
+        omissions.extend(stage::add_submodule(index, state)?);
     }
-    let tree = index.write_tree_to(repo).or_fail(cannot)?;
+    let tree = opened.write_tree(repo, scratch.path(), &head)?;
+    let staged = opened.staged;
     drop(head);
     Ok(WorktreeContent { scratch, tree, staged, omissions, changed_by_checks })
+}
+
+/// Lists the changes of a worktree, and opens the copied index with the entries that are needed to stage
+/// them and the other changes.
+fn list_changes(
+    scratch: &Quarantine,
+    git: &Git,
+    head: &git2::Commit<'_>,
+    worktree: &Path,
+    others: &[FileChange],
+) -> Result<(WorktreeIndex, Listing)> {
+    let (repo, scratch) = (&scratch.repo, scratch.path());
+    let stored = StoredIndex::read(&scratch.join("index")).or_fail(cannot)?;
+    if let Some(stored) = &stored {
+        let listing = stage::list(git, Some(stored), worktree)?;
+        let others = others.iter().map(|change| change.path.as_path());
+        let paths = listing.differing().chain(others);
+        let index = match WorktreeIndex::open_few(repo, scratch, stored, paths)? {
+            Some(index) => index,
+            None => WorktreeIndex::open(repo, scratch, head)?,
+        };
+        return Ok((index, listing));
+    }
+    // git reads the index that is written here if it is missing or split.
+    let index = WorktreeIndex::open(repo, scratch, head)?;
+    Ok((index, stage::list(git, None, worktree)?))
 }
 
 /// The last known state of a deleted worktree.

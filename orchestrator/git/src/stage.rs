@@ -40,11 +40,40 @@ struct Changes {
     unreadable: Vec<PathBuf>,
 }
 
+/// What git says about a worktree and its index.
+pub(crate) struct Listing {
+    differing: Vec<PathBuf>,
+    untracked: Vec<PathBuf>,
+    /// The errors of git.
+    stderr: String,
+}
+
+impl Listing {
+    /// Returns the tracked paths that differ from the index.
+    pub(crate) fn differing(&self) -> impl Iterator<Item = &Path> {
+        self.differing.iter().map(PathBuf::as_path)
+    }
+}
+
+/// Lists the changes of a worktree with git: its matching of ignore patterns terminates, and its
+/// process can be ended. git compares only the files that may have changed. `git` uses a git directory
+/// of studio, whose index is `stored`, and the worktree.
+pub(crate) fn list(git: &Git, stored: Option<&StoredIndex>, worktree: &Path) -> Result<Listing> {
+    let untracked_args = ["ls-files", "--others", "--exclude-standard"];
+    let (differing, untracked) = std::thread::scope(|scope| {
+        let untracked = scope.spawn(move || run_list(git, &untracked_args, &[]));
+        let differing = list_differing(git, stored, worktree);
+        (differing, untracked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
+    let (untracked, stderr) = untracked?;
+    Ok(Listing { differing: differing?, untracked, stderr })
+}
+
 /// Stages changed, deleted and untracked (not ignored) files in the index, which is not written to
-/// disk. Returns what was left out. `git` uses a git directory of studio whose index file equals
-/// `index`, and the worktree. Must be called on a confined thread, because files are read by name.
+/// disk. Returns what was left out. Must be called on a confined thread, because files are read by
+/// name.
 pub(crate) fn add_changes(
-    git: &Git,
+    listing: Listing,
     index: &mut git2::Index,
     worktree: &Path,
     limits: &SnapshotLimits,
@@ -52,7 +81,7 @@ pub(crate) fn add_changes(
 ) -> Result<Vec<Omission>> {
     let _keep_alive = filters::keep_alive();
     let unhidden = index::unhide(index, worktree)?;
-    let mut changes = list_changes(git, index, worktree, unhidden)?;
+    let mut changes = changes_of(listing, index, worktree, unhidden);
     separate_repositories(&mut changes, worktree);
     refuse_endless_attributes(&changes, worktree)?;
     let mut omissions = Vec::new();
@@ -85,22 +114,15 @@ pub(crate) fn add_changes(
     Ok(omissions)
 }
 
-/// Lists the changes with git: its matching of ignore patterns terminates, and its process can be
-/// ended. git compares only the files that may have changed.
-fn list_changes(
-    git: &Git,
+/// Sorts the changes by what they are now.
+fn changes_of(
+    listing: Listing,
     index: &git2::Index,
     worktree: &Path,
     unhidden: Vec<PathBuf>,
-) -> Result<Changes> {
+) -> Changes {
     let mut changes = Changes::default();
-    let untracked_args = ["ls-files", "--others", "--exclude-standard"];
-    let (differing, untracked) = std::thread::scope(|scope| {
-        let untracked = scope.spawn(move || run_list(git, &untracked_args, &[]));
-        let differing = list_differing(git, index, worktree);
-        (differing, untracked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
-    let (differing, (untracked, stderr)) = (differing?, untracked?);
+    let Listing { differing, untracked, stderr } = listing;
     for path in differing.into_iter().chain(unhidden).collect::<BTreeSet<_>>() {
         if is_g3s_own(&path) {
             continue;
@@ -123,12 +145,15 @@ fn list_changes(
         }
     }
     changes.unreadable = stderr.lines().filter_map(unreadable_directory).collect();
-    Ok(changes)
+    changes
 }
 
 /// Lists the tracked files that differ from the index.
-fn list_differing(git: &Git, index: &git2::Index, worktree: &Path) -> Result<Vec<PathBuf>> {
-    let stored = index.path().and_then(|path| StoredIndex::read(path).ok().flatten());
+fn list_differing(
+    git: &Git,
+    stored: Option<&StoredIndex>,
+    worktree: &Path,
+) -> Result<Vec<PathBuf>> {
     let possible = stored.and_then(|stored| stored.possible_changes(worktree).ok());
     let paths = match &possible {
         Some(paths) if paths.is_empty() => return Ok(Vec::new()),

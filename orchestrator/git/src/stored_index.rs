@@ -33,9 +33,10 @@ const ID_LENGTH: usize = 20;
 /// The offset of the mode, and the mode of a submodule.
 const MODE_OFFSET: usize = 24;
 const GITLINK: u32 = 0o160_000;
-/// The offset of the further flags, and one of them in its first byte.
+/// The offset of the further flags, and those in its first byte.
 const EXTENDED_FLAGS_OFFSET: usize = 62;
 const SKIP_WORKTREE: u8 = 0x40;
+const INTENT_TO_ADD: u8 = 0x20;
 /// A flag: git does not look at the file.
 const ASSUME_UNCHANGED: u16 = 0x8000;
 /// The flags: the entry has further flags, it is one of a conflict, the length of the path.
@@ -123,10 +124,11 @@ impl StoredIndex {
         Some(StoredIndex { bytes, entries, extensions, written_at })
     }
 
-    /// Writes a temporary index with the entries of these paths and of all attributes files, and the time
-    /// of this one.
+    /// Writes a temporary index into a directory: with the entries of these paths, of attributes files,
+    /// of submodules and of files of which git is told to ignore changes, and the time of this one.
     pub(crate) fn selection<'a>(
         &self,
+        directory: &Path,
         paths: impl IntoIterator<Item = &'a Path>,
     ) -> io::Result<NamedTempFile> {
         let is_attributes_file = |path: &[u8]| {
@@ -139,7 +141,7 @@ impl StoredIndex {
         let mut count = 0_u32;
         for entry in &self.entries {
             let path = self.path(entry);
-            if is_attributes_file(path) || paths.contains(path) {
+            if is_attributes_file(path) || self.is_passed_over(entry) || paths.contains(path) {
                 count += 1;
                 bytes.extend(&self.bytes[entry.place.clone()]);
             }
@@ -147,10 +149,27 @@ impl StoredIndex {
         bytes[8..12].copy_from_slice(&count.to_be_bytes());
         let checksum = Sha1::digest(&bytes);
         bytes.extend(checksum);
-        let file = NamedTempFile::with_prefix("index.")?;
+        let file = NamedTempFile::with_prefix_in("index.", directory)?;
         io::Write::write_all(&mut file.as_file(), &bytes)?;
         file.as_file().set_modified(self.written_at)?;
         Ok(file)
+    }
+
+    /// Returns the tree of all entries, if the index has it.
+    pub(crate) fn tree(&self) -> Option<git2::Oid> {
+        let is_intended = |entry: &StoredEntry| {
+            let flags = self.bytes[entry.place.start + EXTENDED_FLAGS_OFFSET];
+            entry.flags & EXTENDED != 0 && flags & INTENT_TO_ADD != 0
+        };
+        if self.entries.iter().any(is_intended) {
+            return None;
+        }
+        let (_, place) = self.extensions.iter().find(|(name, _)| *name == TREES)?;
+        let (_, after) = split_at(&self.bytes[place.clone()], 0)?;
+        let (counts, after) = split_at(after, b'\n')?;
+        let (files, _) = std::str::from_utf8(counts).ok()?.split_once(' ')?;
+        let is_complete = files.parse() == Ok(self.entries.len());
+        is_complete.then(|| git2::Oid::from_bytes(after.get(..ID_LENGTH)?).ok()).flatten()
     }
 
     /// Writes the index with other entries for some paths, and makes it durable.
@@ -541,7 +560,8 @@ mod tests {
         racy.set_modified(written_at).unwrap();
         let stored = StoredIndex::read(&path).unwrap().unwrap();
         let paths = [PathBuf::from("old"), PathBuf::from("racy")];
-        let selection = stored.selection(paths.iter().map(PathBuf::as_path)).unwrap();
+        let selection =
+            stored.selection(&std::env::temp_dir(), paths.iter().map(PathBuf::as_path)).unwrap();
         assert_eq!(selection.as_file().metadata().unwrap().modified().unwrap(), written_at);
         stored.write(&path, &Edits::new()).unwrap();
         assert_eq!(stored.possible_changes(repository.path()).unwrap(), [PathBuf::from("racy")]);
@@ -588,7 +608,8 @@ mod tests {
         stored.write(&path, &Edits::new()).unwrap();
         assert_eq!(git(repository.path(), &["ls-files", "-v", "--stage", "--debug"]), before);
         let paths = [PathBuf::from("hidden"), PathBuf::from("left-out"), PathBuf::from("plain")];
-        let selection = stored.selection(paths.iter().map(PathBuf::as_path)).unwrap();
+        let selection =
+            stored.selection(&std::env::temp_dir(), paths.iter().map(PathBuf::as_path)).unwrap();
         let selection = git2::Index::open(selection.path()).unwrap();
         let is_hidden =
             |path: &PathBuf| crate::index::is_hidden(&selection.get_path(path, 0).unwrap());

@@ -7,7 +7,7 @@ use base::id::Id;
 use serde_json::json;
 
 use crate::commands::context::{CommandContext, CommonArgs};
-use crate::commands::{accept_all, other_attempts, resolve};
+use crate::commands::{accept_all, other_attempts, queue_status, resolve};
 use crate::report;
 use studio_core::interrupt::Interrupt;
 use studio_core::landing::{self, Landed, LandingOptions, Rejection, stack, syntax_merges};
@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Land all ready sessions, in the best order, as far as they pass together
     #[arg(long, conflicts_with_all = ["ids", "hunks", "message", "edit", "force", "match_tree"])]
     pub all: bool,
+    /// Print how far the queue of --all is, and what the next one would take; land nothing
+    #[arg(long, requires = "all", conflicts_with_all = ["dry_run", "resolve"])]
+    pub status: bool,
     /// Land only these hunks of one session, by id; the session stays open with the rest
     #[arg(long, value_name = "HUNK", value_delimiter = ',')]
     pub hunks: Vec<String>,
@@ -138,6 +141,9 @@ impl Args {
 
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    if args.status {
+        return queue_status::run(&CommandContext::open(common)?);
+    }
     let interrupt = Interrupt::listen()?;
     let context = CommandContext::open(common)?.with_interrupt(interrupt);
     for note in transaction::recover(&context.repository)? {

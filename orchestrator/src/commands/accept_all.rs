@@ -14,7 +14,7 @@ use studio_core::session_view::SessionView;
 
 /// Runs the command. Agents get at most `turns` turns to resolve conflicts.
 pub(super) fn run(context: &CommandContext, options: &LandingOptions, turns: u32) -> Result<u8> {
-    let queue = Queue::open(context)?;
+    let queue = Queue::open(context, options.dry_run)?;
     let all = context.views()?;
     let views = all.iter().filter(|view| view.state == SessionState::Ready).cloned();
     let ready: Vec<SessionView> = views.collect();

@@ -38,6 +38,7 @@ pub mod permission_prompt;
 pub mod plan;
 pub mod pr;
 pub mod preflight;
+pub(crate) mod queue_status;
 pub mod requirement_filter;
 pub mod requirements;
 pub mod resolve;

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 
 use crate::commands::context::CommandContext;
 use crate::commands::plan::status::PlanReport;
+use crate::commands::queue_status::QueueReport;
 use crate::commands::subcommand::SubcommandOutput;
 use crate::serve::error_answer::{ErrorAnswer, json_answer};
 use crate::serve::server::{PageServer, session_id};
@@ -136,6 +137,7 @@ pub(crate) static API_ROUTES: &[ApiRoute] = &[
         "studio review ID --land",
     ),
     acts::<AcceptAllRequest, answers::LandingAnswer>("/accept", "studio accept --all"),
+    reads::<QueueRequest, QueueReport>("/queue", "studio accept --all --status"),
     reads::<InboxRequest, answers::InboxAnswer>("/inbox", "studio inbox"),
     reads::<OperationsRequest, answers::OperationsAnswer>("/operations", "studio operations"),
     reads::<PlanRequest, PlanReport>("/plan", "studio plan --status"),
@@ -195,6 +197,8 @@ bare_request! {
     LandReviewRequest => |id| [command("review", id), vec!["--land".to_owned()]].concat();
     /// Lands what is ready and passes together.
     AcceptAllRequest => |_| vec!["accept".to_owned(), "--all".to_owned()];
+    /// The progress of the landing queue.
+    QueueRequest => |_| ["accept", "--all", "--status"].map(str::to_owned).to_vec();
     /// What needs the user.
     InboxRequest => |_| vec!["inbox".to_owned()];
     /// Accepts, discards, tries and undos.

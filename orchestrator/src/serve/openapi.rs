@@ -58,6 +58,8 @@ fn make() -> Value {
         }),
     );
     add("/plan/events", "get", json!({"summary": "Changes of the plan", "responses": stream}));
+    let queue = json!({"summary": "Changes of the landing queue", "responses": stream});
+    add("/queue/events", "get", queue);
     let (text, plan) =
         (generator.subschema_for::<PlanTextRequest>(), generator.subschema_for::<PlanReport>());
     add(

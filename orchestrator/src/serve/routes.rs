@@ -14,7 +14,7 @@ use crate::report;
 use crate::serve::access::{AccessDenial, LOGIN_PATH, REPORT_PATH};
 use crate::serve::error_answer::ErrorAnswer;
 use crate::serve::server::PageServer;
-use crate::serve::{api, events, pages, plan_events};
+use crate::serve::{api, events, file_events, pages};
 
 /// What pages may do: nothing but load the style sheet and the script of this server, and talk to it.
 /// In particular, no script and no style in a page runs.
@@ -43,6 +43,7 @@ pub(crate) fn router(server: PageServer) -> Router {
         .route("/new", get(pages::new_task::show))
         .route("/plan", get(pages::plan::show))
         .route("/plan/edit/{text}", get(pages::plan_edit::show))
+        .route("/queue", get(pages::queue::show))
         .route("/operations", get(pages::operations::show))
         .route("/sessions/{id}", get(pages::session::show))
         .route("/sessions/{id}/review", get(pages::review::show))
@@ -54,7 +55,8 @@ pub(crate) fn router(server: PageServer) -> Router {
         .route(REPORT_PATH, post(report_violation))
         .route("/api/v1/events", get(events::sessions))
         .route("/api/v1/sessions/{id}/events", get(events::journal))
-        .route("/api/v1/plan/events", get(plan_events::plan))
+        .route("/api/v1/plan/events", get(file_events::plan))
+        .route("/api/v1/queue/events", get(file_events::queue))
         .merge(api::router())
         .fallback(|headers: HeaderMap| async move {
             ErrorAnswer::new(Failure::not_found("no such page"), &headers)

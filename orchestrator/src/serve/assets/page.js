@@ -287,7 +287,7 @@ function connect() {
       isFirst = false;
       status.textContent = "";
     });
-    for (const name of ["sessions", "everything", "journal", "plan"]) source.addEventListener(name, changed);
+    for (const name of ["sessions", "everything", "journal", "plan", "queue"]) source.addEventListener(name, changed);
     source.addEventListener("start", (event) => (last = event.lastEventId));
     source.onerror = () => {
       status.textContent = "The server does not answer. Start studio serve and open its link.";

@@ -17,6 +17,7 @@ pub(crate) enum NavigationItem {
     Board,
     New,
     Plan,
+    Queue,
     Operations,
     /// A page of a session.
     Session,
@@ -45,6 +46,7 @@ pub(crate) fn page(
                         (link(NavigationItem::Board, "/", "Sessions"))
                         (link(NavigationItem::New, "/new", "New tasks"))
                         (link(NavigationItem::Plan, "/plan", "Plan"))
+                        (link(NavigationItem::Queue, "/queue", "Landing"))
                         (link(NavigationItem::Operations, "/operations", "Operations"))
                     }
                     span #connection role="status" {}

@@ -8,6 +8,7 @@ pub(crate) mod operations;
 pub(crate) mod plan;
 pub(crate) mod plan_edit;
 pub(crate) mod plan_graph;
+pub(crate) mod queue;
 pub(crate) mod review;
 pub(crate) mod review_actions;
 pub(crate) mod review_hunks;

@@ -11,9 +11,9 @@ use crate::commands::context::CommandContext;
 use crate::commands::plan::edit::PlanText;
 use crate::commands::plan::status::{self, PlanDetails, RequirementReport, TaskReport};
 use crate::serve::error_answer::PageResult;
+use crate::serve::file_events::FilePage;
 use crate::serve::pages::layout::{self, NavigationItem};
 use crate::serve::pages::plan_graph;
-use crate::serve::plan_events;
 use crate::serve::server::PageServer;
 
 /// Length of an abbreviated commit id.
@@ -25,7 +25,7 @@ pub(crate) async fn show(State(server): State<PageServer>) -> PageResult {
         .read(|server, context| {
             server.feed().refresh();
             // The stream begins before the plan is read, so that no change is missed.
-            Ok((plan_events::stream_path(server, context)?, content(context)?))
+            Ok((FilePage::Plan.stream_path(server, context)?, content(context)?))
         })
         .await?;
     Ok(layout::page(&server, NavigationItem::Plan, "Plan", Some(&stream), &content))

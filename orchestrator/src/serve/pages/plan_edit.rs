@@ -14,8 +14,8 @@ use serde_json::json;
 use crate::commands::context::CommandContext;
 use crate::commands::plan::edit::{self, PlanText};
 use crate::serve::error_answer::{ErrorAnswer, PageResult, json_answer};
+use crate::serve::file_events::FilePage;
 use crate::serve::pages::layout::{self, NavigationItem};
-use crate::serve::plan_events;
 use crate::serve::server::PageServer;
 
 /// A changed text.
@@ -36,7 +36,7 @@ pub(crate) async fn show(State(server): State<PageServer>, Path(name): Path<Stri
     let which = all.find(|which| which.name() == name);
     let which = which.ok_or_else(|| Failure::not_found("no such text of a plan"))?;
     let read = move |server: &PageServer, context: &CommandContext| {
-        let stream = plan_events::stream_path(server, context)?;
+        let stream = FilePage::Plan.stream_path(server, context)?;
         Ok((stream, edit::read(context, which)?))
     };
     let (stream, (text, digest)) = server.read(read).await?;

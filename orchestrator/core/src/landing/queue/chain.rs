@@ -258,11 +258,8 @@ struct Threads<'scope, 'env> {
 impl<'scope, 'env> Threads<'scope, 'env> {
     /// Returns a project for a thread, which ends when the chain does.
     fn project(&self) -> Project {
-        Project {
-            interrupt: self.interrupt.clone(),
-            console: self.project.console.clone(),
-            ..Project::new(self.project.repository.clone(), self.project.config.clone())
-        }
+        let project = self.project.with_console(self.project.console.clone());
+        Project { interrupt: self.interrupt.clone(), ..project }
     }
 
     fn check(&self, n: usize, request: &'env CheckRequest) {

@@ -2,15 +2,17 @@
 //! same time, and lands the longest part of the queue whose trees passed. A session that fails or
 //! conflicts is refused alone.
 //!
-//! Nothing of a queue is stored but passed checks and messages, and each landing is an operation of
-//! its own: after a kill, some sessions have landed, the others are ready, and the same command
-//! continues.
+//! Nothing of a queue is stored but passed checks, messages and its progress, which decides nothing, and
+//! each landing is an operation of its own: after a kill, some sessions have landed, the others are
+//! ready, and the same command continues.
 
 mod blame;
 mod chain;
 mod entry;
+pub mod progress;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use base::failure::{Failure, FailureKind, OrFail, Result};
 use base::id::Id;
@@ -19,9 +21,13 @@ use base::lock::Lock;
 use crate::landing::queue::blame::FailedEntry;
 use crate::landing::queue::chain::Link;
 use crate::landing::queue::entry::Entry;
+use crate::landing::queue::progress::{ProgressFile, QueuedState, RecordingConsole};
 use crate::landing::{self, Landed, LandingOptions, MAX_ATTEMPTS, Rejection};
 use crate::project::{Project, pause};
 use studio_git::merge::{self, PreparedMerge};
+
+/// The lock of the queue, below studio's directory.
+const LOCK_FILE: &str = "queue.lock";
 
 /// The sessions that a queue has settled.
 #[derive(Debug, Default)]
@@ -46,18 +52,27 @@ pub enum QueueEvent<'a> {
 /// The queue of a repository. There is one at a time.
 #[derive(Debug)]
 pub struct Queue {
+    progress: ProgressFile,
     _lock: Lock,
 }
 
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.progress.end();
+    }
+}
+
 impl Queue {
-    /// Waits until no other queue of the repository runs.
-    pub fn open(project: &Project) -> Result<Queue> {
-        let path = project.repository.studio_dir()?.join("queue.lock");
+    /// Waits until no other queue of the repository runs. Of a dry run, no progress is written.
+    pub fn open(project: &Project, is_dry_run: bool) -> Result<Queue> {
+        let studio_dir = project.repository.studio_dir()?;
+        let path = studio_dir.join(LOCK_FILE);
         let fail = || format!("cannot lock {}", path.display());
         let mut is_reported = false;
         loop {
             if let Some(lock) = Lock::try_take(&path).or_fail(fail)? {
-                return Ok(Queue { _lock: lock });
+                let progress = ProgressFile::new(&studio_dir, project.clock, is_dry_run);
+                return Ok(Queue { progress, _lock: lock });
             }
             project.interrupt.check()?;
             if !std::mem::replace(&mut is_reported, true) {
@@ -76,8 +91,13 @@ impl Queue {
         options: &LandingOptions,
         on_event: &mut dyn FnMut(QueueEvent<'_>),
     ) -> QueueOutcome {
+        let console =
+            RecordingConsole { inner: project.console.clone(), progress: self.progress.clone() };
+        let project = &project.with_console(Arc::new(console));
+        self.progress.add(ids);
         let mut run = QueueRun {
             project,
+            progress: &self.progress,
             on_event,
             entries: Vec::new(),
             settled: Vec::new(),
@@ -111,6 +131,7 @@ struct HistoryPoint {
 /// One run of a queue.
 struct QueueRun<'a> {
     project: &'a Project,
+    progress: &'a ProgressFile,
     on_event: &'a mut dyn FnMut(QueueEvent<'_>),
     entries: Vec<Entry>,
     /// Whether each entry has landed or was refused.
@@ -265,6 +286,7 @@ impl QueueRun<'_> {
     fn settle_landed(&mut self, n: usize, mut landed: Landed) {
         let notes = std::mem::take(&mut self.entries[n].notes);
         landed.notes.splice(0..0, notes);
+        self.progress.settle(&landed.id, QueuedState::Landed(landed.commit.clone()));
         (self.on_event)(QueueEvent::Landed(&landed));
         self.outcome.landed.push(landed);
         self.settled[n] = true;
@@ -280,6 +302,7 @@ impl QueueRun<'_> {
         if !rejection.failure.what.contains(id.as_str()) {
             rejection.failure.what = format!("{id}: {}", rejection.failure.what);
         }
+        self.progress.settle(id, QueuedState::Refused(rejection.failure.sentence()));
         (self.on_event)(QueueEvent::Refused(id, &rejection));
         self.outcome.refused.push((id.clone(), rejection));
     }
