@@ -397,3 +397,73 @@ fn an_error_after_a_landing_loses_no_report_and_no_further_work() {
     let rechecked = scene.session_file(&bad, "target_check.json");
     until("the checks after the landing", || rechecked.exists().then_some(()));
 }
+
+/// Returns what `--status` says about a session.
+fn queued(scene: &Scene, id: &str) -> Value {
+    let status = scene.studio(["accept", "--all", "--status", "--json"]).exits(0).json();
+    let sessions = status["sessions"].as_array().expect("a list").clone();
+    sessions.into_iter().find(|it| it["id"] == id).unwrap_or_default()
+}
+
+#[test]
+fn the_progress_of_the_queue_is_shown_while_it_runs_and_after() {
+    let scene = Scene::new();
+    let gate = Gate::new(&scene);
+    let status = || scene.studio(["accept", "--all", "--status"]);
+    status().output_contains("no queue has run yet");
+    let [good, clash, other] = ready(&scene, ["write a 1", "write same 1", "write same 2"]);
+    status().output_contains("ready to land").output_contains(&good);
+    let json = || scene.studio(["accept", "--all", "--status", "--json"]).exits(0).json();
+    assert_eq!((&json()["state"], &json()["began_at"]), (&"none".into(), &Value::Null));
+    scene.studio(["accept", "--all", "--dry-run", "--no-checks"]);
+    assert_eq!(json()["state"], "none", "a dry run is not recorded");
+    during_checks(&scene, &gate, || {
+        assert_eq!(json()["state"], "running");
+        let activity = || queued(&scene, &good)["activity"].as_str().map(str::to_owned);
+        let activity = until("the check to be named", activity);
+        assert!(activity.starts_with("checking `git symbolic-ref"), "{activity}");
+        assert!(activity.ends_with("on the merged tree"), "{activity}");
+        assert_eq!(queued(&scene, &good)["state"], "waiting");
+        status().output_contains("the queue has been running for").output_contains("checking `git");
+    });
+    let commit = queued(&scene, &good)["commit"].as_str().unwrap().to_owned();
+    assert!(scene.repo.git(["log", "--format=%H"]).contains(&commit));
+    assert_eq!(json()["state"], "over");
+    let states = [&clash, &other].map(|id| queued(&scene, id)["state"].clone());
+    let refused = if states[0] == "refused" { &clash } else { &other };
+    assert!(states.contains(&"refused".into()) && states.contains(&"landed".into()), "{states:?}");
+    assert!(queued(&scene, refused)["reason"].as_str().unwrap().contains("conflict"));
+    assert_eq!(queued(&scene, refused)["activity"], Value::Null);
+    assert_eq!(json()["ready"], serde_json::json!([refused]));
+    status().output_contains("landed as").output_contains("refused:");
+    // Without sessions to land, the last result stays.
+    scene.studio(["discard", refused, "--yes"]).exits(0);
+    scene.studio(["accept", "--all"]).exits(0);
+    assert_eq!(json()["sessions"].as_array().unwrap().len(), 3);
+    scene.studio(["accept", "--status"]).exits(2);
+}
+
+#[test]
+fn a_killed_queue_is_not_shown_as_running() {
+    let scene = Scene::new();
+    let gate = Gate::new(&scene);
+    let [first, second] = ready(&scene, ["write a 1", "write b 1"]);
+    let args = ["accept", "--all"];
+    let mut running = scene.env.start(studio(), scene.repo.path(), args);
+    until("a check to run", || (gate.runs() > 0).then_some(()));
+    let id = rustix::process::Pid::from_raw(running.id().cast_signed()).expect("a process");
+    rustix::process::kill_process(id, rustix::process::Signal::KILL).expect("it runs");
+    until("the queue to end", || running.wait_until(None).ok().flatten());
+    let status = || scene.studio(["accept", "--all", "--status", "--json"]).exits(0).json();
+    until("the lock to be free", || (status()["state"] == "interrupted").then_some(()));
+    for id in [&first, &second] {
+        let session = queued(&scene, id);
+        assert_eq!((&session["state"], &session["activity"]), (&"waiting".into(), &Value::Null));
+    }
+    scene.studio(["accept", "--all", "--status"]).output_contains("was killed");
+    gate.open();
+    let outcome = scene.studio(["accept", "--all", "--json"]).exits(0).json();
+    assert_eq!(ids(&outcome, "landed"), [first, second]);
+    assert_eq!(status()["state"], "over");
+    is_clean(&scene);
+}

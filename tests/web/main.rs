@@ -3,12 +3,14 @@
 mod api;
 mod board;
 mod browser;
+mod conflicts;
 #[allow(dead_code, reason = "the scene of the command tests, of which these use a part")]
 #[path = "../studio/fixtures.rs"]
 mod fixtures;
 mod hostile;
 mod looks;
 mod plan;
+mod queue;
 mod review;
 mod server;
 mod session;

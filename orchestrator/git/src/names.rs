@@ -17,17 +17,19 @@ pub struct BranchName(String);
 
 impl BranchName {
     /// Parses a branch name by git's rules (gitrevisions, `git check-ref-format`); rejects names
-    /// that git would read as an option.
+    /// that git would read as an option, and all control characters, of which git allows some.
     pub fn parse(text: &str) -> Result<BranchName> {
         let full = format!("refs/heads/{text}");
-        let is_valid =
-            !text.starts_with('-') && text != "HEAD" && git2::Reference::is_valid_name(&full);
+        let is_valid = !text.starts_with('-')
+            && text != "HEAD"
+            && !text.contains(char::is_control)
+            && git2::Reference::is_valid_name(&full);
         if is_valid {
             return Ok(BranchName(text.to_owned()));
         }
         let printable_name = base::text::printable(text);
         Err(Failure::usage(format!("invalid branch name `{printable_name}`"))
-            .because("git forbids spaces, `..`, `~^:?*[\\`, a leading `-` and a trailing `.lock`"))
+            .because("a name has no spaces, control characters, `..`, `~^:?*[\\`, a leading `-` and a trailing `.lock`"))
     }
 
     /// Returns the short name.
@@ -251,7 +253,10 @@ mod tests {
 
     #[test]
     fn ambiguous_branch_names_are_rejected() {
-        for bad in ["", "-rf", "HEAD", "a b", "a..b", "x.lock", "a~1", "a\nb", "/a", "a/", "@{1}"] {
+        for bad in [
+            "", "-rf", "HEAD", "a b", "a..b", "x.lock", "a~1", "a\nb", "a\u{9c}b", "/a", "a/",
+            "@{1}",
+        ] {
             assert!(BranchName::parse(bad).is_err(), "{bad:?} was accepted");
         }
         for good in ["main", "feature/x", "größe", "$(id)"] {

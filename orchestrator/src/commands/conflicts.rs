@@ -30,19 +30,8 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         [] => Vec::new(),
         ids => context.find_all(ids, |state| !state.is_over())?,
     };
-    let (views, _) = context.sessions()?;
-    let views: Vec<SessionView> = views.into_iter().map(|view| context.salvage(view)).collect();
-    let of_view =
-        |view: &SessionView| RadarSession::of(&view.record, &view.facts.summary, &view.state);
-    let mut sessions: Vec<RadarSession> = views.iter().filter_map(of_view).collect();
-    if named.len() > 1 {
-        sessions.retain(|session| named.iter().any(|view| view.record.id == session.id));
-    }
-    let mut report = radar::scan(&context.repository, &sessions, usize::MAX)?;
-    if let [view] = named.as_slice() {
-        report.pairs.retain(|pair| pair.ids.contains(&view.record.id));
-        report.branches.retain(|conflict| conflict.id == view.record.id);
-    }
+    let ids: Vec<Id> = named.into_iter().map(|view| view.record.id).collect();
+    let (sessions, report) = compare(&context, &ids)?;
     let shown = shown_conflicts(&context, &sessions, &report, args.patch)?;
     if context.json {
         report::json_line(&report_json(&sessions, &report, &shown));
@@ -61,6 +50,30 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         report::say(&format!("{id} was not compared: its work is too large or cannot be read"));
     }
     Ok(0)
+}
+
+/// Returns the conflicts of a session with other sessions and with its branch, with their hunks.
+pub(crate) fn of_session(context: &CommandContext, id: &Id) -> Result<Vec<ShownConflict>> {
+    let (sessions, report) = compare(context, std::slice::from_ref(id))?;
+    shown_conflicts(context, &sessions, &report, true)
+}
+
+/// Compares sessions with each other, and with their branches; one with all others, none: all.
+fn compare(context: &CommandContext, ids: &[Id]) -> Result<(Vec<RadarSession>, RadarReport)> {
+    let (views, _) = context.sessions()?;
+    let views: Vec<SessionView> = views.into_iter().map(|view| context.salvage(view)).collect();
+    let of_view =
+        |view: &SessionView| RadarSession::of(&view.record, &view.facts.summary, &view.state);
+    let mut sessions: Vec<RadarSession> = views.iter().filter_map(of_view).collect();
+    if ids.len() > 1 {
+        sessions.retain(|session| ids.contains(&session.id));
+    }
+    let mut report = radar::scan(&context.repository, &sessions, usize::MAX)?;
+    if let [id] = ids {
+        report.pairs.retain(|pair| pair.ids.contains(id));
+        report.branches.retain(|conflict| conflict.id == *id);
+    }
+    Ok((sessions, report))
 }
 
 /// Returns the conflicts to show, those of pairs first, with their hunks if these are wanted.

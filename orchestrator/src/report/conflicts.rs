@@ -13,7 +13,7 @@ pub(crate) struct ShownConflict {
     /// The other session, or the branch.
     pub other: String,
     /// The conflicting files, each with its hunks if they were read.
-    files: Vec<(String, Option<Conflict>)>,
+    pub files: Vec<(String, Option<Conflict>)>,
 }
 
 impl ShownConflict {

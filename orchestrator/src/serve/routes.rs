@@ -46,6 +46,7 @@ pub(crate) fn router(server: PageServer) -> Router {
         .route("/queue", get(pages::queue::show))
         .route("/operations", get(pages::operations::show))
         .route("/sessions/{id}", get(pages::session::show))
+        .route("/sessions/{id}/conflicts", get(pages::conflict_sides::show))
         .route("/sessions/{id}/review", get(pages::review::show))
         .route("/sessions/{id}/review/hunks", get(pages::review_hunks::show))
         .route("/style.css", get(|| asset("text/css", include_str!("assets/style.css"))))

@@ -1,6 +1,7 @@
 //! The pages. Every value in them is escaped by the templates.
 
 pub(crate) mod board;
+pub(crate) mod conflict_sides;
 pub(crate) mod diff_lines;
 pub(crate) mod layout;
 pub(crate) mod new_task;

@@ -2,6 +2,7 @@
 
 use axum::extract::{Path, Query, State};
 use base::failure::{OrFail, Result};
+use base::id::Id;
 use base::text::{count, printable};
 use jiff::Timestamp;
 use maud::{Markup, html};
@@ -174,6 +175,7 @@ fn conflicts(view: &SessionView) -> Markup {
             section.conflict #branch-conflicts aria-label="Conflicts with the branch" {
                 h2 { "Conflicts with its branch" }
                 ul { @for file in files { li { code { (printable(file)) } } } }
+                (sides_link(id))
                 form.action action=(format!("/api/v1/sessions/{id}/accept")) method="post"
                     data-done=(format!("{id}: landed")) {
                     input type="hidden" name="resolve" value="3" data-type="number";
@@ -192,9 +194,14 @@ fn conflicts(view: &SessionView) -> Markup {
                         }
                     }
                 }
+                (sides_link(id))
             }
         }
     }
+}
+
+fn sides_link(id: &Id) -> Markup {
+    html! { p { a href=(format!("{}/conflicts", layout::session_path(id))) { "Show the lines of both sides" } } }
 }
 
 /// Returns the entries; consecutive tool calls are folded.

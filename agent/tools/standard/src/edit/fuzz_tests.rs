@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::apply_patch::{self, FileStep};
+use super::locate::MAX_ADDED_INDENT;
 use super::{chunk, diff, hunks};
 
 /// Splits the input at its first NUL: the text before a change, and the change.
@@ -19,7 +20,8 @@ pub fn unified_diff(data: &[u8]) {
     let read = hunks::read(&change, Path::new("a.txt"));
     match diff::apply(&before, &read, None, None) {
         Ok(applied) => {
-            let most = before.len() + 2 * change.len() + 2 * change.lines().count() + 8;
+            let added = (2 + MAX_ADDED_INDENT) * change.lines().count();
+            let most = before.len() + 2 * change.len() + added + 8;
             assert!(applied.text.len() <= most, "{} bytes of {most}", applied.text.len());
             assert!(applied.insertions + applied.deletions <= change.lines().count());
         }
@@ -53,7 +55,8 @@ pub fn patch_envelope(data: &[u8]) {
                 if let FileStep::Update { chunks, .. } = step
                     && let Ok(changed) = chunk::apply(&before, chunks)
                 {
-                    let most = before.len() + 2 * text.len() + 8;
+                    let indents = MAX_ADDED_INDENT * text.lines().count();
+                    let most = before.len() + 2 * text.len() + indents + 8;
                     assert!(changed.text.len() <= most, "{} bytes", changed.text.len());
                 }
             }

@@ -138,10 +138,13 @@ impl<'t> TextLines<'t> {
     }
 }
 
+/// Maximum number of bytes of indentation that is added to each replacement line.
+pub(crate) const MAX_ADDED_INDENT: usize = 1000;
+
 /// The difference in indentation between a block and its match, the same for every line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum IndentShift {
-    /// No difference, or not the same for every line.
+    /// No difference, not the same for every line, or too long.
     None,
     /// The file has this additional indentation.
     More(String),
@@ -159,6 +162,9 @@ impl IndentShift {
             }
             let (expected, actual) = (indent(expected), indent(actual));
             let pair_shift = if let Some(added) = actual.strip_suffix(expected) {
+                if added.len() > MAX_ADDED_INDENT {
+                    return IndentShift::None;
+                }
                 IndentShift::More(added.to_owned())
             } else if let Some(removed) = expected.strip_suffix(actual) {
                 IndentShift::Less(removed.to_owned())
@@ -204,6 +210,16 @@ mod tests {
         let typographic = TextLines::new("it’s — fine");
         assert_eq!(typographic.find(&["it's - fine"], 0..1, LineTolerance::Punctuation), [0]);
         assert_eq!(lines.nearest(&["x", "b", "c"]), Some((0, 2)));
+    }
+
+    #[test]
+    fn no_huge_indentation_is_added_to_every_line() {
+        let shift = |count: usize| {
+            let line = format!("{}x", "\t".repeat(count));
+            IndentShift::of_lines([("x", line.as_str())].into_iter()).apply("y").len()
+        };
+        assert_eq!(shift(MAX_ADDED_INDENT), MAX_ADDED_INDENT + 1);
+        assert_eq!(shift(MAX_ADDED_INDENT + 1), 1);
     }
 
     #[test]

@@ -1,0 +1,87 @@
+//! The landing queue: started on its page and in a terminal, watched in every window.
+
+use serde_json::json;
+use testkit::env::until;
+
+use crate::api;
+use crate::browser::Browser;
+use crate::fixtures::Scene;
+use crate::server::PageServer;
+
+/// What would run if the page did not escape the line of a check.
+const HOSTILE_CHECK: &str = "true '<img src=x onerror=window.ran=1>'";
+
+/// Configures a check that waits for a file on merged trees: sessions have a branch, check worktrees a
+/// detached HEAD. Returns the function that lets it go on.
+fn gate(scene: &Scene) -> impl Fn() {
+    let open = scene.env.home().join("open");
+    let line = format!(
+        "git symbolic-ref -q HEAD >/dev/null || while [ ! -e {} ]; do sleep 0.05; done",
+        open.display()
+    );
+    scene.configure(&format!("checks = [{line:?}, {HOSTILE_CHECK:?}]"));
+    move || std::fs::write(&open, "").expect("the home is writable")
+}
+
+fn state_of(id: &str) -> String {
+    format!("document.querySelector('#queued-{id} .state')?.innerText")
+}
+
+#[test]
+fn the_queue_is_started_on_its_page_and_followed_in_every_window() {
+    let scene = Scene::new();
+    let open = gate(&scene);
+    let good = scene.ready("write a 1");
+    let clashing = [scene.ready("write same 1"), scene.ready("write same 2")];
+    let mut server = PageServer::start(&scene);
+    let first = Browser::open(&scene, &server, &[]);
+    server.log_in_again();
+    let second = Browser::open(&scene, &server, &[]);
+    for browser in [&first, &second] {
+        browser.goto("/queue").until_text("no queue has run yet").until_text(&good);
+    }
+    first.click("#land-all");
+    for browser in [&first, &second] {
+        browser.until_text("the queue has been running");
+        browser.until_text("checking `git symbolic-ref");
+        browser.until_text("0 of 3 sessions are settled");
+        assert_eq!(browser.script("return !!document.querySelector('#land-all')"), json!(false));
+    }
+    first.picture("queue");
+    open();
+    for browser in [&first, &second] {
+        browser.until(&format!("{} == 'landed'", state_of(&good)));
+        browser.until_text("refused: ").until_text("conflict").until_text("the last queue began");
+        assert_eq!(browser.script("return window.ran ?? 0"), json!(0));
+    }
+    let states = clashing.each_ref().map(|id| first.script(&format!("return {}", state_of(id))));
+    assert!(states.contains(&json!("landed")) && states.contains(&json!("refused")), "{states:?}");
+    second.click("main a[href='/operations']");
+    second.until_text("accept");
+}
+
+#[test]
+fn a_queue_of_a_terminal_is_shown_and_a_killed_one_is_not_shown_as_running() {
+    let scene = Scene::new();
+    let open = gate(&scene);
+    let id = scene.ready("write a 1");
+    let mut server = PageServer::start(&scene);
+    let browser = Browser::open(&scene, &server, &[]);
+    server.log_in_again().log_in();
+    browser.goto("/queue").until_text(&id);
+    let args = ["accept", "--all"];
+    let mut running = scene.env.start(crate::fixtures::studio(), scene.repo.path(), args);
+    browser.until_text("checking `git symbolic-ref");
+    let process = rustix::process::Pid::from_raw(running.id().cast_signed()).expect("a process");
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it runs");
+    until("the queue to end", || running.wait_until(None).ok().flatten());
+    browser.until_text("was killed").until(&format!("{} == 'waiting'", state_of(&id)));
+    let answer = server.get("/api/v1/queue").is(200).json();
+    assert_eq!((&answer["state"], &answer["ready"]), (&json!("interrupted"), &json!([id])));
+    let document = server.get("/api/v1/openapi.json").is(200).json();
+    api::check_answer(&document, "get", "/api/v1/queue", &answer);
+    open();
+    browser.click("#land-all");
+    browser.until(&format!("{} == 'landed'", state_of(&id)));
+    assert_eq!(scene.repo.read("a"), "1\n");
+}
