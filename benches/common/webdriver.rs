@@ -77,16 +77,26 @@ impl Browser {
         let (host, body) = (&self.host, body.to_string());
         let mut stream = TcpStream::connect(host).expect("the driver listens");
         let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\n\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(format!("{head}{body}").as_bytes()).expect("the driver reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("the driver answers");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        assert!(head.starts_with("HTTP/1.1 200"), "{path}: {answer}");
-        let answer: Value = serde_json::from_str(body).expect("JSON");
+        // The driver keeps the connection open.
+        let mut reader = BufReader::new(stream);
+        let (mut head, mut length) = (String::new(), 0);
+        while !head.ends_with("\r\n\r\n") {
+            let at = head.len();
+            reader.read_line(&mut head).expect("the driver answers");
+            if let Some(value) = head[at..].to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().expect("a length");
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).expect("the driver answers");
+        let body = String::from_utf8_lossy(&body);
+        assert!(head.starts_with("HTTP/1.1 200"), "{path}: {body}");
+        let answer: Value = serde_json::from_str(&body).expect("JSON");
         answer["value"].clone()
     }
 }

@@ -1,6 +1,6 @@
 //! A real browser: Chromium with its driver, which end with this value.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -120,13 +120,13 @@ impl Browser {
         let mut stream = TcpStream::connect(host).expect("the driver listens");
         let head = format!(
             "POST /session/{session}/goog/cdp/execute HTTP/1.1\r\nHost: {host}\r\n\
-             Connection: close\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(format!("{head}{body}").as_bytes()).expect("the driver reads");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("the driver answers");
-        assert!(answer.starts_with("HTTP/1.1 200"), "{command}: {answer}");
+        // The driver keeps the connection open.
+        let status = BufReader::new(stream).lines().next().expect("an answer").expect("a line");
+        assert!(status.starts_with("HTTP/1.1 200"), "{command}: {status}");
     }
 
     /// Sets the colours that the system prefers: `light` or `dark`.
