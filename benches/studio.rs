@@ -5,6 +5,7 @@
 //! bounds for the measurements beside them. `BENCH_FILES` (50,000) and `BENCH_SESSIONS` (1,000) set
 //! the sizes.
 
+#[allow(dead_code, reason = "shared by all benchmarks, each of which uses a part")]
 mod common {
     pub mod bench_repo;
     pub mod measure;
