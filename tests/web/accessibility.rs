@@ -144,7 +144,7 @@ mod needs_axe_core {
         // Control: errors that are planted in a page are found.
         browser.goto("/");
         browser.script("const it = document.createElement('img'); it.src = '/style.css'; document.body.append(it)");
-        browser.script("document.querySelector('.row-facts').style.color = 'var(--back)'");
+        browser.script("document.querySelector('.row-facts').style.color = 'var(--line)'");
         until("the planted errors to be found", || {
             let found = violations(&browser, &axe);
             let has = |rule: &str| found.iter().any(|it| it.starts_with(rule));
