@@ -5,19 +5,21 @@
 //! bounds for the measurements beside them. `BENCH_FILES` (50,000) and `BENCH_SESSIONS` (1,000) set
 //! the sizes.
 
+#[allow(dead_code, reason = "shared by all benchmarks, each of which uses a part")]
 mod common {
+    pub mod bench_repo;
     pub mod measure;
     pub mod table;
 }
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use base::process::{Command, OutputLimits, Pty, Running, Stream};
-use common::measure::{Sample, adopt_orphans, measure, memory, reap_orphans};
+use base::process::{Pty, Running, Stream};
+use common::bench_repo::Bench;
+use common::measure::{Sample, adopt_orphans, measure, memory, process_cpu, reap_orphans};
 use common::table::{Row, head};
 use rustix::termios::Winsize;
 use serde_json::json;
@@ -25,7 +27,6 @@ use testkit::env::until;
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::ScriptedReply;
 use testkit::model_server::script::Script;
-use testkit::repo::Repo;
 
 /// Two agents: one writes a small file, one does nothing.
 const AGENTS: &str = "[studio]\npool = 0\n[studio.agents.writer]\nprotocol = \"command\"\n\
@@ -36,12 +37,6 @@ const AGENTS: &str = "[studio]\npool = 0\n[studio.agents.writer]\nprotocol = \"c
 /// commits: other programs compare commits only.
 const EDITOR: &str = "[studio.agents.editor]\nprotocol = \"command\"\n\
     command = [\"sh\", \"-c\", \"n=$(pwd | cksum | cut -d' ' -f1); for i in 1 2 3 4 5; do f=$(( (n / i + i * 397) % 2000 )); echo $n >> d$((f / 100))/f$f.txt; done; sed -i \\\"$((n % 20 + 1))s/.*/$n/\\\" d0/f0.txt; git add -A; git commit -q -m work\"]\n";
-
-/// A home directory with a repository, and the programs.
-struct Bench {
-    place: tempfile::TempDir,
-    repo: Repo,
-}
 
 fn main() {
     adopt_orphans();
@@ -194,13 +189,7 @@ impl Dashboard {
 
     /// Returns its user and system time.
     fn cpu(&self) -> Duration {
-        let path = format!("/proc/{}/stat", self.program.id());
-        let stat = fs::read_to_string(path).expect("procfs");
-        let after = stat.rsplit(')').next().unwrap_or_default();
-        let fields: Vec<u64> =
-            after.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0)).collect();
-        // Fields 14 and 15 of proc(5), in ticks of 10 ms.
-        Duration::from_millis((fields[10] + fields[11]) * 10)
+        process_cpu(self.program.id())
     }
 }
 
@@ -248,7 +237,7 @@ fn made_from_pool(files: usize) -> Row {
     let run = |turn: usize| bench.studio(["run", "--agent", "idle", &format!("Idle {turn}")]);
     bench.must(run(0));
     for turn in 1..6 {
-        bench.await_prepared();
+        await_prepared(&bench);
         row.add(0, measure(vec![run(turn)]));
         row.add(1, measure(vec![bench.job("git").arg("status")]));
     }
@@ -293,20 +282,7 @@ fn landed(files: usize) -> Row {
 /// Measures opening a diff of 20,000 lines in a review on a terminal: the whole process, from its
 /// start over the frame with syntax colours to the key that quits.
 fn reviewed(files: usize) -> Row {
-    let lines = 20_000 / files / 2;
-    let change = "sed -i 's/alpha/beta/' src/*.rs";
-    let config = format!(
-        "[studio.agents.editor]\nprotocol = \"command\"\ncommand = [\"sh\", \"-c\", \"{change}\"]\n"
-    );
-    let bench = Bench::new(1, &config);
-    for file in 0..files {
-        let line = |n: usize| format!("    let alpha_{n} = call(\"{file}\", {n});\n");
-        let body: String = (0..lines).map(line).collect();
-        bench.repo.write(&format!("src/f{file}.rs"), format!("fn f{file}() {{\n{body}}}\n"));
-    }
-    bench.repo.git(["add", "-A"]);
-    bench.repo.git(["commit", "-q", "-m", "Code"]);
-    let id = bench.start(1, "editor");
+    let (bench, id) = Bench::with_large_change(files, 20_000);
     let studio = std::env::var("BENCH_STUDIO").expect("set by ./benches/run");
     let name = format!("review a diff of 20,000 lines in {files} files");
     let mut row = Row::new(&name, ["studio review", "git diff"]);
@@ -326,71 +302,13 @@ fn reviewed(files: usize) -> Row {
     row
 }
 
-impl Bench {
-    /// Creates a repository with this many small files, a hundred per directory.
-    fn new(files: usize, config: &str) -> Bench {
-        let place = tempfile::tempdir().expect("a temporary directory can be made");
-        let settings = place.path().join(".config/g3");
-        fs::create_dir_all(&settings).expect("writable");
-        fs::write(settings.join("config.toml"), config).expect("writable");
-        let repo = Repo::make(&place.path().join("repo"));
-        for file in 0..files {
-            repo.write(
-                &format!("d{}/f{file}.txt", file / 100),
-                format!("file {file}\n").repeat(20),
-            );
-        }
-        repo.git(["add", "-A"]);
-        repo.git(["commit", "-q", "-m", "Files"]);
-        Bench { place, repo }
-    }
-
-    /// Runs this many sessions to their end; returns the id of the last.
-    fn start(&self, sessions: usize, agent: &str) -> String {
-        let list = self.place.path().join("tasks.md");
-        let tasks: String = (0..sessions).map(|n| format!("- Task {n}\n")).collect();
-        fs::write(&list, tasks).expect("writable");
-        let run = self.studio(["run", "--agent", agent, "-j", "8", "--tasks"]).arg(list);
-        let out = self.must(run.arg("--json"));
-        let last = out.lines().last().expect("the summary");
-        let summary: serde_json::Value = serde_json::from_str(last).expect("JSON");
-        summary["sessions"][0]["id"].as_str().expect("an id").to_owned()
-    }
-
-    /// Waits until a worktree is prepared for the next session.
-    fn await_prepared(&self) {
-        let pool = self.repo.path().join(".git/studio/pool");
-        let is_prepared = || {
-            let mut entries = fs::read_dir(&pool).into_iter().flatten().flatten();
-            entries.any(|entry| entry.path().join("commit").exists())
-        };
-        until("a worktree to be prepared", || is_prepared().then_some(()));
-        reap_orphans();
-    }
-
-    fn studio<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Command {
-        self.job(std::env::var_os("BENCH_STUDIO").expect("set by ./benches/run")).args(args)
-    }
-
-    fn job(&self, program: impl AsRef<Path>) -> Command {
-        Command::new(program.as_ref(), self.repo.path())
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.place.path())
-            .env("GIT_AUTHOR_NAME", "Ada")
-            .env("GIT_AUTHOR_EMAIL", "ada@example.org")
-            .env("GIT_COMMITTER_NAME", "Ada")
-            .env("GIT_COMMITTER_EMAIL", "ada@example.org")
-            .stdout(Stream::Null)
-            .stderr(Stream::Null)
-    }
-
-    /// Runs a preparation step and returns its output.
-    fn must(&self, job: Command) -> String {
-        let job = job.stdout(Stream::Piped).stderr(Stream::Piped);
-        let output = job.output(OutputLimits::seconds(1200)).expect("the program can be started");
-        assert!(output.code() <= 1, "a preparation failed: {}", output.error_text());
-        reap_orphans();
-        output.text()
-    }
+/// Waits until a worktree is prepared for the next session.
+fn await_prepared(bench: &Bench) {
+    let pool = bench.repo.path().join(".git/studio/pool");
+    let is_prepared = || {
+        let mut entries = fs::read_dir(&pool).into_iter().flatten().flatten();
+        entries.any(|entry| entry.path().join("commit").exists())
+    };
+    until("a worktree to be prepared", || is_prepared().then_some(()));
+    reap_orphans();
 }

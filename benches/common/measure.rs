@@ -57,6 +57,21 @@ pub fn reap_orphans() {
     while rustix::process::wait(rustix::process::WaitOptions::empty()).is_ok() {}
 }
 
+/// Returns the user and system time of a process.
+pub fn process_cpu(id: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).expect("procfs");
+    let after = stat.rsplit(')').next().unwrap_or_default();
+    let fields: Vec<u64> =
+        after.split_whitespace().skip(1).map(|field| field.parse().unwrap_or(0)).collect();
+    // Fields 14 and 15 of proc(5), in ticks of 10 ms.
+    Duration::from_millis((fields[10] + fields[11]) * 10)
+}
+
+/// Returns the PSS in KiB of a process and those below it.
+pub fn process_memory(id: u32) -> u64 {
+    tree_pss(id, &children())
+}
+
 fn start(jobs: Vec<Command>) -> Vec<Running> {
     jobs.into_iter().map(|job| job.spawn().expect("the program can be started")).collect()
 }

@@ -1,6 +1,7 @@
 //! A real browser: Chromium with its driver, which end with this value.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use base::process::{Running, find_program};
@@ -19,6 +20,8 @@ pub struct Browser {
     runtime: Runtime,
     client: Client,
     driver: Running,
+    /// The address of the driver: `127.0.0.1:PORT`.
+    driver_host: String,
     host: String,
 }
 
@@ -37,7 +40,7 @@ impl Browser {
                 "this test drives a real browser: install chromium and chromium-driver (./setup --tests does)"
             )
         };
-        let (mut running, address) = start_driver(&scene.env, &driver);
+        let (mut running, driver_host) = start_driver(&scene.env, &driver);
         let profile = scene.env.home().join(format!("profile-{}", running.id()));
         let mut args = vec![
             "--headless=new".to_owned(),
@@ -57,13 +60,16 @@ impl Browser {
         let Value::Object(capabilities) = capabilities else { panic!("an object") };
         let runtime = base::runtime::current_thread().expect("a runtime");
         let client = runtime.block_on(
-            ClientBuilder::new(HttpConnector::new()).capabilities(capabilities).connect(&address),
+            ClientBuilder::new(HttpConnector::new())
+                .capabilities(capabilities)
+                .connect(&format!("http://{driver_host}")),
         );
         let client = client.unwrap_or_else(|error| {
             let _ = running.end(Duration::from_secs(1));
             panic!("the browser does not start: {error}")
         });
-        let browser = Browser { runtime, client, driver: running, host: server.host.clone() };
+        let host = server.host.clone();
+        let browser = Browser { runtime, client, driver: running, driver_host, host };
         browser.log_in(server);
         browser
     }
@@ -98,6 +104,44 @@ impl Browser {
     /// Runs a script in the page; returns its value.
     pub fn script(&self, script: &str) -> Value {
         self.run(self.client.execute(script, Vec::new()))
+    }
+
+    /// Runs a script that calls its last argument with its value; returns the value.
+    pub fn script_async(&self, script: &str) -> Value {
+        self.run(self.client.execute_async(script, Vec::new()))
+    }
+
+    /// Sends a command of the Chrome DevTools protocol.
+    pub fn devtools(&self, command: &str, params: &Value) {
+        let session = self.runtime.block_on(self.client.session_id()).expect("a session");
+        let session = session.expect("an open session");
+        let body = json!({"cmd": command, "params": params}).to_string();
+        let host = &self.driver_host;
+        let mut stream = TcpStream::connect(host).expect("the driver listens");
+        let head = format!(
+            "POST /session/{session}/goog/cdp/execute HTTP/1.1\r\nHost: {host}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all(format!("{head}{body}").as_bytes()).expect("the driver reads");
+        // The driver keeps the connection open.
+        let status = BufReader::new(stream).lines().next().expect("an answer").expect("a line");
+        assert!(status.starts_with("HTTP/1.1 200"), "{command}: {status}");
+    }
+
+    /// Sets the colours that the system prefers: `light` or `dark`.
+    pub fn prefer_colours(&self, scheme: &str) -> &Browser {
+        let feature = json!({"name": "prefers-color-scheme", "value": scheme});
+        self.devtools("Emulation.setEmulatedMedia", &json!({"features": [feature]}));
+        self.until(&format!("matchMedia('(prefers-color-scheme: {scheme})').matches"))
+    }
+
+    /// Sets the size of the page, which can be narrower than the narrowest window.
+    pub fn resize_page(&self, width: u32, height: u32) -> &Browser {
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.devtools("Emulation.setDeviceMetricsOverride", &size);
+        self.until(&format!("innerWidth == {width}"))
     }
 
     /// Returns the visible text of the page.
@@ -181,5 +225,5 @@ fn start_driver(env: &TestEnv, program: &std::path::Path) -> (Running, String) {
         port.trim_end_matches('.').parse::<u16>().ok()
     });
     let port = port.expect("the driver says its port");
-    (running, format!("http://127.0.0.1:{port}"))
+    (running, format!("127.0.0.1:{port}"))
 }

@@ -1,5 +1,7 @@
 //! `studio serve`: the server over raw HTTP, and its pages in a real browser.
 
+mod accessibility;
+mod actions;
 mod api;
 mod board;
 mod browser;

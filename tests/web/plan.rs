@@ -87,7 +87,7 @@ fn a_plan_is_approved_on_its_page_and_its_tasks_land() {
     assert_eq!(link("first"), "#task-first");
     let named = "document.querySelector('[data-task=first]').getAttribute('aria-label')";
     let name = browser.script(&format!("return {named}"));
-    assert_eq!(name, "2 first: gate open; write a 1, to do");
+    assert_eq!(name, "2 first gate open; write a 1 to do");
     let described = browser.script("return document.getElementById('graph-desc').textContent");
     assert!(described.as_str().unwrap().contains("third depends on first, second."), "{described}");
     browser.click("#plan-approve").until_text("your approval of the tasks");

@@ -56,8 +56,12 @@ impl PageServer {
 
     /// Starts the server on a port.
     pub fn start_at(scene: &Scene, port: u16) -> PageServer {
-        let port = port.to_string();
-        let args = ["serve", "--port", &port];
+        PageServer::start_with(scene, &["--port", &port.to_string()])
+    }
+
+    /// Starts the server with arguments.
+    pub fn start_with(scene: &Scene, args: &[&str]) -> PageServer {
+        let args = [&["serve"], args].concat();
         let mut running = scene.env.start(studio(), scene.repo.path(), args);
         let stdout = running.child.stdout.take().expect("a pipe");
         let mut stdout = BufReader::new(stdout);

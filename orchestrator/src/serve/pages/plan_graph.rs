@@ -61,12 +61,12 @@ fn boxes(tasks: &[TaskReport], layout: &GraphLayout) -> Markup {
             @let title = task_title(task);
             @let name = format!("{} {}", index + 1, task.id);
             a.graph-box.(state_kind(task)) href=(link(task)) data-task=(task.id)
-                aria-label=(format!("{name}: {title}, {}", task.state)) {
+                aria-label=(format!("{} {} {}", short(&name), short(&title), short(&task.state))) {
                 // The inner picture cuts off what is too long.
                 svg x=(format!("{x:.1}")) y=(format!("{y:.1}")) width=(BOX_WIDTH) height=(BOX_HEIGHT) {
                     rect x="1" y="1" width=(BOX_WIDTH - 2.0) height=(BOX_HEIGHT - 2.0) rx="6" {}
-                    text.graph-name x="10" y="19" { (short(&name)) }
-                    text x="10" y="36" { (short(&title)) }
+                    text.graph-name x="10" y="19" { (short(&name)) } " "
+                    text x="10" y="36" { (short(&title)) } " "
                     text.graph-state x="10" y="53" { "● " (short(&task.state)) }
                 }
             }
