@@ -224,6 +224,7 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
             "launch",
             "session_view",
             "project",
+            "console",
             "commit_message",
             "check_files",
             "interrupt",

@@ -12,13 +12,13 @@ const SCRIPT: &str = "<img src=x onerror=window.ran=1>";
 #[test]
 fn the_lines_of_both_sides_of_a_conflict_are_shown() {
     let scene = Scene::new();
-    let first = scene.ready(&format!("write same '{SCRIPT}'"));
+    let first = scene.ready(&format!("write same {SCRIPT}"));
     let second = scene.ready("write same theirs");
     let alone = scene.ready("write other 1");
     [&first, &second, &alone].into_iter().for_each(|id| scene.await_free(id));
     let server = PageServer::start(&scene);
     let browser = Browser::open(&scene, &server, &[]);
-    browser.goto(&format!("/sessions/{first}")).until_text("changes the same lines as");
+    browser.goto(&format!("/sessions/{first}")).until_text("Changes the same lines as");
     browser.click("#session-conflicts a[href$='/conflicts']");
     browser.until_text(&format!("{first} and {second}"));
     let side = |class: &str| {

@@ -14,12 +14,15 @@ const HOSTILE_CHECK: &str = "true '<img src=x onerror=window.ran=1>'";
 /// Configures a check that waits for a file on merged trees: sessions have a branch, check worktrees a
 /// detached HEAD. Returns the function that lets it go on.
 fn gate(scene: &Scene) -> impl Fn() {
-    let open = scene.env.home().join("open");
+    let directory = scene.env.home().join("gate");
+    std::fs::create_dir(&directory).expect("the home is writable");
+    let open = directory.join("open");
     let line = format!(
         "git symbolic-ref -q HEAD >/dev/null || while [ ! -e {} ]; do sleep 0.05; done",
         open.display()
     );
-    scene.configure(&format!("checks = [{line:?}, {HOSTILE_CHECK:?}]"));
+    let checks = format!("checks = [{line:?}, {HOSTILE_CHECK:?}]");
+    scene.configure(&format!("{checks}\n[sandbox]\nwrite = [{:?}]", directory.display()));
     move || std::fs::write(&open, "").expect("the home is writable")
 }
 

@@ -37,9 +37,9 @@ pub(crate) struct QueuedSessionReport {
     pub id: String,
     /// `waiting`, `landed` or `refused`.
     pub state: String,
-    /// What happens to it now, for example which check runs.
+    /// What happens to it now, for example which check runs; `null` if nothing does.
     pub activity: Option<String>,
-    /// Since when it is so.
+    /// When this began.
     pub since: String,
     /// The commit as which it landed; `null` if its work landed elsewhere.
     pub commit: Option<String>,
@@ -57,7 +57,8 @@ impl QueuedSessionReport {
         QueuedSessionReport {
             id: session.id.to_string(),
             state: state.to_owned(),
-            activity: session.activity.filter(|_| is_running),
+            activity: (is_running && !session.activities.is_empty())
+                .then(|| session.activities.join(", ")),
             since: session.since,
             commit,
             reason,

@@ -51,9 +51,10 @@ pub struct QueuedSession {
     pub id: Id,
     /// How far it is.
     pub state: QueuedState,
-    /// What happens to it now, as the terminal of the command shows it.
-    pub activity: Option<String>,
-    /// Since when, RFC 3339.
+    /// What happens to it now, as the terminal of the command shows it: its message is written while its
+    /// checks run.
+    pub activities: Vec<String>,
+    /// When this began, RFC 3339.
     pub since: String,
 }
 
@@ -123,7 +124,7 @@ impl ProgressFile {
                 progress.sessions.push(QueuedSession {
                     id: id.clone(),
                     state,
-                    activity: None,
+                    activities: Vec::new(),
                     since,
                 });
             }
@@ -134,7 +135,7 @@ impl ProgressFile {
     pub(super) fn settle(&self, id: &Id, state: QueuedState) {
         self.change_session(id, |session| {
             session.state = state;
-            session.activity = None;
+            session.activities.clear();
         });
     }
 
@@ -180,9 +181,10 @@ impl Console for RecordingConsole {
     }
 
     fn step(&self, id: &Id, activity: &str) -> Box<dyn Any> {
-        self.progress.change_session(id, |session| session.activity = Some(activity.to_owned()));
+        self.progress.change_session(id, |session| session.activities.push(activity.to_owned()));
         let (progress, id) = (self.progress.clone(), id.clone());
-        Box::new(RecordedStep { _shown: self.inner.step(&id, activity), progress, id })
+        let (shown, activity) = (self.inner.step(&id, activity), activity.to_owned());
+        Box::new(RecordedStep { _shown: shown, progress, id, activity })
     }
 
     fn edit(&self, directory: &Path, interrupt: &Interrupt, text: &str) -> Result<String> {
@@ -195,10 +197,13 @@ struct RecordedStep {
     _shown: Box<dyn Any>,
     progress: ProgressFile,
     id: Id,
+    activity: String,
 }
 
 impl Drop for RecordedStep {
     fn drop(&mut self) {
-        self.progress.change_session(&self.id, |session| session.activity = None);
+        self.progress.change_session(&self.id, |session| {
+            session.activities.retain(|activity| *activity != self.activity);
+        });
     }
 }
