@@ -14,7 +14,7 @@ use crate::git_fixtures::{now, setting};
 /// Runs a shell script in a worktree.
 fn sh(work: &Repo, script: &str) -> String {
     let command = Command::new("sh", work.path()).args(["-ec", script]);
-    let output = command.output(OutputLimits::seconds(60)).unwrap();
+    let output = command.output(OutputLimits::seconds(60)).expect("sh can be started");
     assert!(output.ok(), "{script}: {}", output.error_text());
     output.text()
 }

@@ -1,7 +1,6 @@
 //! Accessibility: axe-core finds nothing to mend in any page.
 
-use std::process::Command;
-
+use base::process::{Command, OutputLimits};
 use serde_json::Value;
 use testkit::env::until;
 
@@ -19,8 +18,8 @@ const AXE_RUN: &str = "const done = arguments[arguments.length - 1]; \
 /// Returns the script of axe-core.
 fn axe_core() -> String {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/axe-core");
-    let output = Command::new(script).output().expect("the script is there");
-    let path = String::from_utf8_lossy(&output.stdout);
+    let output = Command::new(script, "/").output(OutputLimits::seconds(60));
+    let path = output.expect("the script is there").text();
     std::fs::read_to_string(path.trim()).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
