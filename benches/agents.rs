@@ -6,6 +6,7 @@
 //! PSS is the peak of the tree's proportional set size, measured in a separate run; for
 //! `--version`, which ends after a few samples, the largest of ten runs.
 
+#[allow(dead_code, reason = "a part of it is for other benchmarks")]
 mod common {
     pub mod measure;
     pub mod peers;

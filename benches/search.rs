@@ -5,6 +5,7 @@
 //! `BENCH_AST_GREP` name the peers; missing ones are omitted. `BENCH_SEARCH_FILES` (5,000) sets the
 //! size.
 
+#[allow(dead_code, reason = "a part of it is for other benchmarks")]
 mod common {
     pub mod measure;
     pub mod table;

@@ -5,6 +5,7 @@
 //! pages. `BENCH_SESSIONS` (1,000) sets the largest number of sessions.
 
 #[allow(dead_code, reason = "shared by all benchmarks, each of which uses a part")]
+#[allow(dead_code, reason = "a part of it is for other benchmarks")]
 mod common {
     pub mod bench_repo;
     pub mod measure;
@@ -90,7 +91,7 @@ fn board(sessions: usize) {
 /// hunk are in the window.
 fn review(what: &str, files: usize, lines: usize) {
     let (bench, id) = Bench::with_large_change(files, lines);
-    let mut server = Server::start(&bench);
+    let server = Server::start(&bench);
     let browser = Browser::start(bench.place.path());
     browser.goto(&server.link);
     until("the board", || {
