@@ -6,7 +6,6 @@
 //! the sizes.
 
 #[allow(dead_code, reason = "shared by all benchmarks, each of which uses a part")]
-#[allow(dead_code, reason = "a part of it is for other benchmarks")]
 mod common {
     pub mod bench_repo;
     pub mod measure;
