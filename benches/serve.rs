@@ -5,7 +5,6 @@
 //! pages. `BENCH_SESSIONS` (1,000) sets the largest number of sessions.
 
 #[allow(dead_code, reason = "shared by all benchmarks, each of which uses a part")]
-#[allow(dead_code, reason = "a part of it is for other benchmarks")]
 mod common {
     pub mod bench_repo;
     pub mod measure;
