@@ -48,6 +48,15 @@ impl Scene {
         self.configure("[providers.anthropic.main]\napi_key = \"not a real one\"\n");
     }
 
+    /// Puts the scripted agent in the place of g3. With a hosted provider, no local model is started.
+    pub fn scripted_g3(&self) {
+        self.configure(&format!(
+            "[providers]\ndefault_provider = \"anthropic.a\"\n[providers.anthropic.a]\napi_key = \
+             \"k\"\n[studio.agents.g3]\ncommand = [\"{}\", \"acp-load\"]\n",
+            built("fake-agent").display()
+        ));
+    }
+
     /// Runs `studio` in the repository.
     pub fn studio<const N: usize>(&self, args: [&str; N]) -> CommandRun {
         self.studio_in(self.repo.path(), args)

@@ -1,6 +1,6 @@
 //! `studio run`: worktrees, states, checks, JSON.
 
-use testkit::env::{built, until};
+use testkit::env::until;
 use testkit::repo::Repo;
 
 use crate::fixtures::{Scene, studio};
@@ -300,13 +300,7 @@ const AS_G3: &str = "sh tr '\\0' ' ' < /proc/$PPID/cmdline > args";
 #[test]
 fn a_persona_is_passed_to_g3_and_recorded() {
     let scene = Scene::new();
-    let fake = built("fake-agent");
-    // With a hosted provider, no local model is started.
-    scene.configure(&format!(
-        "[providers]\ndefault_provider = \"anthropic.a\"\n[providers.anthropic.a]\napi_key = \
-         \"k\"\n[studio.agents.g3]\ncommand = [\"{}\", \"acp-load\"]\n",
-        fake.display()
-    ));
+    scene.scripted_g3();
     let id = scene.exec(["--agent", "g3", "--persona", "scout", AS_G3]);
     let status = scene.await_state(&id, "ready");
     assert_eq!((&status["agent"], &status["persona"]), (&"g3".into(), &"scout".into()));

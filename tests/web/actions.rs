@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
-use testkit::env::{built, until};
+use testkit::env::until;
 
 use crate::browser::Browser;
 use crate::fixtures::Scene;
@@ -104,13 +104,7 @@ fn new_tasks_have_agent_attempts_start_and_checks() {
 #[test]
 fn a_persona_is_sent_and_an_invalid_value_keeps_what_was_typed() {
     let scene = Scene::new();
-    let fake = built("fake-agent");
-    // With a hosted provider, no local model is started.
-    scene.configure(&format!(
-        "[providers]\ndefault_provider = \"anthropic.a\"\n[providers.anthropic.a]\napi_key = \
-         \"k\"\n[studio.agents.g3]\ncommand = [\"{}\", \"acp-load\"]\n",
-        fake.display()
-    ));
+    scene.scripted_g3();
     let server = PageServer::start(&scene);
     let browser = Browser::open(&scene, &server, &[]);
     browser.goto("/new").fill("#tasks", "write a 1").fill("#agent", "fake");

@@ -32,4 +32,5 @@ fn the_lines_of_both_sides_of_a_conflict_are_shown() {
     scene.repo.commit_file("same", "of the branch\n");
     browser.goto(&format!("/sessions/{second}/conflicts"));
     browser.until_text(&format!("{second} and main")).until_text("of the branch");
+    browser.goto("/sessions/no-such-abcd/conflicts").until_text("no such session");
 }

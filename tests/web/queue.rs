@@ -46,7 +46,7 @@ fn the_queue_is_started_on_its_page_and_followed_in_every_window() {
     first.click("#land-all");
     for browser in [&first, &second] {
         browser.until_text("the queue has been running");
-        browser.until_text("checking `git symbolic-ref");
+        browser.until_text("checking `git symbolic-ref").until_text(HOSTILE_CHECK);
         browser.until_text("0 of 3 sessions are settled");
         assert_eq!(browser.script("return !!document.querySelector('#land-all')"), json!(false));
     }

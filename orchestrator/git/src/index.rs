@@ -18,9 +18,9 @@ use crate::sparse::{self, SparsePatterns};
 use crate::stored_index::StoredIndex;
 
 /// git's `CE_VALID` (assume-unchanged) in an entry's flags.
-const ASSUME_UNCHANGED: u16 = 0x8000;
+pub(crate) const ASSUME_UNCHANGED: u16 = 0x8000;
 /// git's `CE_SKIP_WORKTREE` in an entry's extended flags.
-const SKIP_WORKTREE: u16 = 1 << 14;
+pub(crate) const SKIP_WORKTREE: u16 = 1 << 14;
 
 /// Maximum size of an index that is read, in bytes; an index of a million files has about a tenth
 /// of it.

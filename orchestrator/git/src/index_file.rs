@@ -7,13 +7,11 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
 use sha1::{Digest, Sha1};
 
-/// The length of an entry before its path.
-const FIXED_LENGTH: usize = 62;
-/// The length of a path from which the entry does not record it.
-const MAX_RECORDED_LENGTH: usize = 0xFFF;
+/// The flags of an entry: the length of its path, if that is shorter, and whether it has extended flags.
+pub(crate) const PATH_LENGTH_MASK: u16 = 0x0FFF;
+pub(crate) const EXTENDED: u16 = 0x4000;
 
 /// What the index knows about a file, so that git need not read it. All zero: nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,76 +85,27 @@ pub(crate) fn write(path: &Path, files: &[IndexedFile], trees: &[IndexedTree]) -
     std::fs::rename(lock, path)
 }
 
-/// Returns whether a directory contains exactly the files that an index of [`write`] describes, none
-/// of them changed since, and no other file or directory.
-pub(crate) fn describes(index: &Path, directory: &Path) -> io::Result<bool> {
-    let bytes = std::fs::read(index)?;
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-    let root = rustix::fs::open(directory, flags, Mode::empty())?;
-    let Some(entries) = decode(&bytes) else { return Ok(false) };
-    let chunk_size = entries.len().div_ceil(2).max(1);
-    let is_unchanged = |(path, stat, mode): &(&[u8], FileStat, u32)| {
-        let found = rustix::fs::statat(&root, *path, AtFlags::SYMLINK_NOFOLLOW);
-        found.is_ok_and(|found| {
-            let is_kind = (found.st_mode & 0o170_000) == (mode & 0o170_000)
-                || (mode & 0o170_000) == 0o160_000 && (found.st_mode & 0o170_000) == 0o040_000;
-            is_kind && FileStat::of(&found) == *stat
-        })
-    };
-    let are_unchanged = std::thread::scope(|scope| {
-        let threads: Vec<_> = entries
-            .chunks(chunk_size)
-            .map(|chunk| scope.spawn(|| chunk.iter().all(is_unchanged)))
-            .collect();
-        threads.into_iter().all(|thread| thread.join().unwrap_or(false))
-    });
-    Ok(are_unchanged && count_files(directory)? == entries.len())
-}
-
-/// Returns the number of entries below a directory that are not directories, and of empty
-/// directories.
-fn count_files(directory: &Path) -> io::Result<usize> {
-    let (mut files, mut is_empty) = (0, true);
-    for entry in std::fs::read_dir(directory)? {
-        let entry = entry?;
-        is_empty = false;
-        files += match entry.file_type()?.is_dir() {
-            true => count_files(&entry.path())?,
-            false => 1,
-        };
+/// Appends an entry. `extended_flags` are stored in version 3 only.
+pub(crate) fn push_entry(bytes: &mut Vec<u8>, file: &IndexedFile, flags: u16, extended_flags: u16) {
+    let start = bytes.len();
+    let FileStat { ctime, mtime, dev, ino, uid, gid, size } = file.stat;
+    for number in [ctime.0, ctime.1, mtime.0, mtime.1, dev, ino, file.mode, uid, gid, size] {
+        bytes.extend(number.to_be_bytes());
     }
-    Ok(if is_empty { 1 } else { files })
-}
-
-/// Returns path, state and mode of each entry; `None` for an index that [`write`] did not write.
-fn decode(bytes: &[u8]) -> Option<Vec<(&[u8], FileStat, u32)>> {
-    let (head, mut rest) = bytes.split_at_checked(12)?;
-    let number = |bytes: &[u8], index: usize| -> Option<u32> {
-        Some(u32::from_be_bytes(bytes.get(index * 4..index * 4 + 4)?.try_into().ok()?))
-    };
-    if !head.starts_with(b"DIRC") || number(head, 1)? != 2 {
-        return None;
+    bytes.extend(file.id.as_bytes());
+    let length = u16::try_from(file.path.len()).unwrap_or(PATH_LENGTH_MASK).min(PATH_LENGTH_MASK);
+    let flags = (flags & !(PATH_LENGTH_MASK | EXTENDED)) | length;
+    match extended_flags {
+        0 => bytes.extend(flags.to_be_bytes()),
+        _ => {
+            bytes.extend((flags | EXTENDED).to_be_bytes());
+            bytes.extend(extended_flags.to_be_bytes());
+        }
     }
-    let count = number(head, 2)? as usize;
-    let mut entries = Vec::with_capacity(count.min(rest.len()));
-    for _ in 0..count {
-        let field = |index| number(rest, index);
-        let stat = FileStat {
-            ctime: (field(0)?, field(1)?),
-            mtime: (field(2)?, field(3)?),
-            dev: field(4)?,
-            ino: field(5)?,
-            uid: field(7)?,
-            gid: field(8)?,
-            size: field(9)?,
-        };
-        let mode = field(6)?;
-        let path = rest.get(FIXED_LENGTH..)?;
-        let length = path.iter().position(|byte| *byte == 0)?;
-        entries.push((&path[..length], stat, mode));
-        rest = rest.get((FIXED_LENGTH + length) / 8 * 8 + 8..)?;
-    }
-    Some(entries)
+    bytes.extend(&file.path);
+    // One to eight NUL bytes, to a multiple of eight.
+    let length = bytes.len() - start;
+    bytes.resize(start + length / 8 * 8 + 8, 0);
 }
 
 fn encode(files: &[IndexedFile], trees: &[IndexedTree]) -> io::Result<Vec<u8>> {
@@ -166,18 +115,7 @@ fn encode(files: &[IndexedFile], trees: &[IndexedTree]) -> io::Result<Vec<u8>> {
     bytes.extend(2u32.to_be_bytes());
     bytes.extend(count.to_be_bytes());
     for file in files {
-        let start = bytes.len();
-        let FileStat { ctime, mtime, dev, ino, uid, gid, size } = file.stat;
-        for number in [ctime.0, ctime.1, mtime.0, mtime.1, dev, ino, file.mode, uid, gid, size] {
-            bytes.extend(number.to_be_bytes());
-        }
-        bytes.extend(file.id.as_bytes());
-        let length = u16::try_from(file.path.len().min(MAX_RECORDED_LENGTH));
-        bytes.extend(length.map_err(io::Error::other)?.to_be_bytes());
-        bytes.extend(&file.path);
-        // One to eight NUL bytes, to a multiple of eight.
-        let length = bytes.len() - start;
-        bytes.resize(start + length / 8 * 8 + 8, 0);
+        push_entry(&mut bytes, file, 0, 0);
     }
     let mut extension = Vec::with_capacity(trees.len() * 48);
     for tree in trees {

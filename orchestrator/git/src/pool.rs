@@ -14,11 +14,11 @@ use base::failure::{OrFail, Result};
 use base::files::step;
 use base::lock::Lock;
 
-use crate::index_file;
 use crate::names::{self, WorktreeTemplate};
 use crate::parallel_checkout::{self, WriteResult, WriteTarget};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
+use crate::stored_index::StoredIndex;
 use crate::{commit_attributes, filters, gc, worktree};
 
 /// The directory of prepared worktrees, beside those of sessions.
@@ -169,7 +169,8 @@ impl PreparedWorktree {
 
     /// Returns whether the files and directories are exactly those that were written.
     fn is_intact(&self) -> bool {
-        index_file::describes(&self.record.join("index"), &self.worktree).unwrap_or(false)
+        let stored = StoredIndex::read(&self.record.join("index")).ok().flatten();
+        stored.is_some_and(|stored| stored.describes(&self.worktree).unwrap_or(false))
     }
 
     fn move_to(&self, session_repo: &SessionRepo) -> io::Result<()> {

@@ -17,34 +17,30 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use sha1::{Digest, Sha1};
 use tempfile::NamedTempFile;
 
-use crate::index_file::FileStat;
+use crate::index::{ASSUME_UNCHANGED, SKIP_WORKTREE};
+use crate::index_file::{self, EXTENDED, FileStat, IndexedFile, PATH_LENGTH_MASK};
 
 /// The signature and the versions of this format; version 4 shortens paths.
 const SIGNATURE: &[u8] = b"DIRC";
 const VERSIONS: Range<u32> = 2..4;
 /// The length of the header.
 const HEADER_LENGTH: usize = 12;
-/// The length of an entry before its flags, and the offsets of the fields that are used alone.
+/// The length of an entry before its flags, and the offset of the size.
 const STAT_AND_ID_LENGTH: usize = 60;
-const MTIME_OFFSET: usize = 8;
 const SIZE_OFFSET: usize = 36;
 /// The length of an id, and of the checksum at the end.
 const ID_LENGTH: usize = 20;
-/// The offset of the mode, and the mode of a submodule.
-const MODE_OFFSET: usize = 24;
+/// The kind of a file in its mode, and those of files, directories and submodules.
+const KIND: u32 = 0o170_000;
+const REGULAR: u32 = 0o100_000;
+const DIRECTORY: u32 = 0o040_000;
 const GITLINK: u32 = 0o160_000;
-/// The offset of the further flags, and those in its first byte.
-const EXTENDED_FLAGS_OFFSET: usize = 62;
-const SKIP_WORKTREE: u8 = 0x40;
-const INTENT_TO_ADD: u8 = 0x20;
-/// A flag: git does not look at the file.
-const ASSUME_UNCHANGED: u16 = 0x8000;
-/// The flags: the entry has further flags, it is one of a conflict, the length of the path.
-const EXTENDED: u16 = 0x4000;
+/// The flags of an entry of a conflict.
 const CONFLICT: u16 = 0x3000;
-const PATH_LENGTH_MASK: u16 = 0x0FFF;
-/// The further flags that are stored, skip-worktree and intent-to-add; libgit2 has others in memory.
-const STORED_FLAGS: u16 = 0x6000;
+/// An extended flag: the path is to be added later.
+const INTENT_TO_ADD: u16 = 1 << 13;
+/// The extended flags that are stored; libgit2 has others in memory.
+const STORED_FLAGS: u16 = SKIP_WORKTREE | INTENT_TO_ADD;
 /// The extensions that are kept: the trees of directories, and conflicts that the user resolved.
 const TREES: &[u8] = b"TREE";
 const RESOLVED: &[u8] = b"REUC";
@@ -63,6 +59,8 @@ pub(crate) struct StoredIndex {
     extensions: Vec<(&'static [u8], Range<usize>)>,
     /// When the file was written.
     written_at: SystemTime,
+    /// Who may read and write it.
+    permissions: fs::Permissions,
 }
 
 /// The places of an entry and of its path.
@@ -71,6 +69,7 @@ struct StoredEntry {
     place: Range<usize>,
     path: Range<usize>,
     flags: u16,
+    extended_flags: u16,
 }
 
 impl StoredIndex {
@@ -82,13 +81,17 @@ impl StoredIndex {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let written_at = file.metadata()?.modified()?;
+        let metadata = file.metadata()?;
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut &file, &mut bytes)?;
-        Ok(StoredIndex::parse(bytes, written_at))
+        Ok(StoredIndex::parse(bytes, metadata.modified()?, metadata.permissions()))
     }
 
-    fn parse(mut bytes: Vec<u8>, written_at: SystemTime) -> Option<StoredIndex> {
+    fn parse(
+        mut bytes: Vec<u8>,
+        written_at: SystemTime,
+        permissions: fs::Permissions,
+    ) -> Option<StoredIndex> {
         let checksum = bytes.split_off(bytes.len().checked_sub(ID_LENGTH)?);
         let count = number(&bytes, 8)?;
         if !bytes.starts_with(SIGNATURE)
@@ -121,7 +124,7 @@ impl StoredIndex {
             let kept = [TREES, RESOLVED].into_iter().find(|kept| *kept == name);
             extensions.extend(kept.map(|kept| (kept, content)));
         }
-        Some(StoredIndex { bytes, entries, extensions, written_at })
+        Some(StoredIndex { bytes, entries, extensions, written_at, permissions })
     }
 
     /// Writes a temporary index into a directory: with the entries of these paths, of attributes files,
@@ -157,11 +160,7 @@ impl StoredIndex {
 
     /// Returns the tree of all entries, if the index has it.
     pub(crate) fn tree(&self) -> Option<git2::Oid> {
-        let is_intended = |entry: &StoredEntry| {
-            let flags = self.bytes[entry.place.start + EXTENDED_FLAGS_OFFSET];
-            entry.flags & EXTENDED != 0 && flags & INTENT_TO_ADD != 0
-        };
-        if self.entries.iter().any(is_intended) {
+        if self.entries.iter().any(|entry| entry.extended_flags & INTENT_TO_ADD != 0) {
             return None;
         }
         let (_, place) = self.extensions.iter().find(|(name, _)| *name == TREES)?;
@@ -178,22 +177,20 @@ impl StoredIndex {
             self.edited(edits).ok_or_else(|| io::Error::other("its trees cannot be read"))?;
         let file = fs::File::create(path)?;
         io::Write::write_all(&mut &file, &bytes)?;
+        file.set_permissions(self.permissions.clone())?;
         file.sync_all()
     }
 
     /// Returns the paths whose file in a worktree may have changed since: git compares their content.
     /// Leaves out submodules, and files of which git is told to ignore changes.
     pub(crate) fn possible_changes(&self, worktree: &Path) -> io::Result<Vec<PathBuf>> {
-        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::PATH;
-        let root = &rustix::fs::open(worktree, flags, Mode::empty())?;
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let chunk_size = self.entries.len().div_ceil(threads).max(1);
+        let root = &open_directory(worktree)?;
         let search = |entries: &[StoredEntry]| {
             let mut directory = (&b""[..], true);
             let mut paths = Vec::new();
             for entry in entries.iter().filter(|entry| !self.is_passed_over(entry)) {
                 let path = self.path(entry);
-                let parent = path.iter().rposition(|byte| *byte == b'/').map_or(0, |end| end);
+                let parent = path.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
                 if directory.0 != &path[..parent] {
                     directory = (&path[..parent], is_directory(root, &path[..parent]));
                 }
@@ -203,41 +200,60 @@ impl StoredIndex {
             }
             paths
         };
-        Ok(std::thread::scope(|scope| {
+        Ok(self.on_all_cores(&search).into_iter().flatten().collect())
+    }
+
+    /// Returns whether a directory contains exactly the files that the index describes, none of them
+    /// changed since, and no other file or directory.
+    pub(crate) fn describes(&self, directory: &Path) -> io::Result<bool> {
+        let root = &open_directory(directory)?;
+        let is_as_described = |entry: &StoredEntry| {
+            let found = rustix::fs::statat(root, self.path(entry), AtFlags::SYMLINK_NOFOLLOW);
+            found.is_ok_and(|found| {
+                let (mode, kind) = (self.mode(entry), found.st_mode & KIND);
+                let is_kind = kind == mode & KIND || mode == GITLINK && kind == DIRECTORY;
+                is_kind && FileStat::of(&found) == self.stat(entry)
+            })
+        };
+        let are_as_described =
+            self.on_all_cores(&|entries: &[StoredEntry]| entries.iter().all(is_as_described));
+        Ok(are_as_described.into_iter().all(|it| it)
+            && count_files(directory)? == self.entries.len())
+    }
+
+    /// Divides the entries among threads.
+    fn on_all_cores<T: Send>(&self, examine: &(impl Fn(&[StoredEntry]) -> T + Sync)) -> Vec<T> {
+        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let chunk_size = self.entries.len().div_ceil(threads).max(1);
+        std::thread::scope(|scope| {
             let chunks = self.entries.chunks(chunk_size);
-            let threads: Vec<_> = chunks.map(|chunk| scope.spawn(move || search(chunk))).collect();
-            let paths = threads.into_iter().map(|thread| {
+            let threads: Vec<_> = chunks.map(|chunk| scope.spawn(|| examine(chunk))).collect();
+            let results = threads.into_iter().map(|thread| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             });
-            paths.flatten().collect()
-        }))
+            results.collect()
+        })
     }
 
     fn is_passed_over(&self, entry: &StoredEntry) -> bool {
-        let bytes = &self.bytes[entry.place.clone()];
-        let has_more = entry.flags & EXTENDED != 0;
-        let is_skipped = has_more && bytes[EXTENDED_FLAGS_OFFSET] & SKIP_WORKTREE != 0;
-        let is_submodule = number(bytes, MODE_OFFSET).is_some_and(|mode| mode == GITLINK);
-        is_submodule || is_skipped || entry.flags & ASSUME_UNCHANGED != 0
+        let is_hidden =
+            entry.flags & ASSUME_UNCHANGED != 0 || entry.extended_flags & SKIP_WORKTREE != 0;
+        is_hidden || self.mode(entry) == GITLINK
     }
 
     /// Returns whether a file has the state that its entry describes; the device may have another number,
     /// as after a mount.
     fn is_unchanged(&self, entry: &StoredEntry, root: &OwnedFd) -> bool {
-        let bytes = &self.bytes[entry.place.clone()];
         let Ok(found) = rustix::fs::statat(root, self.path(entry), AtFlags::SYMLINK_NOFOLLOW)
         else {
             return false;
         };
-        let FileStat { ctime, mtime, ino, uid, gid, size, dev: _ } = FileStat::of(&found);
-        let Some(mode) = number(bytes, MODE_OFFSET) else { return false };
-        let is_kind = (found.st_mode ^ mode) & 0o170_000 == 0;
-        let is_mode =
-            is_kind && (mode & 0o170_000 != 0o100_000 || (found.st_mode ^ mode) & 0o100 == 0);
-        let expected = [ctime.0, ctime.1, mtime.0, mtime.1, ino, uid, gid, size];
-        let offsets = [0, 4, MTIME_OFFSET, MTIME_OFFSET + 4, 20, 28, 32, SIZE_OFFSET];
-        let is_same = offsets.map(|offset| number(bytes, offset)) == expected.map(Some);
-        is_mode && is_same && !self.is_racy(entry)
+        let (stat, mode) = (self.stat(entry), self.mode(entry));
+        let changed_bits = found.st_mode ^ mode;
+        let has_mode =
+            changed_bits & KIND == 0 && (mode & KIND != REGULAR || changed_bits & 0o100 == 0);
+        let found = FileStat { dev: stat.dev, ..FileStat::of(&found) };
+        has_mode && found == stat && !self.is_racy(entry)
     }
 
     /// Returns whether a new entry has the path of a directory with other entries, or lies below one.
@@ -318,22 +334,48 @@ impl StoredIndex {
         &self.bytes[entry.path.clone()]
     }
 
+    fn mode(&self, entry: &StoredEntry) -> u32 {
+        self.field(entry, 6)
+    }
+
+    fn stat(&self, entry: &StoredEntry) -> FileStat {
+        let field = |index| self.field(entry, index);
+        FileStat {
+            ctime: (field(0), field(1)),
+            mtime: (field(2), field(3)),
+            dev: field(4),
+            ino: field(5),
+            uid: field(7),
+            gid: field(8),
+            size: field(9),
+        }
+    }
+
+    /// Returns one of the numbers with which an entry begins.
+    fn field(&self, entry: &StoredEntry, index: usize) -> u32 {
+        number(&self.bytes, entry.place.start + index * 4).unwrap_or_default()
+    }
+
     /// Returns whether the file may have changed since without a change of its times, because the index
     /// was written at the same time.
     fn is_racy(&self, entry: &StoredEntry) -> bool {
-        let field = |offset| number(&self.bytes, entry.place.start + offset);
-        let modified = field(MTIME_OFFSET).zip(field(MTIME_OFFSET + 4));
-        modified.is_none_or(|(seconds, nanoseconds)| {
-            UNIX_EPOCH + Duration::new(seconds.into(), nanoseconds) >= self.written_at
-        })
+        let (seconds, nanoseconds) = self.stat(entry).mtime;
+        UNIX_EPOCH + Duration::new(seconds.into(), nanoseconds) >= self.written_at
     }
 }
 
 impl StoredEntry {
     fn parse(bytes: &[u8], start: usize) -> Option<StoredEntry> {
-        let flags_at = start + STAT_AND_ID_LENGTH;
-        let flags = u16::from_be_bytes(bytes.get(flags_at..flags_at + 2)?.try_into().ok()?);
-        let path_at = flags_at + if flags & EXTENDED == 0 { 2 } else { 4 };
+        let flags_at = |place: usize| {
+            let bytes = bytes.get(place..place + 2)?;
+            Some(u16::from_be_bytes(bytes.try_into().ok()?))
+        };
+        let flags_place = start + STAT_AND_ID_LENGTH;
+        let flags = flags_at(flags_place)?;
+        let (extended_flags, path_at) = match flags & EXTENDED {
+            0 => (0, flags_place + 2),
+            _ => (flags_at(flags_place + 2)?, flags_place + 4),
+        };
         let rest = bytes.get(path_at..)?;
         let recorded = usize::from(flags & PATH_LENGTH_MASK);
         let length = match recorded < usize::from(PATH_LENGTH_MASK) {
@@ -346,7 +388,12 @@ impl StoredEntry {
         let path = path_at..path_at + length;
         // One to eight NUL bytes, to a multiple of eight.
         let end = start + (path.end - start) / 8 * 8 + 8;
-        (end <= bytes.len()).then_some(StoredEntry { place: start..end, path, flags })
+        (end <= bytes.len()).then_some(StoredEntry {
+            place: start..end,
+            path,
+            flags,
+            extended_flags,
+        })
     }
 }
 
@@ -354,33 +401,49 @@ impl StoredEntry {
 fn is_directory(root: &OwnedFd, path: &[u8]) -> bool {
     let is_one = |path: &[u8]| {
         rustix::fs::statat(root, path, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|found| found.st_mode & 0o170_000 == 0o040_000)
+            .is_ok_and(|found| found.st_mode & KIND == DIRECTORY)
     };
     path.is_empty() || directories_of(path).all(is_one) && is_one(path)
 }
 
 fn encode(entry: &IndexEntry, bytes: &mut Vec<u8>) {
-    let start = bytes.len();
-    let time = |time: &git2::IndexTime| [time.seconds().cast_unsigned(), time.nanoseconds()];
-    let [ctime, mtime] = [time(&entry.ctime), time(&entry.mtime)];
-    let IndexEntry { dev, ino, mode, uid, gid, file_size, .. } = *entry;
-    for number in [ctime, mtime].concat().into_iter().chain([dev, ino, mode, uid, gid, file_size]) {
-        bytes.extend(number.to_be_bytes());
+    let time = |time: &git2::IndexTime| (time.seconds().cast_unsigned(), time.nanoseconds());
+    let file = IndexedFile {
+        path: entry.path.clone(),
+        id: entry.id,
+        mode: entry.mode,
+        stat: FileStat {
+            ctime: time(&entry.ctime),
+            mtime: time(&entry.mtime),
+            dev: entry.dev,
+            ino: entry.ino,
+            uid: entry.uid,
+            gid: entry.gid,
+            size: entry.file_size,
+        },
+    };
+    index_file::push_entry(bytes, &file, entry.flags, entry.flags_extended & STORED_FLAGS);
+}
+
+/// Opens a directory for the files below it.
+fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}
+
+/// Returns the number of entries below a directory that are not directories, and of empty
+/// directories.
+fn count_files(directory: &Path) -> io::Result<usize> {
+    let (mut files, mut is_empty) = (0, true);
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        is_empty = false;
+        files += match entry.file_type()?.is_dir() {
+            true => count_files(&entry.path())?,
+            false => 1,
+        };
     }
-    bytes.extend(entry.id.as_bytes());
-    let length = entry.path.len().min(usize::from(PATH_LENGTH_MASK));
-    let mut flags = entry.flags & !(PATH_LENGTH_MASK | EXTENDED);
-    flags |= u16::try_from(length).unwrap_or(PATH_LENGTH_MASK);
-    match entry.flags_extended & STORED_FLAGS {
-        0 => bytes.extend(flags.to_be_bytes()),
-        extended => {
-            bytes.extend((flags | EXTENDED).to_be_bytes());
-            bytes.extend(extended.to_be_bytes());
-        }
-    }
-    bytes.extend(&entry.path);
-    let length = bytes.len() - start;
-    bytes.resize(start + length / 8 * 8 + 8, 0);
+    Ok(if is_empty { 1 } else { files })
 }
 
 /// Returns the extension with the trees of directories, without those of the directories in which
@@ -543,6 +606,17 @@ mod tests {
             // git takes the trees of unchanged directories from the extension.
             prop_assert_eq!(git_with(&ours, &["write-tree"]), git_with(&path, &["write-tree"]));
         }
+    }
+
+    #[test]
+    fn the_permissions_of_the_index_are_kept() {
+        let repository = repository(&["a".to_owned()].into());
+        let path = repository.path().join(".git/index");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o660)).unwrap();
+        let stored = StoredIndex::read(&path).unwrap().unwrap();
+        let written = repository.path().join("written");
+        stored.write(&written, &Edits::new()).unwrap();
+        assert_eq!(fs::metadata(&written).unwrap().permissions().mode() & 0o777, 0o660);
     }
 
     #[test]

@@ -189,7 +189,10 @@ impl SessionStore {
         }
         if lines.is_empty() {
             // Every journal starts with a line; without one, the session would appear to be queued.
-            return Err(fail(io::Error::other("it is missing or unreadable")));
+            return Err(match self.dir(id).exists() {
+                true => fail(io::Error::other("it is missing or unreadable")),
+                false => Failure::not_found(format!("no such session: `{id}`")),
+            });
         }
         let summary = JournalSummary::of(&lines);
         // If the cache cannot be written, the journal is summarized every time.

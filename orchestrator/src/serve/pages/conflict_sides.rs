@@ -42,7 +42,7 @@ fn of_pair(conflict: &ShownConflict) -> Markup {
                 h3 { code { (printable(path)) } }
                 @if let Some(hunks) = hunks {
                     @if hunks.merges_by_syntax { p { "Can be merged by syntax: both sides only added." } }
-                    (lines(&hunks.hunks))
+                    (lines(&hunks.hunks, &[conflict.id.as_str(), &conflict.other]))
                 }
             }
         }
@@ -50,11 +50,11 @@ fn of_pair(conflict: &ShownConflict) -> Markup {
 }
 
 /// Returns the lines of hunks with conflict markers, those of each side marked.
-fn lines(hunks: &str) -> Markup {
+fn lines(hunks: &str, names: &[&str; 2]) -> Markup {
     let count = hunks.lines().count();
     html! {
         pre.sides tabindex="0" {
-            @for (class, line) in with_sides(hunks).into_iter().take(MAX_LINES) {
+            @for (class, line) in with_sides(hunks, names).into_iter().take(MAX_LINES) {
                 span.(class) { (printable(line)) "\n" }
             }
         }
@@ -62,16 +62,18 @@ fn lines(hunks: &str) -> Markup {
     }
 }
 
-/// Returns each line with the side that it belongs to.
-fn with_sides(hunks: &str) -> Vec<(&'static str, &str)> {
+/// Returns each line with the side that it belongs to; `names` are those of the sides.
+fn with_sides<'a>(hunks: &'a str, names: &[&str; 2]) -> Vec<(&'static str, &'a str)> {
+    let is_marker = |line: &str, marker: &str| {
+        line.strip_prefix(marker).is_some_and(|name| names.contains(&name))
+    };
     let mut side = "both";
     let mut lines = Vec::new();
     for line in hunks.lines() {
         let after = match () {
-            () if line.starts_with("<<<<<<< ") => "ours",
-            () if line.starts_with("||||||| ") => "base",
-            () if line == "=======" && side != "both" => "theirs",
-            () if line.starts_with(">>>>>>> ") => "both",
+            () if is_marker(line, "<<<<<<< ") => "ours",
+            () if line == "=======" && side == "ours" => "theirs",
+            () if is_marker(line, ">>>>>>> ") => "both",
             () => {
                 lines.push((side, line));
                 continue;
@@ -89,9 +91,12 @@ mod tests {
 
     #[test]
     fn each_line_belongs_to_its_side() {
-        let hunks = "@@ 1\n=======\n<<<<<<< a\nmine\n=======\nyours\n>>>>>>> b\nafter\n";
-        let sides: Vec<&str> = with_sides(hunks).into_iter().map(|(side, _)| side).collect();
-        let expected = ["both", "both", "marker", "ours", "marker", "theirs", "marker", "both"];
+        let hunks =
+            "@@ 1\n=======\n<<<<<<< a\nmine\n=======\n=======\n>>>>>>> c\n>>>>>>> b\nafter\n";
+        let sides: Vec<&str> =
+            with_sides(hunks, &["a", "b"]).into_iter().map(|(side, _)| side).collect();
+        let expected =
+            ["both", "both", "marker", "ours", "marker", "theirs", "theirs", "marker", "both"];
         assert_eq!(sides, expected);
     }
 }

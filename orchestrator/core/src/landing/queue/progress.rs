@@ -2,6 +2,7 @@
 //! cannot write it lands all the same.
 
 use std::any::Any;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -82,20 +83,23 @@ pub fn read(project: &Project) -> Result<(QueueState, QueueProgress)> {
     let fail = || format!("cannot read {}", path.display());
     // Before the file: a queue that ends in between has written its end.
     let is_running = Lock::is_held(&lock).or_fail(fail)?;
-    let bytes = match base::files::read_bounded(&path, MAX_BYTES) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+    let progress = match load(&path) {
+        Ok(progress) => progress,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok((QueueState::None, QueueProgress::default()));
         }
         Err(error) => return Err(Failure::failed(fail()).because(error)),
     };
-    let progress: QueueProgress = serde_json::from_slice(&bytes).or_fail(fail)?;
     let state = match (progress.is_over, is_running) {
         (true, _) => QueueState::Over,
         (false, true) => QueueState::Running,
         (false, false) => QueueState::Interrupted,
     };
     Ok((state, progress))
+}
+
+fn load(path: &Path) -> io::Result<QueueProgress> {
+    Ok(serde_json::from_slice(&base::files::read_bounded(path, MAX_BYTES)?)?)
 }
 
 /// Writes the progress of a queue.
@@ -108,10 +112,17 @@ pub(super) struct ProgressFile {
 }
 
 impl ProgressFile {
-    /// Begins with a queue that has no sessions yet. Nothing is written about a dry run.
+    /// Begins with a queue that has no sessions yet and whose lock is held. Nothing is written about a
+    /// dry run.
     pub(super) fn new(studio_dir: &Path, clock: Clock, is_dry_run: bool) -> ProgressFile {
         let progress = QueueProgress { began_at: clock.stamp(), ..QueueProgress::default() };
         let path = (!is_dry_run).then(|| studio_dir.join(FILE));
+        if let Some(path) = &path
+            && load(path).is_ok_and(|last| !last.is_over)
+        {
+            // It was killed, and would be shown as the one that runs now.
+            let _ = std::fs::remove_file(path);
+        }
         ProgressFile { path, clock, progress: Arc::new(progress.into()) }
     }
 
