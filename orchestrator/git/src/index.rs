@@ -176,7 +176,8 @@ fn files_of(index: &git2::Index) -> BTreeMap<Vec<u8>, FileEntry> {
     index.iter().map(|it| (it.path, FileEntry { id: it.id, mode: it.mode })).collect()
 }
 
-fn file_mode(mode: u32) -> git2::FileMode {
+/// Returns the mode of a tree's entry for libgit2.
+pub(crate) fn file_mode(mode: u32) -> git2::FileMode {
     match mode {
         0o100_755 => git2::FileMode::BlobExecutable,
         0o120_000 => git2::FileMode::Link,

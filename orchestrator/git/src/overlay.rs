@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use base::failure::{OrFail, Result};
 
 use crate::object_quarantine::{self, KeepFiles, Quarantine};
-use crate::refs;
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
+use crate::{index, refs};
 
 /// Files to lay over others.
 #[derive(Clone, Copy, Debug)]
@@ -48,12 +48,7 @@ pub fn commit(
         let mut update = git2::build::TreeUpdateBuilder::new();
         for path in overlay.paths {
             let entry = above.get_path(path)?;
-            let mode = match entry.filemode() {
-                0o100_755 => git2::FileMode::BlobExecutable,
-                0o120_000 => git2::FileMode::Link,
-                _ => git2::FileMode::Blob,
-            };
-            update.upsert(path, entry.id(), mode);
+            update.upsert(path, entry.id(), index::file_mode(entry.filemode().cast_unsigned()));
         }
         let tree = update.create_updated(repo, &below.tree()?)?;
         let signature = crate::repo::signature(repo, now)?;
