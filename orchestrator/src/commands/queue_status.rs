@@ -96,9 +96,7 @@ pub(super) fn run(context: &CommandContext) -> Result<u8> {
         return Ok(0);
     }
     let now = context.clock.now();
-    for line in heading(&queue, now) {
-        report::out(&line);
-    }
+    report::out(&heading(&queue, now));
     for session in &queue.sessions {
         report::out(&format!("  {}: {}", session.id, sentence(session, now)));
     }
@@ -112,17 +110,17 @@ pub(super) fn run(context: &CommandContext) -> Result<u8> {
 }
 
 /// Returns what the report says about the queue as a whole.
-pub(crate) fn heading(queue: &QueueReport, now: Timestamp) -> Vec<String> {
+pub(crate) fn heading(queue: &QueueReport, now: Timestamp) -> String {
     let age = queue.began_at.as_ref().map(|began| table::age(began, now)).unwrap_or_default();
     match queue.state.as_str() {
-        "none" => vec!["no queue has run yet".to_owned()],
-        "running" => vec![format!("the queue has been running for {age}")],
+        "none" => "no queue has run yet".to_owned(),
+        "running" => format!("the queue has been running for {age}"),
         "interrupted" => {
-            vec![format!(
+            format!(
                 "the queue that began {age} ago was killed: what landed stays, the rest is ready"
-            )]
+            )
         }
-        _ => vec![format!("the last queue began {age} ago")],
+        _ => format!("the last queue began {age} ago"),
     }
 }
 

@@ -29,7 +29,7 @@ fn content(queue: &QueueReport, now: Timestamp) -> Markup {
     let settled = queue.sessions.iter().filter(|session| session.state != "waiting").count();
     html! {
         h1 { "Landing" }
-        p #queue-state role="status" { (queue_status::heading(queue, now).join(" ")) "." }
+        p #queue-state role="status" { (queue_status::heading(queue, now)) "." }
         @if is_running {
             p.plan-progress {
                 label for="progress" { (settled) " of " (queue.sessions.len()) " sessions are settled" }
