@@ -6,7 +6,7 @@
 //! Embeddings are requested only if `hello` names an embedder: hosts of an earlier version close
 //! the connection on an unknown request.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::failure::{Failure, FailureKind};
@@ -267,7 +267,17 @@ pub struct Vectors {
     /// The embedder.
     pub embedder: EmbedderId,
     /// The vectors.
+    #[serde(deserialize_with = "finite")]
     pub vectors: Vec<Vec<f32>>,
+}
+
+/// Reads vectors; fails if a number is too large for their type.
+fn finite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Vec<f32>>, D::Error> {
+    let vectors: Vec<Vec<f32>> = Vec::deserialize(deserializer)?;
+    match vectors.iter().flatten().all(|number| number.is_finite()) {
+        true => Ok(vectors),
+        false => Err(serde::de::Error::custom("a number of a vector is out of range")),
+    }
 }
 
 /// The status of a host.
@@ -365,11 +375,13 @@ mod tests {
         let number = "3.8888888888888885e+96";
         assert_eq!(serde_json::from_str::<Value>(number).unwrap().to_string(), number);
         let line = |number: &str| {
-            format!(r#"{{"embedder":{{"name":"m","dimension":1}},"vectors":[[{number}]]}}"#)
+            let embedder = r#"{"name":"m","dimension":1}"#;
+            format!(r#"{{"id":1,"tell":"vectors","embedder":{embedder},"vectors":[[{number}]]}}"#)
         };
-        assert!(serde_json::from_str::<Vectors>(&line("1e38")).is_ok());
-        let error = serde_json::from_str::<Vectors>(&line("1e39")).unwrap_err();
-        assert!(error.to_string().starts_with("number out of range"), "{error}");
+        let read = |number| serde_json::from_str::<HostResponseLine>(&line(number));
+        assert!(read("1e38").is_ok(), "{:?}", read("1e38"));
+        let error = read("1e39").unwrap_err();
+        assert!(error.to_string().contains("out of range"), "{error}");
     }
 
     #[test]
