@@ -132,7 +132,8 @@ impl Reader<'_> {
                 Map::new()
             }
             Err(error) => {
-                let line = error.location().map_or(1, |location| location.line() as usize) + 1;
+                let yaml_line = error.location().map_or(1, |location| location.line() as usize);
+                let line = line_number(self.front_matter, yaml_line) + 1;
                 let message = error.without_snippet().to_string();
                 // The parser's own line number is relative to the front matter.
                 let message = message.lines().next().unwrap_or_default();
@@ -241,6 +242,19 @@ impl Reader<'_> {
         }
         Some(entries.into_iter().filter_map(Result::ok).collect())
     }
+}
+
+/// Converts a line number of YAML, where a lone carriage return also ends a line, to one of editors.
+fn line_number(text: &str, yaml_line: usize) -> usize {
+    let bytes = text.as_bytes();
+    let ends_line = |(index, byte): (usize, &u8)| match byte {
+        b'\n' => Some(index),
+        b'\r' => (bytes.get(index + 1) != Some(&b'\n')).then_some(index),
+        _ => None,
+    };
+    let ends = bytes.iter().enumerate().filter_map(ends_line);
+    let start = ends.take(yaml_line.saturating_sub(1)).last().map_or(0, |end| end + 1);
+    1 + bytes[..start].iter().filter(|byte| **byte == b'\n').count()
 }
 
 #[cfg(test)]

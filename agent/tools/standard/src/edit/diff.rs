@@ -180,6 +180,8 @@ enum Miss {
     Several(Vec<usize>),
     /// The hunk has no lines to match and no line number.
     Nowhere,
+    /// The hunk has no lines to match, and an earlier hunk changes the lines around its line number.
+    Within(usize),
 }
 
 fn find_place(
@@ -193,6 +195,9 @@ fn find_place(
         let line_index = match hunk.line {
             _ if lines.count() == 0 => 0,
             // `-10,0` inserts after line 10.
+            Some(line) if used.iter().any(|t| t.start < line && line < t.end) => {
+                return Err(Miss::Within(line));
+            }
             Some(line) if (search_range.start..=search_range.end).contains(&line) => line,
             Some(_) | None => return Err(Miss::Nowhere),
         };
@@ -293,6 +298,10 @@ impl Miss {
             Miss::Nowhere => format!(
                 "hunk {number} has neither context nor removed lines, and no line number that says \
                  where it goes; add the lines around it"
+            ),
+            Miss::Within(line) => format!(
+                "hunk {number} inserts after line {line}, within the lines that an earlier hunk \
+                 changes; make one hunk of both"
             ),
             Miss::Several(places) => format!(
                 "hunk {number} fits {} places (lines {}), and its line number does not decide; add \
