@@ -8,8 +8,8 @@ use crate::commands::context::CommonArgs;
 use crate::commands::{
     accept, agents, answer, attach, check, compare, completions, config, conflicts, diff, discard,
     doctor, edit, explain, fork, gc, inbox, interactive, list, logs, man, mcp, open, operations,
-    plan, pr, resume, review, run, sandbox, sdlc, selftest, send, shell, stats, status, stop,
-    trace, trial, undo, verify,
+    places, plan, pr, resume, review, run, sandbox, sdlc, selftest, send, shell, stats, status,
+    stop, trace, trial, undo, verify,
 };
 use crate::dashboard;
 use crate::serve;
@@ -212,6 +212,11 @@ enum Verb {
         after_help = "Examples:\n  studio agents\n  studio run --agent claude,codex 'one task' 'another'"
     )]
     Agents,
+    /// List the places where sessions run, and try one out
+    #[command(
+        after_help = "Examples:\n  studio places\n  studio places check farm\n  studio run --on farm 'one task' 'another'"
+    )]
+    Places(places::Args),
     /// Show the configuration and the origin of each value
     #[command(after_help = "Examples:\n  studio config show --origin")]
     Config(config::Args),
@@ -288,6 +293,7 @@ impl Cli {
             Some(Verb::Selftest(args)) => selftest::run(common, &args),
             Some(Verb::Gc(args)) => gc::run(common, &args),
             Some(Verb::Agents) => agents::run(common),
+            Some(Verb::Places(args)) => places::run(common, &args),
             Some(Verb::Config(args)) => config::run(common, &args),
             Some(Verb::Serve(args)) => serve::run(common, &args),
             Some(Verb::Mcp(args)) => mcp::run(common, &args),

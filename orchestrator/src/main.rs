@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 use orchestrator::commands::completions;
 use orchestrator::{cli::Cli, report};
+use studio_core::place::node::{self, NodeArgs};
 use studio_core::pool_process::{self, PoolArgs};
 use studio_core::supervisor_process::{self, SupervisorArgs};
 use studio_core::{recheck, sandbox, selftest, waker_process};
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     let args = || std::env::args_os().skip(1);
     let internal = SupervisorArgs::parse(args())
         .map(|args| supervisor_process::run(&args))
+        .or_else(|| NodeArgs::parse(args()).map(|args| node::run(&args)))
         .or_else(|| PoolArgs::parse(args()).map(|args| pool_process::run(&args)))
         .or_else(|| recheck::parse(args()).map(|args| recheck::main(&args)))
         .or_else(|| waker_process::parse(args()).map(|args| waker_process::run(&args)))

@@ -63,6 +63,8 @@ mod network;
 mod notifications;
 mod pains;
 mod permissions;
+mod place_fixtures;
+mod places;
 mod plan;
 mod plan_import;
 mod pool;

@@ -13,6 +13,7 @@ pub mod layers;
 pub mod lsp;
 pub mod mcp;
 pub mod network;
+pub mod places;
 pub mod providers;
 pub mod show;
 pub mod studio;

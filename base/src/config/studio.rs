@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::filters::FilterSetting;
 use crate::config::network::NetworkPolicy;
+use crate::config::places::PlaceConfig;
 
 /// The default of `[studio] worktree`: outside the main checkout, so that programs that search
 /// parent directories for files do not find the main checkout's.
@@ -79,6 +80,14 @@ pub struct StudioConfig {
     pub agent: Option<String>,
     /// The agents, by name.
     pub agents: BTreeMap<String, AgentRow>,
+    /// The place where sessions run by default; here when absent. Only the user's own configuration
+    /// can choose it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on: Option<String>,
+    /// Other machines on which sessions run, by name. Only the user's own configuration can name
+    /// them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub places: BTreeMap<String, PlaceConfig>,
 }
 
 impl Default for StudioConfig {
@@ -112,6 +121,8 @@ impl Default for StudioConfig {
             open: Vec::new(),
             agent: None,
             agents: BTreeMap::new(),
+            on: None,
+            places: BTreeMap::new(),
         }
     }
 }

@@ -10,8 +10,12 @@ use crate::config::layers::RawSetting;
 use crate::config::network::NetworkPolicy;
 use crate::config::providers::TYPES;
 
-/// The section that a repository's file never sets, not even a trusted one.
-const USERS_OWN: [&str; 2] = ["studio", "filters"];
+/// The settings that a repository's file never sets, not even a trusted one, and why.
+const USERS_OWN: [([&str; 2], &str); 3] = [
+    (["studio", "filters"], "names filters"),
+    (["studio", "places"], "names places"),
+    (["studio", "on"], "chooses places"),
+];
 
 /// Splits the settings of an untrusted file into the allowed ones and a notice for each ignored
 /// key.
@@ -41,17 +45,20 @@ pub(crate) fn remove_users_own(
     settings: Vec<RawSetting>,
     file: &Path,
 ) -> (Vec<RawSetting>, Vec<String>) {
-    let is_users_own =
-        |setting: &RawSetting| setting.path.starts_with(&USERS_OWN.map(str::to_owned));
-    let (removed, accepted): (Vec<_>, Vec<_>) = settings.into_iter().partition(is_users_own);
-    let notice = |setting: &RawSetting| {
-        format!(
-            "`{}` in {} is ignored: only your own configuration names filters",
-            setting.key(),
-            file.display()
-        )
-    };
-    let notices = removed.iter().map(notice).collect();
+    let (mut accepted, mut notices) = (Vec::new(), Vec::new());
+    for setting in settings {
+        let own = USERS_OWN
+            .iter()
+            .find(|(section, _)| setting.path.starts_with(&section.map(str::to_owned)));
+        match own {
+            Some((_, what)) => notices.push(format!(
+                "`{}` in {} is ignored: only your own configuration {what}",
+                setting.key(),
+                file.display()
+            )),
+            None => accepted.push(setting),
+        }
+    }
     (accepted, notices)
 }
 

@@ -14,10 +14,12 @@ const MAX_LOAD: f64 = 4.0;
 /// What the machine has left.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Machine {
-    cores: f64,
+    /// The number of cores.
+    pub cores: f64,
     /// The average number of processes that want to run, over the last minute.
-    load: Option<f64>,
-    free_memory: Option<u64>,
+    pub load: Option<f64>,
+    /// Bytes of memory that programs can still get.
+    pub free_memory: Option<u64>,
 }
 
 impl Machine {
@@ -42,7 +44,7 @@ fn available_memory() -> Option<u64> {
 }
 
 /// Returns the free bytes on the disk of a path, or of its nearest directory that exists.
-fn free_disk(path: &Path) -> Option<u64> {
+pub(crate) fn free_disk(path: &Path) -> Option<u64> {
     if let Some(bytes) = TestHook::FreeDisk.number() {
         return Some(bytes);
     }

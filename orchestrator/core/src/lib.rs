@@ -27,6 +27,7 @@ pub mod live_sessions;
 pub mod notification;
 pub mod overview;
 pub mod path_dependencies;
+pub mod place;
 pub mod pool_process;
 pub mod project;
 pub mod project_args;

@@ -20,6 +20,7 @@ use crate::session::collect;
 use crate::session::disposition::{self, Dispositions};
 use crate::session::id::{NamedSession, resolve};
 use crate::session::journal::{JournalEntry, SessionOutcome};
+use crate::session::placement::Placement;
 use crate::session::prepared_message::PreparedMessage;
 use crate::session::state::SessionState;
 use crate::session::store::SessionStore;
@@ -174,9 +175,14 @@ impl Project {
         let disposition = dispositions.get(id).clone();
         let dependencies = dispositions.open_dependencies(&record);
         let record = record.with_settings(&summary);
+        let is_at_place = record.run_mode.place.is_some();
+        let placement = is_at_place.then(|| Placement::read(&self.store, id)).flatten();
+        // A place goes on although nothing here keeps the connection.
+        let locked = locked || placement.as_ref().is_some_and(Placement::is_away);
         let queue_reason = None;
         let facts = SessionFacts { locked, summary, disposition, dependencies, queue_reason };
         let mut view = SessionView::new(record, facts);
+        view.placement = placement;
         view.tried_in = dispositions.tried_in(id).cloned();
         self.read_preparation(&mut view);
         view.undo_operation.take_if(|operation| !dispositions.is_kept(&self.repository, operation));

@@ -2,6 +2,7 @@
 //! that changes something. There is no daemon.
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
 
 use base::clock::Clock;
 use base::config::Config;
@@ -15,6 +16,7 @@ use crate::queue_reasons::QueueReasons;
 use crate::rate_limit::{Account, AccountAccess, RateLimits};
 use crate::run_budget::{self, BudgetShortage, RunSessions};
 use crate::session::disposition::Dispositions;
+use crate::session::placement::Placement;
 use crate::session::record::SessionRecord;
 use crate::session::state::rate_limit_reason;
 use crate::session::store::SessionStore;
@@ -29,8 +31,12 @@ use studio_git::worktree;
 struct ScheduledSessions {
     /// Sessions that can start, the oldest first.
     queue: Vec<SessionRecord>,
-    /// The number of sessions that occupy a job slot.
+    /// The number of sessions that occupy a job slot of this machine.
     active: u32,
+    /// The number of sessions at each place.
+    active_at: BTreeMap<String, u32>,
+    /// Sessions at a place to which nothing keeps the connection.
+    disconnected: Vec<Id>,
     /// The number of those that are being started.
     starting: u64,
     /// Sessions that a process works on. Includes a session that is landing: until it has landed,
@@ -51,6 +57,11 @@ pub(crate) fn step(
     let store = SessionStore::new(&repository.common_dir);
     let _lock = lock(repository)?;
     let mut sessions = ScheduledSessions::read(&store, dispositions)?;
+    for id in std::mem::take(&mut sessions.disconnected) {
+        let Some(lock) = store.lock(&id)? else { continue };
+        spawn::spawn(&repository.common_dir, &id, lock)?;
+        sessions.busy_ids.push(id);
+    }
     let queue = std::mem::take(&mut sessions.queue);
     if queue.is_empty() {
         QueueReasons::default().write(store.root());
@@ -76,8 +87,13 @@ pub(crate) fn step(
             rebase_on_tip(repository, &store, &mut record)?;
         }
         spawn::spawn(&repository.common_dir, &record.id, lock)?;
-        sessions.active += 1;
-        room.start_one();
+        match &record.run_mode.place {
+            Some(place) => *sessions.active_at.entry(place.clone()).or_default() += 1,
+            None => {
+                sessions.active += 1;
+                room.start_one();
+            }
+        }
         if let Some(runs) = sessions.runs.get_mut() {
             runs.start(&record.id);
         }
@@ -106,20 +122,42 @@ impl ScheduledSessions {
                     sessions.queue.extend(store.load(&id));
                 }
                 Phase::Queued | Phase::Ended { .. } if !locked => {}
+                Phase::Ended { .. } => {}
                 // A parked session has no agent at work.
-                Phase::Ended { .. } | Phase::Parked { .. } => {}
-                Phase::Queued | Phase::Starting => {
-                    sessions.active += u32::from(locked);
-                    sessions.starting += u64::from(locked);
+                Phase::Parked { .. } if locked => {}
+                Phase::Queued | Phase::Starting if locked => sessions.add_active(store, &id, 1),
+                Phase::Working | Phase::Waiting { .. } | Phase::Checking if locked => {
+                    sessions.add_active(store, &id, 0);
                 }
-                Phase::Working | Phase::Waiting { .. } | Phase::Checking => {
-                    sessions.active += u32::from(locked);
+                Phase::Queued
+                | Phase::Starting
+                | Phase::Working
+                | Phase::Waiting { .. }
+                | Phase::Parked { .. }
+                | Phase::Checking => {
+                    let placement = Placement::read(store, &id);
+                    let is_away = placement.is_some_and(|placement| placement.is_away());
+                    if is_away && is_open(dispositions, &id) {
+                        sessions.add_active(store, &id, 0);
+                        sessions.disconnected.push(id.clone());
+                    }
                 }
             }
             sessions.busy_ids.extend(locked.then_some(id));
         }
         sessions.queue.sort_by(|a, b| (&a.created_at, &a.id).cmp(&(&b.created_at, &b.id)));
         Ok(sessions)
+    }
+
+    /// Counts a session that runs; `starting` is 1 if it does not use its memory yet.
+    fn add_active(&mut self, store: &SessionStore, id: &Id, starting: u64) {
+        match store.load(id).ok().and_then(|record| record.run_mode.place) {
+            Some(place) => *self.active_at.entry(place).or_default() += 1,
+            None => {
+                self.active += 1;
+                self.starting += starting;
+            }
+        }
     }
 }
 
@@ -131,16 +169,17 @@ fn obstacle(
     room: &Room,
     record: &SessionRecord,
 ) -> Option<QueueReason> {
-    let jobs = record.run_mode.jobs.max(1);
-    if sessions.active >= jobs {
-        return Some(QueueReason::new("waiting for a free slot"));
+    if let Some(reason) = full(config, sessions, record) {
+        return Some(QueueReason::new(reason));
     }
     if let Some(other) = overlapping(store, &sessions.busy_ids, record) {
         return Some(QueueReason::new(format!("waiting for `{other}`, which has the same paths")));
     }
     let is_first = sessions.active == 0;
     let floor = record.limits.disk_floor_bytes;
-    if let Some(text) = room.shortage(&record.session_repo.worktree, floor, is_first) {
+    let shortage = || room.shortage(&record.session_repo.worktree, floor, is_first);
+    let is_here = record.run_mode.place.is_none();
+    if let Some(text) = is_here.then(shortage).flatten() {
         return Some(QueueReason { changes_by_itself: true, ..QueueReason::new(text) });
     }
     if let Some(shortage) = budget_shortage(store, config, sessions, record) {
@@ -148,6 +187,18 @@ fn obstacle(
         return Some(QueueReason { needs_user, ..QueueReason::new(shortage.text) });
     }
     rate_limit(config, record)
+}
+
+/// Returns that all job slots of this machine, or of its place, are occupied.
+fn full(config: &Config, sessions: &ScheduledSessions, record: &SessionRecord) -> Option<String> {
+    let Some(place) = &record.run_mode.place else {
+        let is_full = sessions.active >= record.run_mode.jobs.max(1);
+        return is_full.then(|| "waiting for a free slot".to_owned());
+    };
+    // The run of a session at an unknown place ends with that error.
+    let max = config.studio.places.get(place)?.max_sessions();
+    let active = sessions.active_at.get(place).copied().unwrap_or_default();
+    (active >= max).then(|| format!("waiting for a free slot at {place}"))
 }
 
 /// Returns why the budget of its run does not allow a session to start.

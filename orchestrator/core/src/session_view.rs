@@ -10,6 +10,7 @@ use crate::coach_json;
 use crate::radar::SessionConflict;
 use crate::session::collect::BranchStanding;
 use crate::session::journal::{CheckResult, WorkSummary};
+use crate::session::placement::Placement;
 use crate::session::prepared_message::PreparedMessage;
 use crate::session::record::SessionRecord;
 use crate::session::state::{SessionState, reason, state};
@@ -40,6 +41,8 @@ pub struct SessionView {
     /// Why its work cannot land on the current tip of its target, if a check in the background found
     /// that out.
     pub obstacle: Option<String>,
+    /// Where it is, if it was at a place.
+    pub placement: Option<Placement>,
 }
 
 impl SessionView {
@@ -58,6 +61,7 @@ impl SessionView {
             tried_in: None,
             message: None,
             obstacle: None,
+            placement: None,
         }
     }
 
@@ -66,8 +70,26 @@ impl SessionView {
         let reason = reason(&self.facts, &self.state);
         let landed = self.landed_elsewhere().map(|clause| format!("landed elsewhere: {clause}"));
         let obstacle = self.obstacle.clone().filter(|_| landed.is_none());
-        let clauses: Vec<String> = [landed, reason, obstacle].into_iter().flatten().collect();
+        let clauses = [landed, self.placement_reason(), reason, obstacle];
+        let clauses: Vec<String> = clauses.into_iter().flatten().collect();
         (!clauses.is_empty()).then(|| clauses.join("; "))
+    }
+
+    /// Returns the name of its state, with its place until it has landed or was discarded.
+    pub fn state_with_place(&self) -> String {
+        match self.record.run_mode.place.as_ref().filter(|_| !self.state.is_over()) {
+            Some(place) => format!("{} at {place}", self.state.name()),
+            None => self.state.name().to_owned(),
+        }
+    }
+
+    /// Says what is wrong with its place, while it is there.
+    pub fn placement_reason(&self) -> Option<String> {
+        let placement = self.placement.as_ref()?;
+        let problem = placement.problem.as_ref().filter(|_| placement.is_away());
+        let lost = placement.lost.as_ref().filter(|_| self.state == SessionState::Crashed);
+        let problem = problem.map(|problem| format!("no connection to {problem}"));
+        problem.or_else(|| lost.map(|why| format!("lost at {}: {why}", placement.place)))
     }
 
     /// Says how the branch has its work already, if it does although studio did not land it.
@@ -223,6 +245,15 @@ impl SessionView {
         }
     }
 
+    /// Returns where it runs, or null if that is here.
+    fn place_json(&self) -> Value {
+        match (&self.placement, &self.record.run_mode.place) {
+            (Some(placement), _) => placement.json(),
+            (None, Some(name)) => Placement { place: name.clone(), ..Placement::default() }.json(),
+            (None, None) => Value::Null,
+        }
+    }
+
     /// Returns the session object of the contract.
     pub fn json(&self) -> Value {
         let (record, summary) = (&self.record, &self.facts.summary);
@@ -240,6 +271,7 @@ impl SessionView {
             "base": {"branch": record.base.branch, "commit": record.base.commit},
             "head": head,
             "worktree": record.session_repo.worktree,
+            "place": self.place_json(),
             "created_at": record.created_at,
             "updated_at": summary.updated_at,
             "commits": work.map(|work| work.commits),

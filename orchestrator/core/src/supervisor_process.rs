@@ -17,6 +17,7 @@ use crate::interrupt::Interrupt;
 use crate::landing::{self, merge_checks, message};
 use crate::launch::{host, requirements};
 use crate::notification::Notifier;
+use crate::place;
 use crate::pool_process::PoolFiller;
 use crate::project::Project;
 use crate::rate_limit::Account;
@@ -57,19 +58,37 @@ pub fn run(args: &SupervisorArgs) -> Result<u8> {
     let lock = inherited_lock(&store, &id)?;
     let repository = Repository::discover(&args.common_dir)?;
     let record = store.load(&id)?.relocated(&repository)?.with_settings(&store.summary(&id)?);
-    let prepared = prepare(repository, &record);
-    let (project, config) = match prepared {
-        Ok(prepared) => prepared,
+    let project = match project_of(repository, &record) {
+        Ok(project) => project,
         Err(failure) => return record_failure(&store, &id, &failure),
     };
-    project.schedule()?;
-    let notifier = config.notifier.clone();
-    let runtime = base::runtime::current_thread();
-    let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    let outcome = runtime.block_on(crate::supervisor::run::run(config));
-    // Waits for everything that still reads or writes the session, before others may.
-    drop(runtime);
-    let outcome = outcome?;
+    let directory = user_directory(&project.repository, &record);
+    let notifier = Notifier::new(&project.config, &record, directory);
+    let outcome = if record.run_mode.place.is_some() {
+        match place::supervise(&project, &record, notifier.clone()) {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => {
+                drop(lock);
+                let view = project.view(&id)?;
+                notifier.notify(view.state.name(), &view.reason().unwrap_or_default());
+                project.schedule()?;
+                return Ok(0);
+            }
+            Err(failure) => return record_failure(&store, &id, &failure),
+        }
+    } else {
+        let config = match supervisor_config(&project, &record) {
+            Ok(config) => config,
+            Err(failure) => return record_failure(&store, &id, &failure),
+        };
+        project.schedule()?;
+        let runtime = base::runtime::current_thread();
+        let runtime = runtime.or_fail(|| "cannot start the runtime")?;
+        let outcome = runtime.block_on(crate::supervisor::run::run(config));
+        // Waits for everything that still reads or writes the session, before others may.
+        drop(runtime);
+        outcome?
+    };
     if outcome == SessionOutcome::Ready && project.store.load(&id)?.run_mode.accept {
         let options = landing::LandingOptions::default();
         if let Err(rejection) = landing::land(&project, &project.view(&id)?, &options, &lock) {
@@ -88,6 +107,10 @@ pub fn run(args: &SupervisorArgs) -> Result<u8> {
     let view = project.view(&id)?;
     notifier.notify(view.state.name(), &view.reason().unwrap_or_default());
     project.schedule()?;
+    if record.run_mode.home.is_some() {
+        // Home writes the message and compares the work with other sessions.
+        return Ok(0);
+    }
     // The session is ready and free already. If no message is written, the landing writes one.
     let _ = message::prepare(&project, &id);
     // It may have been based on an earlier state of its target.
@@ -116,18 +139,19 @@ fn user_directory(repository: &Repository, record: &SessionRecord) -> PathBuf {
     directory.unwrap_or_else(|| repository.common_dir.clone())
 }
 
-fn prepare(repository: Repository, record: &SessionRecord) -> Result<(Project, SupervisorConfig)> {
+fn project_of(repository: Repository, record: &SessionRecord) -> Result<Project> {
     let (config_file, directory) =
         (record.run_mode.config.clone(), user_directory(&repository, record));
     let sources = ConfigSources { config_file, ..ConfigSources::from_env(&directory) };
-    let config = base::config::load(&sources)?.config;
-    let project = Project {
+    let mut config = base::config::load(&sources)?.config;
+    if let Some(home) = &record.run_mode.home {
+        home.apply(&mut config.studio, &record.agent);
+    }
+    Ok(Project {
         config_file: sources.config_file,
         directory: Some(directory),
         ..Project::new(repository, config)
-    };
-    let config = supervisor_config(&project, record)?;
-    Ok((project, config))
+    })
 }
 
 /// Returns the value of `[studio] caches`.

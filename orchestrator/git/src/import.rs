@@ -38,7 +38,7 @@ pub fn import(repository: &Repository, session_repo: &SessionRepo) -> Result<Imp
     let originals = Originals::load(&session_repo.git_dir)?;
     let mut notes = Vec::new();
     if !check_pointer(session_repo)? {
-        notes.push(format!("the worktree {} is missing", session_repo.worktree.display()));
+        notes.push(missing_worktree_note(session_repo));
     }
     originals.restore(&session_repo.git_dir)?;
     step("import.restored");
@@ -64,6 +64,11 @@ pub fn import(repository: &Repository, session_repo: &SessionRepo) -> Result<Imp
         operation: head_state.operation,
         notes,
     })
+}
+
+/// Returns the note about a worktree that does not exist.
+pub fn missing_worktree_note(session_repo: &SessionRepo) -> String {
+    format!("the worktree {} is missing", session_repo.worktree.display())
 }
 
 /// Imports the objects and pins them, then moves the branch.

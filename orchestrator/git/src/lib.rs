@@ -53,6 +53,7 @@ pub mod rebase;
 pub mod receipt;
 pub mod recreate_worktree;
 pub mod refs;
+pub mod replica;
 pub mod repo;
 pub mod safe_open;
 pub mod secrets;

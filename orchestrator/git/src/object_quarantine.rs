@@ -291,6 +291,36 @@ fn verify_objects(
     Ok((quarantine, name))
 }
 
+/// Imports a pack from another machine: verified against the objects of the repository, which it may
+/// refer to.
+pub(crate) fn import_pack(
+    repository: &Repository,
+    pack: std::fs::File,
+    id: &Id,
+) -> Result<KeepFiles> {
+    let quarantine = Quarantine::create(repository, b"[core]\n\tbare = true\n", None)?;
+    let keep = format!("--keep=studio-{id}");
+    let visible = [repository.common_dir.join("objects")];
+    let output = Git::at(quarantine.path())
+        .command(["index-pack", "--stdin", "--strict", "--fix-thin", &keep])
+        .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&visible))
+        .stdin(Stream::File(pack))
+        .output(base::process::OutputLimits { time: Some(TIMEOUT), bytes: 1 << 20 })
+        .or_fail(|| "cannot start git")?;
+    if !output.ok() {
+        return Err(Failure::failed("cannot take the objects of another machine")
+            .because(output.error_text())
+            .hint("check the disk space, and that `.git` is writable; then try again"));
+    }
+    let text = output.text();
+    let name = text.split_whitespace().next_back().unwrap_or_default();
+    if name == EMPTY_PACK {
+        return Ok(KeepFiles { path: None });
+    }
+    move_pack(&quarantine.objects().join("pack"), &repository.common_dir.join("objects/pack"), name)
+        .or_fail(|| "cannot move a pack into the repository")
+}
+
 /// Starts to pack the objects that will be named on its stdin, on a confined thread, because an
 /// agent controls the directories that it reads.
 fn pack(repository: &Repository, object_dirs: &[PathBuf]) -> Result<Packer> {

@@ -441,7 +441,7 @@ pub fn latest(repository: &Repository, id: &Id) -> Result<Option<String>> {
 }
 
 /// Returns all snapshots, oldest first.
-fn list_snapshots(repo: &git2::Repository, id: &Id) -> Result<Vec<(u64, String)>> {
+pub(crate) fn list_snapshots(repo: &git2::Repository, id: &Id) -> Result<Vec<(u64, String)>> {
     let prefix = prefix(id);
     let mut snapshots: Vec<(u64, String)> = refs::list(repo, &prefix)?
         .into_iter()

@@ -94,7 +94,7 @@ pub fn create_at(
         .hint("studio list"));
     }
     let originals = Originals::for_session_repo(repository, &session_repo)?;
-    let (admin_dir, claimed) = register(repository, &session_repo, &originals)?;
+    let (admin_dir, claimed) = register(repository, &session_repo, &originals, Prepared::Used)?;
     let files = (start, claimed.as_ref());
     match populate(repository, branches, &session_repo, &originals, files) {
         Ok(included) => Ok(NewWorktree { session_repo, admin_dir, included }),
@@ -103,6 +103,32 @@ pub fn create_at(
             Err(failure)
         }
     }
+}
+
+/// Creates a session's branch and private git directory without a worktree, for work that comes from
+/// another machine: the worktree counts as deleted, and is recreated when it is needed.
+pub(crate) fn create_without_files(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    branches: &BranchTemplate,
+) -> Result<()> {
+    if is_finished(session_repo) {
+        return Ok(());
+    }
+    remove_incomplete(repository, session_repo)?;
+    let originals = Originals::for_session_repo(repository, session_repo)?;
+    let create = || -> Result<()> {
+        register(repository, session_repo, &originals, Prepared::Unused)?;
+        let tips = session_repo::create(repository, session_repo, &originals, branches)?;
+        step("create.private");
+        keepalive_refs::pin_start(repository, session_repo, &tips)?;
+        step("create.pinned");
+        finish(repository, session_repo)?;
+        remove_dir(&session_repo.worktree)
+    };
+    create().inspect_err(|_| {
+        let _ = remove_incomplete(repository, session_repo);
+    })
 }
 
 /// Removes the remains of an interrupted [`create`]. Refuses a finished worktree: that is discarded
@@ -155,6 +181,15 @@ pub fn admin_dir_of(repository: &Repository, worktree: &Path) -> Result<Option<P
         }
     }
     Ok(None)
+}
+
+/// Removes the registration of a session's worktree.
+pub(crate) fn unregister(repository: &Repository, session_repo: &SessionRepo) -> Result<()> {
+    let _lock = lock(repository)?;
+    match registration_of(repository, session_repo)? {
+        Some(admin_dir) => remove_dir(&admin_dir),
+        None => Ok(()),
+    }
 }
 
 /// Returns the registration of a session: the one that names its worktree, else, after a move, the
@@ -220,11 +255,19 @@ fn finished_marker(session_repo: &SessionRepo) -> PathBuf {
     session_repo.git_dir.parent().unwrap_or(&session_repo.git_dir).join("originals/finished")
 }
 
+/// Whether a prepared worktree is used.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Prepared {
+    Used,
+    Unused,
+}
+
 /// Creates the branch and the registration, which is serialized.
 fn register(
     repository: &Repository,
     session_repo: &SessionRepo,
     originals: &Originals,
+    prepared: Prepared,
 ) -> Result<(PathBuf, Option<Claimed>)> {
     let parent = session_repo.worktree.parent().unwrap_or(&session_repo.worktree).to_owned();
     refuse_symlink(&parent)?;
@@ -241,7 +284,7 @@ fn register(
     let branch = RefChange::new(session_repo.branch.full(), None, Some(session_repo.base.clone()));
     refs::update_or_fail(repository, &[branch], "studio: start a session")?;
     step("create.branch");
-    let result = register_directory(repository, session_repo, originals);
+    let result = register_directory(repository, session_repo, originals, prepared);
     if result.is_err() {
         let undo =
             RefChange::new(session_repo.branch.full(), Some(session_repo.base.clone()), None);
@@ -272,13 +315,14 @@ fn register_directory(
     repository: &Repository,
     session_repo: &SessionRepo,
     originals: &Originals,
+    prepared: Prepared,
 ) -> Result<(PathBuf, Option<Claimed>)> {
     let worktree = &session_repo.worktree;
     let mut claimed = None;
     let mut create = || -> std::io::Result<()> {
         std::fs::create_dir_all(&session_repo.git_dir)?;
         // Prepared worktrees have all files.
-        if originals.sparse.is_none() {
+        if originals.sparse.is_none() && prepared == Prepared::Used {
             claimed = pool::claim(repository, session_repo);
         }
         std::fs::create_dir_all(worktree)?;
@@ -469,7 +513,7 @@ pub fn refuse_blocked_branch(repo: &git2::Repository, session_repo: &SessionRepo
     Ok(())
 }
 
-fn remove_dir(path: &Path) -> Result<()> {
+pub(crate) fn remove_dir(path: &Path) -> Result<()> {
     match std::fs::remove_dir_all(path) {
         Ok(()) => Ok(()),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),

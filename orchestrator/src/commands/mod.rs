@@ -35,6 +35,7 @@ pub mod open;
 pub mod operations;
 pub mod other_attempts;
 pub mod permission_prompt;
+pub mod places;
 pub mod plan;
 pub mod pr;
 pub mod preflight;

@@ -18,6 +18,7 @@ use studio_core::create_session::{create, draft};
 use studio_core::fork;
 use studio_core::launch::requirements::AgentOptions;
 use studio_core::launch::{command, requirements as agent_requirements};
+use studio_core::place::Place;
 use studio_core::session::record::RunLimits;
 use studio_core::session::record::RunMode;
 use studio_core::session::spec::{AttemptSpec, SessionSpec, SessionStart};
@@ -28,6 +29,8 @@ use studio_git::repo::Base;
 use studio_git::start_point;
 use studio_git::{self, worktree};
 
+/// The place that is this machine.
+const HERE: &str = "here";
 /// Maximum size of a task, in bytes.
 const MAX_TASK_BYTES: usize = 4 << 20;
 
@@ -110,6 +113,9 @@ pub(crate) struct Args {
     /// `off` runs the agents without the sandbox
     #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
     pub sandbox: String,
+    /// Place where the sessions run (see `studio places`); several, separated by commas, take the tasks in turn
+    #[arg(long, value_name = "PLACE", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["worktree", "on_top_of"])]
+    pub on: Vec<String>,
     /// Hosts that the agents can reach: all, those of the allow list, or none
     #[arg(long, value_name = "POLICY", value_parser = NetworkPolicy::NAMES.to_vec())]
     pub network: Option<String>,
@@ -310,10 +316,16 @@ fn session_specs(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpe
     }
     let mut specs = with_attempts(specs, args.attempts.unwrap_or(1));
     let start = session_start(context, args)?;
-    let mut agents = args.agent.iter().cycle();
+    let (mut agents, mut places) = (args.agent.iter().cycle(), args.on.iter().cycle());
     for spec in &mut specs {
         spec.agent = spec.agent.take().or_else(|| agents.next().cloned());
+        let place = spec.run_mode.place.take().or_else(|| places.next().cloned());
         apply_flags(spec, args);
+        let default_place = || context.config.studio.on.clone().filter(|_| start.is_none());
+        spec.run_mode.place = place.or_else(default_place).filter(|name| name != HERE);
+        if let Some(name) = &spec.run_mode.place {
+            refuse_unsupported_place(context, spec, name)?;
+        }
         spec.start = start.clone().filter(|_| spec.base.is_none());
         requirements.iter().for_each(|requirements| requirements.apply_to(spec));
         refuse_bad_task(&spec.task)?;
@@ -331,6 +343,22 @@ fn session_specs(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpe
         spec.agent = Some(agent);
     }
     Ok(specs)
+}
+
+/// Refuses a place that is unknown, or that cannot run a session of this repository.
+fn refuse_unsupported_place(
+    context: &CommandContext,
+    spec: &SessionSpec,
+    name: &str,
+) -> Result<()> {
+    let place = Place::find(&context.config, name)?;
+    let base = context.repository.base(spec.base.as_deref())?;
+    if studio_git::replica::has_submodules(&context.repository, &base.commit)? {
+        return Err(Failure::usage(format!("this repository cannot be used at {}", place.name))
+            .because("it has submodules, which are not copied to places")
+            .hint("run them here: --on here"));
+    }
+    Ok(())
 }
 
 /// Repeats each task for the given number of attempts; the attempts at one task follow each other.
@@ -409,6 +437,8 @@ fn apply_flags(spec: &mut SessionSpec, args: &Args) {
         sandboxed: args.sandbox != "off",
         network: args.network.as_deref().and_then(NetworkPolicy::parse),
         run: None,
+        place: None,
+        home: None,
         config: None,
         directory: None,
     };

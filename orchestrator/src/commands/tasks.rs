@@ -6,7 +6,7 @@ use std::path::Path;
 use base::failure::{Failure, Result};
 use planner::task::{self, Task, TaskFileError, template};
 
-use studio_core::session::record::PlanRef;
+use studio_core::session::record::{PlanRef, RunMode};
 use studio_core::session::spec::SessionSpec;
 
 /// Maximum size of the file, in bytes.
@@ -76,6 +76,7 @@ fn session_spec(task: &Task) -> SessionSpec {
             requirements: task.requirements.clone(),
             ..PlanRef::default()
         },
+        run_mode: RunMode { place: task.on.clone(), ..RunMode::default() },
         ..SessionSpec::of(task.text.clone())
     }
 }

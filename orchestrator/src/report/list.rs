@@ -155,7 +155,7 @@ impl Row {
             |text: &str| printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
         Row {
             id: id.to_owned(),
-            state: format!("{}{mark}", view.state.name()),
+            state: format!("{}{mark}", view.state_with_place()),
             style: if has_warning { YELLOW } else { style(&view.state) },
             task: match view.attempt_number() {
                 Some(number) => format!("{number}: {}", one_line(&view.record.task)),
@@ -229,6 +229,7 @@ fn reason(view: &SessionView) -> Option<String> {
         | SessionState::Accepted
         | SessionState::Discarded => false,
     };
+    let has_reason = has_reason || view.placement_reason().is_some();
     let conflict = || view.conflict_text().filter(|_| !view.state.is_over());
     view.reason().filter(|_| has_reason).or_else(conflict)
 }

@@ -30,6 +30,8 @@ pub struct Task {
     pub persona: Option<String>,
     /// The branch, tag or commit to start from; the default when absent.
     pub base: Option<String>,
+    /// The place where it runs; the default when absent.
+    pub on: Option<String>,
     /// Whether it is marked as done: there is nothing to do, and dependent tasks may start.
     pub done: bool,
     /// The line of the file where it starts, from 1.

@@ -28,6 +28,7 @@ struct TaskTable {
     agent: Option<String>,
     persona: Option<String>,
     base: Option<String>,
+    on: Option<String>,
     #[serde(default)]
     done: bool,
 }
@@ -52,6 +53,7 @@ pub fn from_toml(text: &str) -> Result<Vec<Task>, Vec<TaskFileError>> {
             agent: row.agent,
             persona: row.persona,
             base: row.base,
+            on: row.on,
             done: row.done,
             line,
         }
@@ -81,7 +83,12 @@ pub fn to_toml(tasks: &[Task]) -> String {
         for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
             key(name, list.clone().into());
         }
-        let options = [("agent", &task.agent), ("persona", &task.persona), ("base", &task.base)];
+        let options = [
+            ("agent", &task.agent),
+            ("persona", &task.persona),
+            ("base", &task.base),
+            ("on", &task.on),
+        ];
         for (name, value) in options {
             if let Some(value) = value {
                 key(name, value.as_str().into());

@@ -9,6 +9,7 @@ use base::id::Id;
 use crate::radar::SessionConflict;
 use crate::seen;
 use crate::session::id::shortest_prefix;
+use crate::session::record::SessionRecord;
 use crate::session::state::SessionState;
 use crate::session::summary::{Dependency, Disposition, OpenRequest};
 use crate::session_view::SessionView;
@@ -235,10 +236,7 @@ fn session_row(view: &SessionView, is_seen: bool, ids: &[Id]) -> OverviewRow {
             Some(number) => format!("attempt {number}: {}", one_line(&record.task)),
             None => one_line(&record.task),
         },
-        agent: match &record.persona {
-            Some(persona) => format!("{} as {persona}", record.agent),
-            None => record.agent.clone(),
-        },
+        agent: agent(record),
         text: one_line(&text(view)),
         last_message: summary.last_message.clone(),
         warning: view.tampered.clone(),
@@ -254,11 +252,21 @@ fn session_row(view: &SessionView, is_seen: bool, ids: &[Id]) -> OverviewRow {
     }
 }
 
+/// Returns the agent, as whom it works, and where.
+fn agent(record: &SessionRecord) -> String {
+    let persona = record.persona.as_ref().map(|persona| format!(" as {persona}"));
+    let place = record.run_mode.place.as_ref().map(|place| format!(" at {place}"));
+    format!("{}{}{}", record.agent, persona.unwrap_or_default(), place.unwrap_or_default())
+}
+
 /// Returns what matters most about a session.
 fn text(view: &SessionView) -> String {
     let last_message =
         || view.facts.summary.last_message.clone().filter(|it| !it.trim().is_empty());
     let reason = || view.reason().unwrap_or_default();
+    if let Some(reason) = view.placement_reason() {
+        return reason;
+    }
     match &view.state {
         SessionState::Working | SessionState::Starting => last_message().unwrap_or_else(reason),
         SessionState::Ready => view.conflict_text().unwrap_or_else(reason),

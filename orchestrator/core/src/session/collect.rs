@@ -49,9 +49,17 @@ pub(crate) fn fetch(
     limits: &SnapshotLimits,
 ) -> Result<(ImportedWork, Snapshot)> {
     let mut imported = import::import(repository, &record.session_repo)?;
+    // The work of a session at a place has no worktree here.
+    let is_elsewhere = record.run_mode.place.is_some() && !record.session_repo.worktree.exists();
+    if is_elsewhere {
+        let missing = import::missing_worktree_note(&record.session_repo);
+        imported.notes.retain(|note| *note != missing);
+    }
     let now = Clock::from_env().now();
     let snapshot = snapshot::take(repository, &record.session_repo, &imported, limits, now)?;
-    if let (false, Some(number)) = (record.session_repo.worktree.exists(), snapshot.number) {
+    if let (false, false, Some(number)) =
+        (is_elsewhere, record.session_repo.worktree.exists(), snapshot.number)
+    {
         let name = format!("{}{number}", snapshot::prefix(&record.id));
         imported.notes.push(format!(
             "uncommitted work was restored from {name}; ignored files, and files too large for it, \

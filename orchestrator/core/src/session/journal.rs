@@ -322,6 +322,11 @@ impl JournalTail {
         JournalTail { path, offset: 0, unreadable: 0 }
     }
 
+    /// Creates a reader that starts at the line with this offset.
+    pub(crate) fn from_offset(path: PathBuf, offset: u64) -> JournalTail {
+        JournalTail { path, offset, unreadable: 0 }
+    }
+
     /// Creates a reader that starts at the first line within the last `max` bytes.
     pub fn from_last(path: PathBuf, max: u64) -> JournalTail {
         let offset = last_line_start(&path, max).unwrap_or(0);

@@ -3,9 +3,11 @@
 pub mod coach;
 pub mod collect;
 pub mod disposition;
+pub mod home_settings;
 pub mod id;
 pub mod journal;
 pub mod last_shown;
+pub mod placement;
 pub mod prepared_message;
 pub mod random;
 pub mod record;

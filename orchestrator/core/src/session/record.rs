@@ -7,6 +7,7 @@ use base::failure::Result;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
+use crate::session::home_settings::HomeSettings;
 use crate::session::summary::JournalSummary;
 use studio_git::moved_repository;
 use studio_git::names::{BranchTemplate, WorktreeTemplate};
@@ -223,7 +224,7 @@ impl RunLimits {
 }
 
 /// How a session is run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunMode {
     /// Maximum number of concurrent sessions in the repository, including this one.
@@ -245,4 +246,10 @@ pub struct RunMode {
     pub config: Option<PathBuf>,
     /// The directory whose `g3.toml` applies: where the session was created.
     pub directory: Option<PathBuf>,
+    /// The place where it runs; here when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub place: Option<String>,
+    /// The settings of home, if this is the place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home: Option<HomeSettings>,
 }

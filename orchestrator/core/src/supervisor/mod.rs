@@ -2,6 +2,7 @@
 
 mod account_watch;
 pub mod control;
+mod keep;
 mod network;
 pub mod run;
 mod same_lines;

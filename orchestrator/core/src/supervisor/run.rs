@@ -35,6 +35,7 @@ use crate::session::store::SessionStore;
 use crate::session::summary::Phase;
 use crate::supervisor::account_watch::AccountWatch;
 use crate::supervisor::control::{self, ControlCall, ControlChannels};
+use crate::supervisor::keep::WorkKeeper;
 use crate::supervisor::network::{self, NetworkQuestions};
 use crate::supervisor::stall::{StallChange, StallDetector};
 use crate::supervisor::step::{
@@ -128,6 +129,7 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     let account = AccountWatch::start(config.account.clone(), id.as_str(), clock);
     let log = store.file(id, "agent.log");
     let stall = StallDetector::new(config.limits.stall_seconds, log.clone());
+    let work_keeper = WorkKeeper::new(&config.record);
     let mut supervisor = Supervisor {
         log,
         config,
@@ -148,6 +150,7 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
         stall,
         parked_since: None,
         parked: Duration::ZERO,
+        work_keeper,
     };
     supervisor.handle_input(Input::Begin { pid: std::process::id() })?;
     let outcome = supervisor.event_loop(rx, requests_rx, &mut network_rx).await?;
@@ -182,6 +185,7 @@ struct Supervisor {
     parked_since: Option<Instant>,
     /// How long it was parked before.
     parked: Duration,
+    work_keeper: WorkKeeper,
 }
 
 impl Supervisor {
@@ -233,6 +237,9 @@ impl Supervisor {
                     if directory.is_some_and(|directory| !directory.is_dir()) {
                         return Err(Failure::failed("the session's directory was deleted"));
                     }
+                }
+                () = self.work_keeper.due(), if self.state.summary.in_turn => {
+                    self.work_keeper.start(tasks::collect_work(&self.config), self.tx.clone());
                 }
                 _ = tick.tick() => {
                     (self.config.on_tick)();
@@ -478,10 +485,7 @@ impl Supervisor {
             }
             SupervisorAction::Import => {
                 self.kill_at = None;
-                self.journal.sync().or_fail(|| "cannot write the journal")?;
-                let tx = self.tx.clone();
-                let task = tasks::collect_work(&self.config);
-                tokio::spawn(async move { tx.send(InternalEvent::Input(task.await)) });
+                return self.import();
             }
             SupervisorAction::Compare => {
                 durable_step("supervise.compare");
@@ -511,6 +515,20 @@ impl Supervisor {
                 return self.journal.sync().or_fail(|| "cannot write the journal");
             }
         }
+        Ok(())
+    }
+
+    /// Collects the work, after a collection within the turn has ended.
+    fn import(&mut self) -> Result<()> {
+        self.journal.sync().or_fail(|| "cannot write the journal")?;
+        let (tx, task) = (self.tx.clone(), tasks::collect_work(&self.config));
+        let keeping = self.work_keeper.take_running();
+        tokio::spawn(async move {
+            if let Some(keeping) = keeping {
+                let _ = keeping.await;
+            }
+            tx.send(InternalEvent::Input(task.await))
+        });
         Ok(())
     }
 
@@ -592,7 +610,7 @@ fn sandbox_denial(path: &Path) -> String {
 }
 
 /// An event of the supervisor's own tasks.
-enum InternalEvent {
+pub(super) enum InternalEvent {
     /// An input for `step`.
     Input(Input),
     /// The agent is running.

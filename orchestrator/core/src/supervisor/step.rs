@@ -96,6 +96,8 @@ pub(crate) enum Input {
     TurnEnded { reason: Option<String> },
     /// The agent's process exited.
     AgentExited { reason: String },
+    /// The session's work was collected within a turn.
+    Kept { work: WorkSummary },
     /// The session's work was collected.
     Imported { work: WorkSummary },
     /// The collected work was compared with that of other sessions, which change the same lines.
@@ -193,6 +195,7 @@ pub(crate) fn step(state: &mut RunState, input: Input) -> Vec<SupervisorAction> 
         Input::PermissionRequested(request) => actions.on_permission_request(request),
         Input::TurnEnded { reason: why } => actions.on_turn_ended(why),
         Input::AgentExited { reason: why } => actions.on_agent_exited(why),
+        Input::Kept { work } => actions.on_kept(work),
         Input::Imported { work } => actions.on_imported(work),
         Input::Compared { conflicts } => actions.on_compared(conflicts),
         Input::SameLines { conflicts } => actions.on_same_lines(conflicts),
@@ -575,6 +578,14 @@ impl StepActions<'_> {
             self.on_turn_ended(Some(reason));
         } else if previous == AgentStatus::Starting {
             self.finish(SessionOutcome::Failed { why: reason });
+        }
+    }
+
+    /// Records what was collected while the agent works. After its turn everything is collected again.
+    fn on_kept(&mut self, work: WorkSummary) {
+        let is_new = self.state.summary.work.as_ref() != Some(&work);
+        if self.state.summary.in_turn && is_new && work.is_changed() {
+            self.write(JournalEntry::Work(work));
         }
     }
 

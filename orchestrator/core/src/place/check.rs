@@ -1,0 +1,119 @@
+//! Tries out the hosts of a place, and says what is missing there.
+
+use std::time::Instant;
+
+use base::clock::Clock;
+use base::failure::{OrFail, Result};
+use base::id::Id;
+use base::text::size;
+use serde::Serialize;
+
+use crate::place::host::{Host, HostError};
+use crate::place::node::HostReport;
+use crate::place::order::{PROTOCOL, SessionQuery};
+use crate::place::{Place, ship};
+
+/// A clock that differs by more seconds is reported: times in journals are those of the place.
+const MAX_CLOCK_SECONDS: i64 = 60;
+/// A disk with less free space is reported.
+const LOW_DISK_BYTES: u64 = 2 << 30;
+
+/// What a host has, and what it lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HostCheck {
+    /// The host.
+    pub host: String,
+    /// What is there, one clause each.
+    pub has: Vec<String>,
+    /// What should be known, one clause each.
+    pub notes: Vec<String>,
+    /// Why sessions cannot run there, one clause each.
+    pub missing: Vec<String>,
+    /// What to try, as commands.
+    pub hints: Vec<String>,
+    /// The time of a command over the shared connection, in milliseconds.
+    pub milliseconds: Option<u64>,
+}
+
+/// Tries out every host of a place.
+pub fn check(place: &Place) -> Result<Vec<HostCheck>> {
+    let program = ship::program_path(place)?;
+    let names = place.config.all_hosts();
+    Ok(names.iter().map(|name| check_host(place, name, &program)).collect())
+}
+
+fn check_host(place: &Place, name: &str, program: &str) -> HostCheck {
+    let mut found = HostCheck { host: name.to_owned(), ..HostCheck::default() };
+    let host = Host::new(place, name, program);
+    host.share_connection();
+    let answer = match hello(&host) {
+        Err(HostError::NotInstalled) => ship::install_studio(&host, place)
+            .map_err(HostError::Failed)
+            .and_then(|()| hello(&host))
+            .inspect(|_| found.has.push(format!("studio, copied to {program}"))),
+        answer => answer.inspect(|_| found.has.push(format!("studio, at {program}"))),
+    };
+    let report = match answer {
+        Ok(report) => report,
+        Err(error) => {
+            let failure = error.into_failure(&host);
+            found.missing.push(failure.sentence());
+            found.hints.extend(failure.hints);
+            return found;
+        }
+    };
+    let start = Instant::now();
+    if hello(&host).is_ok() {
+        found.milliseconds = u64::try_from(start.elapsed().as_millis()).ok();
+    }
+    describe(&report, &mut found);
+    found
+}
+
+fn hello(host: &Host) -> std::result::Result<HostReport, HostError> {
+    let id = Id::parse("check-0000").or_fail(|| "an id").map_err(HostError::Failed)?;
+    let query = SessionQuery { protocol: PROTOCOL, repository: "check".to_owned(), id };
+    let mut line = serde_json::to_vec(&query).or_fail(|| "JSON").map_err(HostError::Failed)?;
+    line.push(b'\n');
+    host.ask("hello", line)
+}
+
+fn describe(report: &HostReport, found: &mut HostCheck) {
+    if report.protocol != PROTOCOL {
+        found.missing.push(format!("studio {} there is another version", report.version));
+        found.hints.push("install the same version, or remove `binary` of the place".to_owned());
+    }
+    match (&report.git, &report.git_problem) {
+        (Some(git), _) => found.has.push(format!("git {git}")),
+        (None, problem) => {
+            found.missing.push(problem.clone().unwrap_or_else(|| "git".to_owned()));
+            found.hints.push("install git 2.38 or later there".to_owned());
+        }
+    }
+    match report.sandbox_gaps.as_slice() {
+        [] => found.has.push("a complete sandbox".to_owned()),
+        gaps => found.notes.extend(gaps.iter().map(|gap| format!("the sandbox: {gap}"))),
+    }
+    match report.g3 {
+        true => found.has.push("g3".to_owned()),
+        false => found.notes.push("g3 is copied there when a session needs it".to_owned()),
+    }
+    let cores = base::text::count(report.cores, "core");
+    let memory = report
+        .free_memory
+        .map_or_else(String::new, |bytes| format!(", {} of free memory", size(bytes)));
+    found.has.push(format!("{cores}{memory}"));
+    match report.free_bytes {
+        Some(bytes) if bytes < LOW_DISK_BYTES => {
+            found.notes.push(format!("only {} of free disk space", size(bytes)));
+        }
+        Some(bytes) => found.has.push(format!("{} of free disk space", size(bytes))),
+        None => {}
+    }
+    let seconds = report.clock - Clock::from_env().now().as_second();
+    if seconds.abs() > MAX_CLOCK_SECONDS {
+        let direction = if seconds > 0 { "ahead of" } else { "behind" };
+        let seconds = base::text::count(seconds.unsigned_abs(), "second");
+        found.notes.push(format!("its clock is {seconds} {direction} the one here"));
+    }
+}

@@ -1,0 +1,522 @@
+//! Home's side of a session at a place: delivers it, brings home what happens there, and carries the
+//! user's requests over. It holds the session's lock as a supervisor does, and can be killed and started
+//! again at any moment.
+
+mod link;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use base::clock::Clock;
+use base::failure::{Failure, OrFail, Result};
+use base::files;
+use studio_git::replica;
+use studio_git::repo::Repository;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::launch::live_message::LiveMessages;
+use crate::notification::Notifier;
+use crate::place::host::{Host, HostError};
+use crate::place::node::{HostReport, KnownSessions, SessionRequest};
+use crate::place::order::{self, Order};
+use crate::place::requests::{NumberedRequest, RequestResult, Requests};
+use crate::place::{Place, ship};
+use crate::project::Project;
+use crate::session::collect;
+use crate::session::journal::{JournalEntry, SessionOutcome};
+use crate::session::placement::Placement;
+use crate::session::record::SessionRecord;
+use crate::session::store::SessionStore;
+use crate::session::summary::Phase;
+use crate::supervisor::control::{self, ControlCall, ControlChannels, ControlRequest};
+use link::{Link, LinkEnd};
+
+/// The first wait after a broken connection; it doubles up to the longest.
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+/// The longest wait between two attempts to connect.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// How long the sender of a request waits for its result. A request that is not carried out by then
+/// still will be.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Returns the result of a request to its sender.
+type ReplySender = oneshot::Sender<std::result::Result<(), String>>;
+
+/// What home knows about a session at a place, shared by its tasks.
+#[derive(Clone)]
+struct Keeper {
+    repository: Repository,
+    store: SessionStore,
+    record: SessionRecord,
+    place: Place,
+    settings: Arc<base::config::studio::StudioConfig>,
+    placement: Arc<Mutex<Placement>>,
+    requests: Arc<Mutex<Requests>>,
+    /// Who waits for the results of requests, by number.
+    replies: Arc<Mutex<BTreeMap<u64, ReplySender>>>,
+    /// Wakes the task that carries requests over.
+    wake: Arc<Notify>,
+}
+
+/// Keeps a session at its place until its run has ended or is lost. The caller holds its lock. Returns
+/// the outcome; `None` if the run is lost.
+pub(crate) fn supervise(
+    project: &Project,
+    record: &SessionRecord,
+    notifier: Notifier,
+) -> Result<Option<SessionOutcome>> {
+    let (repository, store) = (project.repository.clone(), project.store.clone());
+    let id = record.id.clone();
+    let name = record.run_mode.place.as_deref().unwrap_or_default();
+    let place = Place::find(&project.config, name)?;
+    let placement = Placement::read(&store, &id).unwrap_or_default();
+    let keeper = Keeper {
+        requests: Arc::new(Mutex::new(Requests::read(&store, &id))),
+        replies: Arc::default(),
+        repository,
+        store,
+        record: record.clone(),
+        place,
+        settings: Arc::new(project.config.studio.clone()),
+        placement: Arc::new(Mutex::new(placement)),
+        wake: Arc::default(),
+    };
+    let runtime = base::runtime::current_thread().or_fail(|| "cannot start the runtime")?;
+    let outcome = runtime.block_on(keeper.run(project, &notifier));
+    drop(runtime);
+    outcome
+}
+
+impl Keeper {
+    async fn run(&self, project: &Project, notifier: &Notifier) -> Result<Option<SessionOutcome>> {
+        let id = &self.record.id;
+        let (requests_tx, requests_rx) = mpsc::unbounded_channel();
+        let channels = ControlChannels { requests: requests_tx, live: LiveMessages::default() };
+        let _endpoint = control::serve(&self.repository.common_dir, id, channels)
+            .or_fail(|| "cannot open the control socket")?;
+        let carrier = tokio::spawn(self.clone().carry_requests(requests_rx));
+        let end = self.keep_link(project, notifier).await;
+        carrier.abort();
+        let _ = carrier.await;
+        if let Err(failure) = &end {
+            // Home writes the journal from here on.
+            self.lose(&failure.sentence())?;
+        }
+        let end = end?;
+        self.requeue_unsent_messages()?;
+        lock(&self.replies).clear();
+        Ok(end)
+    }
+
+    /// Connects until the run has ended or is lost.
+    async fn keep_link(
+        &self,
+        project: &Project,
+        notifier: &Notifier,
+    ) -> Result<Option<SessionOutcome>> {
+        let (mut wait, mut last_contact) = (FIRST_WAIT, Instant::now());
+        loop {
+            let keeper = self.clone();
+            let connecting = tokio::task::spawn_blocking(move || keeper.connect());
+            let connected = connecting.await.or_fail(|| "cannot connect to the place")?;
+            let problem = match connected {
+                Ok(host) => {
+                    let mut link = Link::open(self, &host, notifier).await?;
+                    self.wake.notify_one();
+                    let end = link.run(|| drop(project.schedule())).await?;
+                    if link.was_heard() {
+                        (wait, last_contact) = (FIRST_WAIT, Instant::now());
+                    }
+                    match end {
+                        LinkEnd::Ended => return self.settle(),
+                        LinkEnd::Superseded => {
+                            return self.lose(&format!(
+                                "{} has a later delivery of the session",
+                                host.name
+                            ));
+                        }
+                        LinkEnd::Broken(problem) => problem,
+                    }
+                }
+                Err(Unreached::Refused(failure)) => return Err(failure),
+                Err(Unreached::Problem(problem)) => problem,
+            };
+            self.update(|placement| placement.problem = Some(problem.clone()))?;
+            let silence = last_contact.elapsed();
+            if silence > Duration::from_secs(self.place.config.lost_after()) {
+                let minutes = silence.as_secs().div_ceil(60);
+                let minutes = base::text::count(minutes, "minute");
+                return self.lose(&format!("no connection for {minutes}: {problem}"));
+            }
+            tokio::time::sleep(wait).await;
+            wait = (2 * wait).min(LONGEST_WAIT);
+        }
+    }
+
+    /// Makes sure that the session is at a host of the place, and returns the host.
+    fn connect(&self) -> std::result::Result<Host, Unreached> {
+        let placement = self.placement();
+        let program = ship::program_path(&self.place)?;
+        if placement.is_away() {
+            let host = Host::new(&self.place, &placement.host, &program);
+            host.share_connection();
+            let report = self.report(&host)?;
+            let there = report.session.as_ref().map(|session| session.attempt);
+            if there == Some(placement.attempt) {
+                return Ok(host);
+            }
+            if there.is_some_and(|attempt| attempt > placement.attempt) {
+                return Err(Unreached::Refused(Failure::refused(format!(
+                    "{} has a later delivery of the session",
+                    host.name
+                ))));
+            }
+            // The delivery was interrupted.
+            self.deliver(&host, &report, placement.attempt)?;
+            return Ok(host);
+        }
+        let (host, report) = self.choose_host(&program)?;
+        self.prepare_home()?;
+        let attempt = placement.attempt + 1;
+        // From here on only the place writes the journal.
+        self.update(|placement| {
+            *placement = Placement {
+                place: self.place.name.clone(),
+                host: host.name.clone(),
+                attempt,
+                away: true,
+                heard_at: Some(Clock::from_env().stamp()),
+                ..Placement::default()
+            };
+        })?;
+        files::step("place.chosen");
+        self.deliver(&host, &report, attempt)?;
+        files::step("place.delivered");
+        Ok(host)
+    }
+
+    /// Returns what a host says about itself. Copies this program to it if that is missing.
+    fn report(&self, host: &Host) -> std::result::Result<HostReport, Unreached> {
+        let query = order::query(&self.repository, &self.record);
+        let ask = || host.ask::<HostReport>("hello", json_line(&query));
+        let report = match ask() {
+            Err(HostError::NotInstalled) => {
+                ship::install_studio(host, &self.place)?;
+                ask()
+            }
+            answer => answer,
+        };
+        let report = report.map_err(|error| Unreached::of(error, host))?;
+        if let Some(problem) = &report.git_problem {
+            return Err(Failure::refused(format!("{} cannot run sessions", host.name))
+                .because(problem.as_str())
+                .hint(format!("install git there, then: studio places check {}", host.place))
+                .into());
+        }
+        if report.protocol != order::PROTOCOL {
+            return Err(Failure::refused(format!("studio on {} is another version", host.name))
+                .because(format!("{} there", report.version))
+                .hint("install the same version there, or remove `binary` of the place")
+                .into());
+        }
+        Ok(report)
+    }
+
+    /// Returns the host with the most room.
+    fn choose_host(&self, program: &str) -> std::result::Result<(Host, HostReport), Unreached> {
+        let mut best: Option<(f64, Host, HostReport)> = None;
+        let mut first_error = None;
+        for name in self.place.config.all_hosts() {
+            let host = Host::new(&self.place, &name, program);
+            host.share_connection();
+            match self.report(&host) {
+                Ok(report) => {
+                    let room = room(&report);
+                    if best.as_ref().is_none_or(|(most, ..)| room > *most) {
+                        best = Some((room, host, report));
+                    }
+                }
+                Err(error) => drop(first_error.get_or_insert(error)),
+            }
+        }
+        match (best, first_error) {
+            (Some((_, host, report)), _) => Ok((host, report)),
+            (None, Some(error)) => Err(error),
+            (None, None) => Err(Failure::usage("the place has no host").into()),
+        }
+    }
+
+    /// Creates the session's branch and private git directory at home. A worktree that is there is
+    /// moved away: the session continues at the place with the work that it contains.
+    fn prepare_home(&self) -> Result<()> {
+        let session_repo = &self.record.session_repo;
+        replica::create(&self.repository, session_repo, &self.record.templates.branches()?)?;
+        if session_repo.worktree.symlink_metadata().is_err() {
+            return Ok(());
+        }
+        let limits = studio_git::snapshot::SnapshotLimits::default();
+        let (_, snapshot) = collect::fetch(&self.repository, &self.record, &limits)?;
+        studio_git::snapshot::refuse_omissions(&snapshot, &session_repo.worktree)?;
+        let nonce = base::random::hex::<4>().or_fail(|| "no random bytes")?;
+        let name = format!("{}.before-{nonce}", self.record.id);
+        let target = session_repo.worktree.with_file_name(name);
+        std::fs::rename(&session_repo.worktree, &target)
+            .or_fail(|| format!("cannot move {}", session_repo.worktree.display()))?;
+        let text = format!(
+            "the session continues at {} with the work of its worktree, which is now {}",
+            self.place.name,
+            target.display()
+        );
+        let mut writer = self.store.writer(&self.record.id, Clock::from_env())?;
+        writer.write(JournalEntry::Note { text }).or_fail(|| "cannot write the journal")?;
+        writer.sync().or_fail(|| "cannot write the journal")
+    }
+
+    /// Sends the session to a host.
+    fn deliver(
+        &self,
+        host: &Host,
+        report: &HostReport,
+        attempt: u32,
+    ) -> std::result::Result<(), Unreached> {
+        if self.needs_g3() && !report.g3 {
+            ship::install_g3(host, &self.place)?;
+        }
+        let work = replica::work_refs(&self.repository, &self.record.session_repo)?;
+        let work = work.ok_or_else(|| Failure::failed("the branch of the session is missing"))?;
+        let journal = std::fs::read(self.journal()).or_fail(|| "cannot read the journal")?;
+        let mut commits = work.commits();
+        commits.push(self.record.base.commit.clone());
+        let pack = replica::pack(&self.repository, &commits, &report.commits)?;
+        let pack_bytes = pack.metadata().or_fail(|| "cannot pack the work")?.len();
+        let order = Order {
+            journal_bytes: journal.len() as u64,
+            pack_bytes,
+            ..Order::of(
+                &self.repository,
+                &self.settings,
+                &self.place,
+                &self.record,
+                (attempt, work),
+            )?
+        };
+        let delivered = link::send_order(host, &order, &journal, pack);
+        let delivered = delivered.map_err(|error| Unreached::of(error, host))?;
+        self.update(|placement| placement.set_aside = delivered.set_aside)?;
+        Ok(())
+    }
+
+    /// Returns whether the agent is g3 as studio knows it.
+    fn needs_g3(&self) -> bool {
+        let configured = self.settings.agents.get(&self.record.agent);
+        self.record.agent == "g3" && configured.is_none_or(|row| row.command.is_empty())
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.store.file(&self.record.id, "journal.jsonl")
+    }
+
+    /// Takes the session back after its run: home writes its journal from here on.
+    fn settle(&self) -> Result<Option<SessionOutcome>> {
+        match self.store.summary(&self.record.id)?.phase {
+            Phase::Ended { outcome } => {
+                self.update(|placement| {
+                    placement.away = false;
+                    placement.problem = None;
+                })?;
+                self.tidy();
+                Ok(Some(outcome))
+            }
+            _ => self.lose("its supervisor exited unexpectedly there"),
+        }
+    }
+
+    /// Records that the run is lost.
+    fn lose(&self, why: &str) -> Result<Option<SessionOutcome>> {
+        self.update(|placement| {
+            placement.away = false;
+            placement.problem = None;
+            placement.lost = Some(format!("{} ({})", why, placement.host));
+        })?;
+        Ok(None)
+    }
+
+    /// Lets the place delete sessions that home no longer has. They only take space there.
+    fn tidy(&self) {
+        let Ok(program) = ship::program_path(&self.place) else { return };
+        let Ok(known) = self.store.ids() else { return };
+        let known = KnownSessions { query: order::query(&self.repository, &self.record), known };
+        let host = Host::new(&self.place, &self.placement().host, &program);
+        let _ = host.ask::<u64>("tidy", json_line(&known));
+    }
+
+    /// A message that reached no agent starts the next run, unless its sender still waits: then the
+    /// sender is told that the run is ending, and starts the next one.
+    fn requeue_unsent_messages(&self) -> Result<()> {
+        let id = &self.record.id;
+        let waiting = lock(&self.requests).waiting.clone();
+        for NumberedRequest { number, request } in waiting {
+            let has_sender = lock(&self.replies).contains_key(&number);
+            if let (ControlRequest::Send { text }, false) = (request, has_sender) {
+                let mut writer = self.store.writer(id, Clock::from_env())?;
+                let entry = JournalEntry::Queued { prompt: Some(text) };
+                writer.write(entry).or_fail(|| "cannot write the journal")?;
+                writer.sync().or_fail(|| "cannot write the journal")?;
+            }
+            lock(&self.requests).remove(&self.store, id, number)?;
+        }
+        Ok(())
+    }
+
+    /// Saves requests and carries them over, one after the other.
+    async fn carry_requests(self, mut calls: mpsc::UnboundedReceiver<ControlCall>) {
+        let mut senders = tokio::task::JoinSet::new();
+        senders.spawn(self.clone().send_requests());
+        while let Some((request, reply)) = calls.recv().await {
+            if let ControlRequest::Status | ControlRequest::Follow = request {
+                let _ = reply.send(Ok(()));
+                continue;
+            }
+            match lock(&self.requests).add(&self.store, &self.record.id, request) {
+                Ok(number) => {
+                    lock(&self.replies).insert(number, reply);
+                    self.wake.notify_one();
+                    let replies = self.replies.clone();
+                    senders.spawn(async move {
+                        tokio::time::sleep(REQUEST_TIMEOUT).await;
+                        // It is saved, and will be carried out.
+                        let reply = lock(&replies).remove(&number);
+                        if let Some(reply) = reply {
+                            let _ = reply.send(Ok(()));
+                        }
+                    });
+                }
+                Err(failure) => drop(reply.send(Err(failure.full_text()))),
+            }
+        }
+    }
+
+    /// Sends the requests that wait, whenever there is a connection.
+    async fn send_requests(self) {
+        loop {
+            self.wake.notified().await;
+            loop {
+                let next = lock(&self.requests).waiting.first().cloned();
+                let Some(next) = next else { break };
+                let (keeper, request) = (self.clone(), next.clone());
+                let sent = tokio::task::spawn_blocking(move || keeper.send_request(&request)).await;
+                let result = match sent {
+                    Ok(Some(RequestResult::Done)) => Ok(()),
+                    Ok(Some(RequestResult::Refused(reason))) => Err(reason),
+                    // Another connection tries again; after the end of the run a message starts the
+                    // next one.
+                    Ok(Some(RequestResult::NotRunning) | None) | Err(_) => break,
+                };
+                let _ = lock(&self.requests).remove(&self.store, &self.record.id, next.number);
+                let reply = lock(&self.replies).remove(&next.number);
+                if let Some(reply) = reply {
+                    let _ = reply.send(result);
+                }
+            }
+        }
+    }
+
+    /// Sends one request; `None` if there is no connection.
+    fn send_request(&self, request: &NumberedRequest) -> Option<RequestResult> {
+        let placement = self.placement();
+        if !placement.is_away() {
+            return None;
+        }
+        let program = ship::program_path(&self.place).ok()?;
+        let host = Host::new(&self.place, &placement.host, &program);
+        let request = SessionRequest {
+            query: order::query(&self.repository, &self.record),
+            attempt: placement.attempt,
+            request: request.clone(),
+        };
+        host.ask("request", json_line(&request)).ok()
+    }
+
+    fn placement(&self) -> Placement {
+        lock(&self.placement).clone()
+    }
+
+    /// Changes the placement, and saves it if it is different then.
+    fn update(&self, change: impl FnOnce(&mut Placement)) -> Result<()> {
+        let mut placement = lock(&self.placement);
+        let before = placement.clone();
+        change(&mut placement);
+        match *placement == before {
+            true => Ok(()),
+            false => placement.write(&self.store, &self.record.id),
+        }
+    }
+}
+
+/// Why a session cannot be kept at its place now.
+enum Unreached {
+    /// For a reason that may pass.
+    Problem(String),
+    /// For a reason that stays.
+    Refused(Failure),
+}
+
+impl Unreached {
+    fn of(error: HostError, host: &Host) -> Unreached {
+        match error {
+            HostError::Connection(why) => Unreached::Problem(format!("{}: {why}", host.name)),
+            error @ (HostError::NotInstalled | HostError::Failed(_)) => {
+                Unreached::Refused(error.into_failure(host))
+            }
+        }
+    }
+}
+
+impl From<Failure> for Unreached {
+    fn from(failure: Failure) -> Unreached {
+        Unreached::Refused(failure)
+    }
+}
+
+/// Returns how much room a host has: free cores, and memory in units of what a session may need.
+fn room(report: &HostReport) -> f64 {
+    let busy = report.load.unwrap_or_default().max(report.sessions as f64);
+    let cores = report.cores as f64 - busy;
+    let memory =
+        report.free_memory.map_or(f64::INFINITY, |bytes| bytes as f64 / (1u64 << 30) as f64);
+    cores.min(memory - report.sessions as f64)
+}
+
+fn json_line(value: &impl serde::Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(value).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_with_the_most_free_cores_and_memory_is_chosen() {
+        let host = |cores, load, sessions, gib: u64| HostReport {
+            cores,
+            load: Some(load),
+            sessions,
+            free_memory: Some(gib << 30),
+            ..HostReport::default()
+        };
+        let idle = host(8, 0.1, 0, 16);
+        for busy in
+            [host(8, 7.0, 0, 16), host(8, 0.1, 6, 16), host(2, 0.0, 0, 16), host(8, 0.1, 0, 1)]
+        {
+            assert!(room(&idle) > room(&busy), "{busy:?}");
+        }
+    }
+}

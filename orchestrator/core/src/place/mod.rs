@@ -1,0 +1,50 @@
+//! Places: other machines on which sessions run.
+//!
+//! A session at a place is an ordinary session of a bare repository there. Home has a copy of its
+//! journal, commits and snapshots, and gives every command what it would see of a session here. At each
+//! moment only one side writes the journal: home before the session is delivered and after its run
+//! ended, the place in between. So the journals are equal, or one continues the other.
+
+pub mod check;
+mod frames;
+mod host;
+mod keeper;
+pub mod node;
+mod order;
+mod requests;
+mod ship;
+
+use base::config::Config;
+use base::config::places::PlaceConfig;
+use base::failure::{Failure, Result};
+use base::text::similar;
+
+pub(crate) use keeper::supervise;
+
+/// A configured place.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// Its name.
+    pub name: String,
+    /// Its settings.
+    pub config: PlaceConfig,
+}
+
+impl Place {
+    /// Returns the place with this name, if its settings can be used.
+    pub fn find(config: &Config, name: &str) -> Result<Place> {
+        let places = &config.studio.places;
+        let Some(found) = places.get(name) else {
+            let failure = Failure::usage(format!("no such place: `{name}`"));
+            let known = similar(name, places.keys().map(String::as_str));
+            let failure = known
+                .into_iter()
+                .fold(failure, |failure, name| failure.hint(format!("studio places {name}")));
+            return Err(failure.hint(
+                "[studio.places.NAME] host = \"HOST\"    in ~/.config/g3/config.toml, as in docs/places.md",
+            ));
+        };
+        found.validate(name)?;
+        Ok(Place { name: name.to_owned(), config: found.clone() })
+    }
+}

@@ -1,0 +1,254 @@
+//! The place's side: the hidden command `studio __node VERB SPOOL`, which home runs there.
+
+mod deliver;
+mod follow;
+mod spool;
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::Path;
+
+use base::failure::{Failure, OrFail, Result};
+use base::files;
+use base::id::Id;
+use rustix::fs::Mode;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::place::order::{PROTOCOL, SessionQuery};
+use crate::place::requests::{NumberedRequest, RequestResult};
+use crate::session::journal::{JournalEntry, JournalTail};
+use crate::session::store::SessionStore;
+use crate::supervisor::control::{self, ControlRequest};
+pub(crate) use deliver::Delivered;
+pub(crate) use follow::FollowQuery;
+use spool::Spool;
+
+/// The hidden command.
+pub(crate) const COMMAND: &str = "__node";
+/// Maximum length of a line of input, in bytes.
+const MAX_LINE_BYTES: u64 = 64 << 20;
+
+/// The arguments of the command.
+#[derive(Clone, Debug)]
+pub struct NodeArgs {
+    verb: String,
+    spool: OsString,
+}
+
+impl NodeArgs {
+    /// Parses `__node VERB SPOOL`, which studio itself runs; returns `None` for other commands.
+    pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<NodeArgs> {
+        if args.next()? != COMMAND {
+            return None;
+        }
+        let (verb, spool) = (args.next()?.into_string().ok()?, args.next()?);
+        args.next().is_none().then_some(NodeArgs { verb, spool })
+    }
+}
+
+/// What a host tells about itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct HostReport {
+    /// The version of the protocol.
+    pub protocol: u32,
+    /// The version of studio.
+    pub version: String,
+    /// The host's own name.
+    pub hostname: String,
+    /// The version of git; absent if git cannot be used.
+    pub git: Option<String>,
+    /// Why git cannot be used.
+    pub git_problem: Option<String>,
+    /// Whether g3 is there, beside studio or in PATH.
+    pub g3: bool,
+    /// Why the sandbox is incomplete; empty if it is complete.
+    pub sandbox_gaps: Vec<String>,
+    /// Bytes of free space on the disk of the spool.
+    pub free_bytes: Option<u64>,
+    /// Bytes of available memory.
+    pub free_memory: Option<u64>,
+    /// The number of cores.
+    pub cores: u64,
+    /// The load average of the last minute.
+    pub load: Option<f64>,
+    /// The number of sessions that run.
+    pub sessions: u64,
+    /// Whether its clock is set, in seconds since 1970.
+    pub clock: i64,
+    /// Commits of the repository that are there.
+    pub commits: Vec<String>,
+    /// The session, if it is there.
+    pub session: Option<SessionReport>,
+}
+
+/// What a host tells about a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SessionReport {
+    /// The number of its delivery.
+    pub attempt: u32,
+}
+
+/// A request to a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SessionRequest {
+    /// The session.
+    #[serde(flatten)]
+    pub query: SessionQuery,
+    /// The number of the delivery.
+    pub attempt: u32,
+    /// The request.
+    #[serde(flatten)]
+    pub request: NumberedRequest,
+}
+
+/// Which sessions home still has, so that the others can be deleted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct KnownSessions {
+    /// The repository, and any session.
+    #[serde(flatten)]
+    pub query: SessionQuery,
+    /// The ids of the sessions that can still be continued or undone.
+    pub known: Vec<Id>,
+}
+
+/// Runs the command.
+pub fn run(args: &NodeArgs) -> Result<u8> {
+    rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    let spool = Spool::open(Path::new(&args.spool))?;
+    let mut input = BufReader::new(io::stdin().lock());
+    match args.verb.as_str() {
+        "hello" => answer(&report(&spool, &read_line(&mut input)?)?),
+        "deliver" => answer(&deliver::deliver(&spool, read_line(&mut input)?, &mut input)?),
+        "follow" => follow::follow(&spool, &read_line(&mut input)?, &mut io::stdout().lock()),
+        "request" => answer(&carry_out(&spool, &read_line(&mut input)?)?),
+        "tidy" => answer(&deliver::tidy(&spool, &read_line(&mut input)?)?),
+        other => Err(Failure::usage(format!("unknown verb: `{other}`"))),
+    }
+    .map(|()| 0)
+}
+
+/// Reads a line of JSON.
+fn read_line<T: DeserializeOwned>(input: &mut impl BufRead) -> Result<T> {
+    let fail = || "cannot read what home sent";
+    let mut line = Vec::new();
+    input.take(MAX_LINE_BYTES).read_until(b'\n', &mut line).or_fail(fail)?;
+    serde_json::from_slice(&line).or_fail(fail)
+}
+
+fn answer(value: &impl Serialize) -> Result<()> {
+    let fail = || "cannot answer";
+    let mut line = serde_json::to_vec(value).or_fail(fail)?;
+    line.push(b'\n');
+    let mut output = io::stdout().lock();
+    output.write_all(&line).and_then(|()| output.flush()).or_fail(fail)
+}
+
+/// Refuses another version of the protocol.
+fn refuse_other_protocol(query: &SessionQuery) -> Result<()> {
+    if query.protocol == PROTOCOL {
+        return Ok(());
+    }
+    Err(Failure::usage("the studio here has another protocol than the studio at home")
+        .because(format!("{PROTOCOL} here, {} at home", query.protocol))
+        .hint("install the same version, or remove `binary` of the place"))
+}
+
+fn report(spool: &Spool, query: &SessionQuery) -> Result<HostReport> {
+    let git = base::git::version();
+    let machine = crate::admission::Machine::measure();
+    let repository = spool.existing_repository(query)?;
+    let (mut commits, mut session) = (Vec::new(), None);
+    if let Some(repository) = &repository {
+        refuse_other_protocol(query)?;
+        commits = studio_git::replica::known_commits(repository)?;
+        let attempt = spool::attempt(&SessionStore::new(&repository.common_dir), &query.id);
+        session = attempt.map(|attempt| SessionReport { attempt });
+    }
+    Ok(HostReport {
+        protocol: PROTOCOL,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        git: git.as_ref().ok().map(ToString::to_string),
+        git_problem: git.err().map(|failure| failure.sentence()),
+        g3: base::process::sibling_program("g3").is_some()
+            || base::process::find_program("g3").is_some(),
+        sandbox_gaps: base::sandbox::missing_features(),
+        free_bytes: crate::admission::free_disk(spool.root()),
+        free_memory: machine.free_memory,
+        cores: machine.cores as u64,
+        load: machine.load,
+        sessions: spool.running_sessions(),
+        clock: base::clock::Clock::from_env().now().as_second(),
+        commits,
+        session,
+    })
+}
+
+/// Sends a request to the supervisor of a session, unless that was done before.
+fn carry_out(spool: &Spool, order: &SessionRequest) -> Result<RequestResult> {
+    let (repository, id) = (spool.repository(&order.query)?, &order.query.id);
+    let store = SessionStore::new(&repository.common_dir);
+    if spool::attempt(&store, id) != Some(order.attempt) {
+        return Ok(RequestResult::NotRunning);
+    }
+    let _lock = base::lock::Lock::take(&store.file(id, "request.lock"))
+        .or_fail(|| "cannot lock the requests of the session")?;
+    let path = store.file(id, "request.json");
+    let last: Option<CarriedOut> =
+        std::fs::read(&path).ok().and_then(|text| serde_json::from_slice(&text).ok());
+    let NumberedRequest { number, request } = &order.request;
+    let save = |state: &CarriedOut| {
+        files::replace_json(&path, state).or_fail(|| "cannot save the request")
+    };
+    match last.filter(|last| last.number >= *number) {
+        Some(CarriedOut { number: last, .. }) if last > *number => return Ok(RequestResult::Done),
+        Some(CarriedOut { result: Some(result), .. }) => return Ok(result),
+        // The connection or this process ended in between.
+        Some(last) if has_effect(&store, id, last.journal_bytes, request) => {
+            let result = RequestResult::Done;
+            save(&CarriedOut { result: Some(result.clone()), ..last })?;
+            return Ok(result);
+        }
+        Some(_) | None => {}
+    }
+    let journal = store.file(id, "journal.jsonl");
+    let journal_bytes = std::fs::metadata(&journal).map_or(0, |metadata| metadata.len());
+    let begun = CarriedOut { number: *number, journal_bytes, result: None };
+    save(&begun)?;
+    let result = match control::send_request(&repository.common_dir, id, request) {
+        Ok(true) => RequestResult::Done,
+        Ok(false) => return Ok(RequestResult::NotRunning),
+        Err(failure) => RequestResult::Refused(failure.reason().unwrap_or_default().to_owned()),
+    };
+    save(&CarriedOut { result: Some(result.clone()), ..begun })?;
+    Ok(result)
+}
+
+/// The last request of a session.
+#[derive(Serialize, Deserialize)]
+struct CarriedOut {
+    number: u64,
+    /// The length of the journal before it.
+    journal_bytes: u64,
+    /// The result; `None` before it is known.
+    result: Option<RequestResult>,
+}
+
+/// Returns whether the journal says after this offset that a request was carried out.
+fn has_effect(store: &SessionStore, id: &Id, offset: u64, request: &ControlRequest) -> bool {
+    let mut tail = JournalTail::from_offset(store.file(id, "journal.jsonl"), offset);
+    let lines = tail.read_new().unwrap_or_default();
+    lines.iter().any(|line| match (&line.entry, request) {
+        (JournalEntry::Sent { text }, ControlRequest::Send { text: sent }) => text == sent,
+        (JournalEntry::StopRequested, ControlRequest::Stop) => true,
+        (JournalEntry::Answered { n, .. }, ControlRequest::Answer { n: asked, .. }) => {
+            asked.is_none_or(|asked| asked == *n)
+        }
+        (JournalEntry::SameLines { id, .. }, ControlRequest::SameLines { id: told, .. }) => {
+            id == told
+        }
+        _ => false,
+    })
+}

@@ -1,0 +1,103 @@
+//! Sends home what happens in a session: its work first, then the lines of its journal that name it.
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use base::failure::{OrFail, Result};
+use serde::{Deserialize, Serialize};
+use studio_git::replica::{self, WorkRefs};
+
+use crate::place::frames::{self, Frame, MAX_JOURNAL_BYTES};
+use crate::place::node::spool::{self, Spool};
+use crate::place::order::SessionQuery;
+use crate::project::pause;
+use crate::session::store::SessionStore;
+use crate::session::summary::Phase;
+use crate::supervisor::spawn;
+
+/// The interval in which refs are looked at although the journal is unchanged.
+const REFS_INTERVAL: Duration = Duration::from_secs(2);
+/// The longest silence.
+const ALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What home has of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct FollowQuery {
+    /// The session.
+    #[serde(flatten)]
+    pub query: SessionQuery,
+    /// The number of its delivery.
+    pub attempt: u32,
+    /// The length of home's journal.
+    pub at: u64,
+    /// The work that home has.
+    pub work: WorkRefs,
+}
+
+/// Starts the run if it waits, and sends everything until it has ended.
+pub(super) fn follow(spool: &Spool, known: &FollowQuery, output: &mut impl Write) -> Result<()> {
+    let (repository, id) = (spool.repository(&known.query)?, &known.query.id);
+    let store = SessionStore::new(&repository.common_dir);
+    let record = store.load(id)?.relocated(&repository)?;
+    let journal = store.file(id, "journal.jsonl");
+    let fail = || "cannot send the session home";
+    let (mut at, mut sent) = (known.at, known.work.clone());
+    let (mut last_frame, mut last_refs) = (Instant::now(), None::<Instant>);
+    let mut is_started = false;
+    loop {
+        if spool::attempt(&store, id) != Some(known.attempt) {
+            return frames::write(output, &Frame::Superseded, &[]).or_fail(fail);
+        }
+        // Before the journal is read: if a run ends after that, its last lines are read below.
+        let is_running = store.is_locked(id);
+        let lines = complete_lines(&journal, at).or_fail(fail)?;
+        if !lines.is_empty() || last_refs.is_none_or(|time| time.elapsed() > REFS_INTERVAL) {
+            last_refs = Some(Instant::now());
+            if let Some(work) = replica::work_refs(&repository, &record.session_repo)?
+                && work != sent
+            {
+                let existing: Vec<String> =
+                    sent.commits().into_iter().chain([record.base.commit.clone()]).collect();
+                let pack = replica::pack(&repository, &work.commits(), &existing)?;
+                let bytes = pack.metadata().or_fail(fail)?.len();
+                let frame = Frame::Work { work: work.clone(), bytes };
+                frames::write_file(output, &frame, pack).or_fail(fail)?;
+                (sent, last_frame) = (work, Instant::now());
+            }
+        }
+        if !lines.is_empty() {
+            let frame = Frame::Journal { at, bytes: lines.len() as u64 };
+            frames::write(output, &frame, &lines).or_fail(fail)?;
+            at += lines.len() as u64;
+            last_frame = Instant::now();
+            continue;
+        }
+        if !is_running {
+            if store.summary(id)?.phase != Phase::Queued || is_started {
+                return frames::write(output, &Frame::Ended, &[]).or_fail(fail);
+            }
+            if let Some(lock) = store.lock(id)? {
+                spawn::spawn(&repository.common_dir, id, lock)?;
+                is_started = true;
+            }
+        }
+        if last_frame.elapsed() > ALIVE_INTERVAL {
+            frames::write(output, &Frame::Alive, &[]).or_fail(fail)?;
+            last_frame = Instant::now();
+        }
+        pause();
+    }
+}
+
+/// Returns the complete lines of a journal from an offset on.
+fn complete_lines(path: &std::path::Path, at: u64) -> io::Result<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    let bytes = length.saturating_sub(at).min(MAX_JOURNAL_BYTES);
+    let mut lines = vec![0; usize::try_from(bytes).map_err(io::Error::other)?];
+    file.read_exact_at(&mut lines, at)?;
+    let complete = lines.iter().rposition(|byte| *byte == b'\n').map_or(0, |index| index + 1);
+    lines.truncate(complete);
+    Ok(lines)
+}

@@ -1,0 +1,109 @@
+//! The directory of studio's data at a place: programs, repositories and sessions.
+
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use base::id::Id;
+use base::lock::Lock;
+use studio_git::repo::Repository;
+
+use crate::place::order::SessionQuery;
+use crate::session::store::SessionStore;
+
+/// The file of a session with the number of its delivery.
+const ATTEMPT: &str = "attempt";
+
+/// The directory.
+#[derive(Debug)]
+pub(super) struct Spool {
+    root: PathBuf,
+}
+
+impl Spool {
+    /// Opens or creates the directory, relative to the home directory. Refuses one that belongs to
+    /// somebody else or that others can write.
+    pub(super) fn open(path: &Path) -> Result<Spool> {
+        let home = base::user_dirs::home_dir()
+            .ok_or_else(|| Failure::usage("HOME is not set, so there is no spool"))?;
+        let root = home.join(path);
+        let fail = || format!("cannot make {}", root.display());
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&root).or_fail(fail)?;
+        let root = root.canonicalize().or_fail(fail)?;
+        let metadata = root.metadata().or_fail(fail)?;
+        let is_ours = metadata.uid() == rustix::process::geteuid().as_raw();
+        if !is_ours || metadata.mode() & 0o022 != 0 {
+            return Err(Failure::refused(format!("{} is not safe", root.display()))
+                .because("it belongs to somebody else, or others can write it")
+                .hint(format!("chmod 700 {}", root.display()))
+                .hint("[studio.places.NAME] spool = \"another/directory\""));
+        }
+        std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o700)).or_fail(fail)?;
+        let repositories = root.join("repos");
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&repositories)
+            .or_fail(fail)?;
+        Ok(Spool { root })
+    }
+
+    /// Returns its path.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Returns the path of a repository.
+    pub(super) fn repository_path(&self, query: &SessionQuery) -> Result<PathBuf> {
+        let name = &query.repository;
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_plain) {
+            return Err(Failure::usage("home sent an invalid name of a repository"));
+        }
+        Ok(self.root.join("repos").join(format!("{name}.git")))
+    }
+
+    /// Returns a repository; `None` if it is not there.
+    pub(super) fn existing_repository(&self, query: &SessionQuery) -> Result<Option<Repository>> {
+        let path = self.repository_path(query)?;
+        path.join("HEAD").exists().then(|| Repository::discover(&path)).transpose()
+    }
+
+    /// Returns a repository that must be there.
+    pub(super) fn repository(&self, query: &SessionQuery) -> Result<Repository> {
+        super::refuse_other_protocol(query)?;
+        self.existing_repository(query)?.ok_or_else(|| {
+            Failure::not_found("the repository of the session is not here")
+                .because(self.root.display().to_string())
+        })
+    }
+
+    /// Takes the lock of a repository, for deliveries.
+    pub(super) fn lock(&self, query: &SessionQuery) -> Result<Lock> {
+        let path = self.repository_path(query)?.with_extension("lock");
+        Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))
+    }
+
+    /// Returns the number of sessions that run, in all repositories.
+    pub(super) fn running_sessions(&self) -> u64 {
+        let repositories = std::fs::read_dir(self.root.join("repos")).into_iter().flatten();
+        let paths = repositories.flatten().map(|entry| entry.path());
+        let stores = paths.filter(|path| path.is_dir()).map(|path| SessionStore::new(&path));
+        let running = |store: SessionStore| {
+            let ids = store.ids().unwrap_or_default();
+            ids.iter().filter(|id| store.is_locked(id)).count() as u64
+        };
+        stores.map(running).sum()
+    }
+}
+
+/// Returns the number of the delivery of a session; `None` if it was not delivered completely.
+pub(super) fn attempt(store: &SessionStore, id: &Id) -> Option<u32> {
+    std::fs::read_to_string(store.file(id, ATTEMPT)).ok()?.trim().parse().ok()
+}
+
+/// Saves the number of the delivery: the session is delivered.
+pub(super) fn set_attempt(store: &SessionStore, id: &Id, attempt: u32) -> Result<()> {
+    base::files::replace(&store.file(id, ATTEMPT), format!("{attempt}\n").as_bytes())
+        .or_fail(|| format!("cannot save the delivery of `{id}`"))
+}

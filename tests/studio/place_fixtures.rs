@@ -1,0 +1,189 @@
+//! A real sshd on loopback with its own keys and a home directory of its own: a host of a place.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+
+use base::process::{Command, OutputLimits, Running, Stream};
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::env::{NOW, processes_in, until};
+
+use crate::fixtures::Scene;
+
+const SSHD: &str = "/usr/sbin/sshd";
+
+/// A host. Everything that runs on it ends on drop.
+pub struct SshHost {
+    directory: tempfile::TempDir,
+    port: u16,
+    server: Option<Running>,
+}
+
+impl SshHost {
+    /// Starts a host.
+    pub fn start() -> SshHost {
+        let directory = tempfile::Builder::new().prefix("h-").tempdir().unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut host = SshHost { directory, port, server: None };
+        for name in ["home", "home/run", "home/.config", "home/tmp"] {
+            fs::create_dir(host.path(name)).unwrap();
+        }
+        for key in ["host_key", "id"] {
+            host.run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", key]);
+        }
+        fs::copy(host.path("id.pub"), host.path("authorized_keys")).unwrap();
+        let public = fs::read_to_string(host.path("host_key.pub")).unwrap();
+        let known = format!("[127.0.0.1]:{port} {public}");
+        fs::write(host.path("known_hosts"), known).unwrap();
+        host.configure_server();
+        host.configure_client();
+        host.restart();
+        host
+    }
+
+    /// Returns a path in the host's directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Returns the home directory there.
+    pub fn home(&self) -> PathBuf {
+        self.path("home")
+    }
+
+    /// Returns the configuration of a place with this host.
+    pub fn configuration(&self, name: &str, more: &str) -> String {
+        format!(
+            "[studio.places.{name}]\nhost = \"farm\"\nspool = {:?}\nssh_config = {:?}\n{more}\n",
+            self.path("home/studio"),
+            self.path("ssh_config")
+        )
+    }
+
+    /// Writes the user's configuration with this host as the place `farm`.
+    pub fn use_in(&self, scene: &Scene, more: &str) {
+        scene.configure(&self.configuration("farm", more));
+    }
+
+    /// Starts the server, again if it was stopped.
+    pub fn restart(&mut self) {
+        let _ = fs::create_dir("/run/sshd");
+        let log = fs::File::options().append(true).create(true).open(self.path("log")).unwrap();
+        let server = Command::new(SSHD, self.directory.path())
+            .args(["-D", "-e", "-f"])
+            .arg(self.path("sshd_config"))
+            .stdout(Stream::Null)
+            .stderr(Stream::File(log));
+        self.server = Some(server.spawn().unwrap());
+        until("sshd to listen", || TcpStream::connect(("127.0.0.1", self.port)).ok());
+    }
+
+    /// Ends all connections; new ones are accepted.
+    pub fn cut_connections(&self) {
+        let Some(server) = &self.server else { return };
+        for child in children_of(server.id()) {
+            for grandchild in children_of(child) {
+                kill(grandchild, Signal::KILL);
+            }
+            kill(child, Signal::KILL);
+        }
+    }
+
+    /// Ends the server and all connections; what was started there goes on.
+    pub fn stop_server(&mut self) {
+        if let Some(server) = &self.server {
+            kill(server.id(), Signal::STOP);
+        }
+        self.cut_connections();
+        self.server = None;
+    }
+
+    /// Ends all processes that work in the home directory there.
+    pub fn kill_all(&self) {
+        loop {
+            let processes = processes_in(&self.home());
+            if processes.is_empty() {
+                return;
+            }
+            processes.iter().for_each(|process| kill(process.id, Signal::KILL));
+        }
+    }
+
+    /// Returns the repositories there.
+    pub fn repositories(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.path("home/studio/repos")).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        paths.filter(|path| path.extension().is_some_and(|name| name == "git")).collect()
+    }
+
+    /// Returns a file of a session there.
+    pub fn session_file(&self, id: &str, name: &str) -> PathBuf {
+        let repositories = self.repositories();
+        let repository = repositories.first().expect("a session was delivered");
+        repository.join("studio/sessions").join(id).join(name)
+    }
+
+    fn run(&self, program: &str, args: &[&str]) {
+        let output = Command::new(program, self.directory.path()).args(args);
+        let output = output.output(OutputLimits::seconds(30)).unwrap();
+        assert!(output.ok(), "{program}: {}", output.error_text());
+    }
+
+    fn configure_server(&self) {
+        let home = self.home();
+        let home = home.display();
+        let path = std::env::var("PATH").unwrap();
+        let text = format!(
+            "Port {}\nListenAddress 127.0.0.1\nHostKey {}\nPidFile none\nAuthorizedKeysFile {}\n\
+             StrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\n\
+             PermitRootLogin prohibit-password\nMaxStartups 100\nMaxSessions 64\n\
+             SetEnv HOME={home} XDG_RUNTIME_DIR={home}/run XDG_CONFIG_HOME={home}/.config \
+             TMPDIR={home}/tmp PATH={path} GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL={home}/.gitconfig \
+             G3_TEST_NOW={NOW} G3_TEST_LOAD=0\n",
+            self.port,
+            self.path("host_key").display(),
+            self.path("authorized_keys").display(),
+        );
+        fs::write(self.path("sshd_config"), text).unwrap();
+    }
+
+    fn configure_client(&self) {
+        let text = format!(
+            "Host farm\n    HostName 127.0.0.1\n    Port {}\n    IdentityFile {}\n    \
+             IdentitiesOnly yes\n    UserKnownHostsFile {}\n",
+            self.port,
+            self.path("id").display(),
+            self.path("known_hosts").display(),
+        );
+        fs::write(self.path("ssh_config"), text).unwrap();
+    }
+}
+
+impl Drop for SshHost {
+    fn drop(&mut self) {
+        self.stop_server();
+        self.kill_all();
+    }
+}
+
+fn kill(id: u32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(id.cast_signed()) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Returns the child processes of a process.
+fn children_of(parent: u32) -> Vec<u32> {
+    let ids = fs::read_dir("/proc").unwrap().flatten();
+    let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |id: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok();
+        let fields = stat.as_deref().and_then(|stat| stat.rsplit_once(')'));
+        let found =
+            fields.and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse::<u32>().ok());
+        found == Some(parent)
+    };
+    ids.filter(is_child).collect()
+}
