@@ -100,6 +100,17 @@ impl Scene {
         })
     }
 
+    /// Waits until the session's run has ended, however.
+    pub fn await_end(&self, id: &str) -> Value {
+        until(&format!("{id} to end"), || {
+            let status = self.status(id);
+            let state = status["state"].as_str().unwrap_or_default();
+            let is_active =
+                ["queued", "starting", "working", "waiting", "checking"].contains(&state);
+            (!is_active).then_some(status)
+        })
+    }
+
     /// Waits until the session's lock is free.
     pub fn await_free(&self, id: &str) {
         until(&format!("{id} to be free"), || {

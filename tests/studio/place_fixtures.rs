@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use base::process::{Command, OutputLimits, Running, Stream};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use testkit::env::{NOW, processes_in, until};
 
 use crate::fixtures::Scene;
@@ -24,6 +25,11 @@ pub struct SshHost {
 impl SshHost {
     /// Starts a host.
     pub fn start() -> SshHost {
+        SshHost::start_with("")
+    }
+
+    /// Starts a host whose programs get more variables: `NAME=VALUE …`.
+    pub fn start_with(variables: &str) -> SshHost {
         let directory = tempfile::Builder::new().prefix("h-").tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut host = SshHost { directory, port, server: None };
@@ -37,7 +43,7 @@ impl SshHost {
         let public = fs::read_to_string(host.path("host_key.pub")).unwrap();
         let known = format!("[127.0.0.1]:{port} {public}");
         fs::write(host.path("known_hosts"), known).unwrap();
-        host.configure_server();
+        host.configure_server(variables);
         host.configure_client();
         host.restart();
         host
@@ -125,13 +131,28 @@ impl SshHost {
         repository.join("studio/sessions").join(id).join(name)
     }
 
+    /// Returns a file in the worktree of a session there.
+    pub fn worktree_file(&self, id: &str, name: &str) -> PathBuf {
+        let repository = self.repositories().into_iter().next().expect("a session was delivered");
+        repository.with_extension("git.worktrees").join(id).join(name)
+    }
+
+    /// Kills the supervisor of a session there, and everything else that works for it.
+    pub fn kill_session(&self, id: &str) {
+        let journal = fs::read_to_string(self.session_file(id, "journal.jsonl")).unwrap();
+        let lines = journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let pids =
+            lines.filter(|line| line["entry"] == "spawned").filter_map(|line| line["pid"].as_u64());
+        kill(u32::try_from(pids.last().unwrap()).unwrap(), Signal::KILL);
+    }
+
     fn run(&self, program: &str, args: &[&str]) {
         let output = Command::new(program, self.directory.path()).args(args);
         let output = output.output(OutputLimits::seconds(30)).unwrap();
         assert!(output.ok(), "{program}: {}", output.error_text());
     }
 
-    fn configure_server(&self) {
+    fn configure_server(&self, variables: &str) {
         let home = self.home();
         let home = home.display();
         let path = std::env::var("PATH").unwrap();
@@ -140,7 +161,7 @@ impl SshHost {
              StrictModes no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\n\
              PermitRootLogin prohibit-password\nMaxStartups 100\nMaxSessions 64\n\
              SetEnv HOME={home} XDG_RUNTIME_DIR={home}/run XDG_CONFIG_HOME={home}/.config \
-             TMPDIR={home}/tmp PATH={path} GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL={home}/.gitconfig \
+             {variables} TMPDIR={home}/tmp PATH={path} GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL={home}/.gitconfig \
              G3_TEST_NOW={NOW} G3_TEST_LOAD=0\n",
             self.port,
             self.path("host_key").display(),

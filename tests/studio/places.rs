@@ -5,6 +5,7 @@
 
 use std::fs;
 
+use serde_json::Value;
 use testkit::env::until;
 
 use crate::fixtures::Scene;
@@ -61,8 +62,361 @@ mod needs_sshd {
         scene.await_free(&id);
         assert_equal_journals(&scene, &host, &id);
         assert_eq!(scene.status(&id)["place"]["attempt"], 2);
-        let sent = |line: &&serde_json::Value| line["entry"] == "turn";
+        let sent = |line: &&Value| line["entry"] == "turn";
         assert_eq!(scene.journal(&id).iter().filter(sent).count(), 2, "each message once");
-        assert_eq!(scene.status(&id)["place"]["set_aside"], serde_json::Value::Null);
+        assert_eq!(scene.status(&id)["place"]["set_aside"], Value::Null);
     }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn connections_that_break_lose_and_repeat_nothing() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        host.use_in(&scene, "keep_seconds = 1");
+        let script = "write a.txt one; commit first; gate go1; write b.txt two; commit second; gate go2; \
+                      write c.txt three; say done";
+        let id = scene.exec(["--on", "farm", script]);
+        for gate in ["go1", "go2"] {
+            scene.await_state(&id, "working");
+            until("the agent to wait", || {
+                host.repositories().first()?;
+                let name = if gate == "go1" { "a.txt" } else { "b.txt" };
+                host.worktree_file(&id, name).exists().then_some(())
+            });
+            host.cut_connections();
+            fs::write(host.worktree_file(&id, gate), "").unwrap();
+            host.cut_connections();
+        }
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        assert_equal_journals(&scene, &host, &id);
+        let branch = format!("refs/heads/studio/{id}");
+        let there = testkit::repo::Repo::at(&host.repositories()[0]);
+        for name in [branch, format!("refs/studio/snapshots/{id}/1")] {
+            let show = ["for-each-ref", "--format=%(objectname)", &name];
+            assert_eq!(scene.repo.git(show), there.git(show), "{name}");
+        }
+        scene.repo.git(["fsck", "--strict"]);
+        scene.studio(["accept", &id, "--message", "All"]).exits(0);
+        assert_eq!(scene.repo.show("main", "c.txt"), "three");
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn a_session_goes_on_while_home_is_killed() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        host.use_in(&scene, "");
+        let id = scene.exec(["--on", "farm", "write a.txt one; gate go; write b.txt two"]);
+        scene.await_state(&id, "working");
+        until("the agent to wait", || host.worktree_file(&id, "a.txt").exists().then_some(()));
+        kill_keeper(&scene, &id);
+        assert_eq!(scene.status(&id)["state"], "working", "the place goes on");
+        fs::write(host.worktree_file(&id, "go"), "").unwrap();
+        until("the run to end there", || {
+            let journal = fs::read_to_string(host.session_file(&id, "journal.jsonl")).unwrap();
+            journal.contains("\"exit\"").then_some(())
+        });
+        // Every command that may start sessions connects again.
+        scene.studio(["doctor"]);
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        assert_equal_journals(&scene, &host, &id);
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn a_killed_supervisor_there_is_a_crash_and_its_work_is_kept() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        host.use_in(&scene, "keep_seconds = 1");
+        let id = scene.exec(["--agent", "loads", "--on", "farm", "write a.txt one; gate go"]);
+        scene.await_state(&id, "working");
+        until("the work to be kept", || (scene.status(&id)["files_changed"] == 1).then_some(()));
+        host.kill_session(&id);
+        let status = scene.await_state(&id, "crashed");
+        let why = status["why"].as_str().unwrap();
+        assert!(why.contains("lost at farm: its supervisor exited unexpectedly there"), "{why}");
+        scene.studio(["diff", &id]).output_contains("+one");
+        scene.await_free(&id);
+        scene.studio(["resume", &id]).exits(0);
+        scene.await_state(&id, "working");
+        until("the worktree", || host.worktree_file(&id, "a.txt").exists().then_some(()));
+        fs::write(host.worktree_file(&id, "go"), "").unwrap();
+        scene.await_state(&id, "ready");
+        assert_eq!(scene.status(&id)["place"]["attempt"], 2);
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn what_was_kept_of_a_lost_host_continues_on_another_one() {
+        let (scene, mut lost, other) = (Scene::new(), SshHost::start(), SshHost::start());
+        let farm = lost.configuration("farm", "keep_seconds = 1\nlost_after_seconds = 2");
+        scene.configure(&format!("{farm}{}", other.configuration("barn", "")));
+        let script = "write a.txt one; gate go; write b.txt two";
+        let id = scene.exec(["--agent", "loads", "--on", "farm", script]);
+        scene.await_state(&id, "working");
+        until("the work to be kept", || (scene.status(&id)["files_changed"] == 1).then_some(()));
+        lost.stop_server();
+        lost.kill_all();
+        until("a reason", || {
+            let why = scene.status(&id)["why"].as_str().unwrap_or_default().to_owned();
+            why.contains("no connection").then_some(())
+        });
+        scene.await_state(&id, "crashed");
+        scene.studio(["diff", &id]).output_contains("+one");
+        scene.await_free(&id);
+        scene.studio(["resume", &id, "--on", "barn"]).exits(0);
+        until("the worktree", || {
+            other.repositories().first()?;
+            other.worktree_file(&id, "a.txt").exists().then_some(())
+        });
+        scene.await_state(&id, "working");
+        let status = scene.status(&id);
+        assert_eq!(
+            (&status["place"]["name"], &status["place"]["attempt"]),
+            (&"barn".into(), &2.into())
+        );
+        fs::write(other.worktree_file(&id, "go"), "").unwrap();
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        // The lost host comes back, with a delivery that home does not know of any more.
+        lost.restart();
+        assert_equal_journals(&scene, &other, &id);
+        scene.studio(["resume", &id, "--on", "farm"]);
+        scene.await_state(&id, "ready");
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn it_continues_here_with_all_of_its_work() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        host.use_in(&scene, "");
+        let id = scene.exec([
+            "--agent",
+            "loads",
+            "--on",
+            "farm",
+            "write a.txt one; sh git add a.txt; sh git commit -qm c || true; write b.txt two",
+        ]);
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        scene.studio(["stop", &id]).exits(3);
+        scene.studio(["send", &id, "--help"]);
+        scene.studio(["resume", &id, "--on", "here"]);
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        assert_eq!(scene.worktree(&id).read("b.txt"), "two\n");
+        assert_eq!(scene.status(&id)["place"], Value::Null);
+        scene.studio(["resume", &id, "--on", "farm"]);
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        assert!(
+            !scene.worktree(&id).path().exists(),
+            "its worktree was moved away, with all files"
+        );
+        scene.studio(["accept", &id, "--message", "m"]).exits(0);
+        assert_eq!(scene.repo.show("main", "b.txt"), "two");
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn stop_and_answer_reach_it_once() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        host.use_in(&scene, "");
+        let id = scene.exec([
+            "--agent",
+            "talk",
+            "--ask",
+            "--on",
+            "farm",
+            "ask rm x; write a.txt one; gate go",
+        ]);
+        scene.await_state(&id, "waiting");
+        host.cut_connections();
+        scene.studio(["answer", &id, "1", "allow"]).exits(0);
+        scene.await_state(&id, "working");
+        scene.studio(["stop", &id]).exits(0);
+        scene.await_state(&id, "stopped");
+        scene.await_free(&id);
+        assert_equal_journals(&scene, &host, &id);
+        let count =
+            |entry: &str| scene.journal(&id).iter().filter(|it| it["entry"] == entry).count();
+        assert_eq!((count("answered"), count("stop_requested")), (1, 1));
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn a_place_says_what_is_missing() {
+        let scene = Scene::new();
+        let no_git = SshHost::start_with("PATH=/nowhere");
+        let full = SshHost::start_with("G3_TEST_FREE_DISK=1000");
+        let late = SshHost::start_with("G3_TEST_NOW=2026-01-02T11:00:00Z");
+        let places = [(&no_git, "none"), (&full, "full"), (&late, "late")];
+        let text: String = places.iter().map(|(host, name)| host.configuration(name, "")).collect();
+        scene.configure(&text);
+        scene.studio(["places"]).output_contains("late  ssh  farm");
+        scene.studio(["places", "check", "late"]).exits(0).output_contains("3600 seconds ahead");
+        scene
+            .studio(["places", "check", "full"])
+            .exits(0)
+            .output_contains("only 1000 bytes of free disk");
+        let check = scene.studio(["places", "check", "none"]);
+        check.exits(1).output_contains("missing");
+        for (name, words) in [("full", "the disk of the place is full"), ("none", "cannot")] {
+            let id = scene.exec(["--on", name, "write a.txt one"]);
+            let status = scene.await_end(&id);
+            assert_eq!(status["state"], "failed", "{name}");
+            let why = status["why"].as_str().unwrap();
+            assert!(why.contains(words), "{why}");
+        }
+        let id = scene.exec(["--on", "late", "write a.txt one"]);
+        scene.await_state(&id, "ready");
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn a_host_with_another_key_is_refused() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        host.use_in(&scene, "lost_after_seconds = 1");
+        let known = fs::read_to_string(host.path("known_hosts")).unwrap();
+        let (name, _) = known.split_once(' ').unwrap();
+        let other = fs::read_to_string(host.path("id.pub")).unwrap();
+        fs::write(host.path("known_hosts"), format!("{name} {other}")).unwrap();
+        let check = scene.studio(["places", "check", "farm"]);
+        check.exits(1).output_contains("ost key verification failed");
+        let id = scene.exec(["--on", "farm", "write a.txt one"]);
+        let why = until("a reason", || {
+            let why = scene.status(&id)["why"].as_str().unwrap_or_default().to_owned();
+            why.contains("no connection").then_some(why)
+        });
+        assert!(why.contains("ost key"), "{why}");
+        assert!(host.repositories().is_empty());
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn nothing_secret_leaves_this_machine() {
+        const CANARY: &str = "canary-7c21f0";
+        let (mut scene, host) = (Scene::new(), SshHost::start());
+        scene.env.set("OPENAI_API_KEY", CANARY);
+        scene.env.set("MY_TOKEN", CANARY);
+        let more = format!(
+            "{}[studio.agents.keyed]\nprotocol = \"command\"\ncommand = [{:?}, \"{{prompt}}\"]\n\
+             env = [\"MY_TOKEN\", \"OTHER={CANARY}\"]\n\
+             [providers.openai.main]\napi_key = \"{CANARY}\"\n",
+            host.configuration("farm", ""),
+            testkit::env::built("fake-agent"),
+        );
+        scene.configure(&more);
+        let script = "sh env > environment; write a.txt one; gate go";
+        let id = scene.exec(["--agent", "keyed", "--on", "farm", script]);
+        scene.await_state(&id, "working");
+        until("the agent to wait", || host.worktree_file(&id, "a.txt").exists().then_some(()));
+        let arguments = fs::read_dir("/proc").unwrap().flatten();
+        let arguments = arguments.filter_map(|it| fs::read(it.path().join("cmdline")).ok());
+        for line in arguments {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            assert!(!line.contains(CANARY), "{line}");
+            assert!(!line.contains("__node") || !line.contains("environment"), "the task: {line}");
+        }
+        fs::write(host.worktree_file(&id, "go"), "").unwrap();
+        scene.await_state(&id, "ready");
+        let found = scene.env.run("grep", host.path("").as_path(), ["-rlaF", CANARY, "."]);
+        assert_eq!(found.out, "", "{found}");
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn nothing_that_a_host_sends_harms_home() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        let before = scene.repo.git(["for-each-ref"]);
+        let zero = "0".repeat(40);
+        let answers = [
+            "echo hello".to_owned(),
+            "head -c 3000000 /dev/zero".to_owned(),
+            r#"echo '{"frame":"journal","at":0,"bytes":18446744073709551615}'"#.to_owned(),
+            r#"echo '{"frame":"journal","at":9999,"bytes":2}'; echo x"#.to_owned(),
+            r#"printf '{"frame":"journal","at":AT,"bytes":3}\n{}\n'"#.to_owned(),
+            format!(r#"echo '{{"frame":"work","work":{{"head":"{zero}","snapshots":[]}},"bytes":4}}'; printf PACK"#),
+            r#"echo '{"frame":"work","work":{"head":"../../x","snapshots":[]},"bytes":0}'"#.to_owned(),
+            r#"echo '{"frame":"work","work":{"head":"x","snapshots":[]},"bytes":9000000000000000}'"#.to_owned(),
+            r#"echo '{"frame":"superseded"}'"#.to_owned(),
+        ];
+        for (number, answer) in answers.iter().enumerate() {
+            let program = host.path(&format!("liar{number}"));
+            let text = format!(
+                "#!/bin/sh\ncase $2 in\nhello) echo '{{\"protocol\":1,\"git\":\"2.47\"}}';;\n\
+                 deliver) cat >/dev/null; echo '{{\"set_aside\":null}}';;\nfollow) {answer};;\nesac\n"
+            );
+            fs::write(&program, text).unwrap();
+            fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+                .unwrap();
+            host.use_in(&scene, &format!("binary = {program:?}\nlost_after_seconds = 0"));
+            let id = scene.exec(["--on", "farm", "write a.txt one"]);
+            let status = scene.await_end(&id);
+            assert_eq!(status["state"], "failed", "{answer}");
+            scene.await_free(&id);
+            let entries: Vec<Value> =
+                scene.journal(&id).iter().map(|line| line["entry"].clone()).collect();
+            assert_eq!(entries, ["queued", "spawned", "exit"], "{answer}");
+            scene.studio(["discard", &id]).exits(0);
+        }
+        let after = scene.repo.git([
+            "for-each-ref",
+            "--exclude=refs/studio",
+            "--exclude=refs/heads/studio",
+        ]);
+        assert_eq!(before, after);
+        scene.repo.git(["fsck", "--strict"]);
+    }
+}
+
+/// Kills the process here that keeps a session at its place.
+fn kill_keeper(scene: &Scene, id: &str) {
+    let home = scene.env.home().to_string_lossy().into_owned();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let keeps = |process: &i32| {
+        let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).into_owned();
+        line.contains("__supervise") && line.contains(&home) && line.contains(id)
+    };
+    let keeper = ids.into_iter().find(keeps).expect("a keeper runs");
+    let keeper = rustix::process::Pid::from_raw(keeper).unwrap();
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    until("the lock to be free", || {
+        let facts = scene.studio(["explain", id, "--json"]).json();
+        facts["id"].is_string().then_some(())
+    });
+}
+
+#[test]
+fn a_repository_neither_defines_nor_chooses_places() {
+    let scene = Scene::new();
+    scene.repo.write(
+        "g3.toml",
+        "[studio]\non = \"evil\"\n[studio.places.evil]\nhost = \"evil.example\"\n",
+    );
+    scene.repo.git(["add", "-A"]);
+    scene.repo.git(["commit", "-qm", "places"]);
+    let list = scene.studio(["places"]);
+    list.exits(0).output_contains("only your own configuration names places");
+    list.output_contains("only your own configuration chooses places").output_lacks("evil.example");
+    let id = scene.ready("write a.txt one");
+    assert_eq!(scene.status(&id)["place"], Value::Null);
+    scene.studio(["run", "--on", "evil", "x"]).exits(2).output_contains("no such place: `evil`");
+}
+
+#[test]
+fn a_place_that_cannot_be_used_is_refused_before_anything_starts() {
+    let scene = Scene::new();
+    scene.configure(
+        "[studio.places.farm]\nhost = \"-oProxyCommand=id\"\n[studio.places.barn]\nhost = \"b\"\n",
+    );
+    scene.studio(["run", "--on", "farm", "x"]).exits(2).output_contains("cannot be used");
+    scene.studio(["run", "--on", "bran", "x"]).exits(2).output_contains("studio places barn");
+    scene.studio(["run", "--on", "barn", "--worktree", ".", "x"]).exits(2);
+    scene.repo.write(".gitmodules", "[submodule \"a\"]\n\tpath = a\n\turl = ./a\n");
+    scene.repo.git(["add", "-A"]);
+    scene.repo.git(["commit", "-qm", "a submodule"]);
+    scene.studio(["run", "--on", "barn", "x"]).exits(2).output_contains("submodules");
+    assert_eq!(scene.studio(["list", "--json"]).json()["sessions"].as_array().unwrap().len(), 0);
 }

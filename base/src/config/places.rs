@@ -101,6 +101,9 @@ impl PlaceConfig {
         if !is_word(name) || name.contains('/') {
             return refuse("its name may contain letters, digits, `.`, `_` and `-`".to_owned());
         }
+        if name == "here" {
+            return refuse("`here` is this machine".to_owned());
+        }
         let hosts = self.all_hosts();
         if hosts.is_empty() {
             return refuse("it has no `host`".to_owned());

@@ -4,6 +4,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::text::tail;
 use serde_json::json;
+use studio_core::place;
 use studio_core::project::Project;
 
 use crate::commands::context::{CommandContext, CommonArgs};
@@ -40,6 +41,9 @@ pub(crate) struct Args {
     /// Try at once, although the account of the agent is rate limited
     #[arg(long, conflicts_with = "interactive")]
     pub now: bool,
+    /// Continue at this place (see `studio places`), or `here`
+    #[arg(long, value_name = "PLACE", conflicts_with = "interactive")]
+    pub on: Option<String>,
     /// Limits that replace those of the session
     #[command(flatten)]
     pub limits: LimitArgs,
@@ -54,12 +58,19 @@ pub(crate) struct ResumeInput {
     pub limits: RunLimits,
     /// Whether permission requests wait for the user from now on; unchanged when absent.
     pub attended: Option<bool>,
+    /// The place where it continues, or `here`; unchanged when absent.
+    pub place: Option<String>,
 }
 
 impl ResumeInput {
     /// Returns whether the settings of the session change.
     fn changes_settings(&self) -> bool {
         self.limits != RunLimits::default() || self.attended.is_some()
+    }
+
+    /// Returns whether the session needs no more than a call of the scheduler, if it waits.
+    fn changes_nothing(&self) -> bool {
+        !self.changes_settings() && self.place.is_none()
     }
 }
 
@@ -88,6 +99,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             prompt: None,
             limits: args.limits.limits(),
             attended: args.ask.then_some(true),
+            place: args.on.clone(),
         };
         if view.is_stalled() {
             // The stuck turn is cancelled, and the agent continues.
@@ -98,7 +110,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             continue;
         }
         let is_waiting = view.state == SessionState::Queued || view.is_parked();
-        let unchanged = is_waiting && !input.changes_settings();
+        let unchanged = is_waiting && input.changes_nothing();
         match if unchanged { Ok(()) } else { requeue_with(&context, id, input) } {
             Ok(()) => ids.push(id),
             // A busy session does not prevent resuming the others.
@@ -190,6 +202,9 @@ pub(crate) fn requeue_with(context: &CommandContext, id: &Id, input: ResumeInput
             .hint(format!("studio resume {id} {flag}")));
         }
         context.repository.remember_checkout()?;
+        if let Some(name) = &input.place {
+            place::choose(context, id, name)?;
+        }
         let mut writer = context.store.writer(id, context.clock)?;
         let fail = || "cannot write the journal";
         if input.changes_settings() {

@@ -18,7 +18,7 @@ use studio_core::create_session::{create, draft};
 use studio_core::fork;
 use studio_core::launch::requirements::AgentOptions;
 use studio_core::launch::{command, requirements as agent_requirements};
-use studio_core::place::Place;
+use studio_core::place::{HERE, Place};
 use studio_core::session::record::RunLimits;
 use studio_core::session::record::RunMode;
 use studio_core::session::spec::{AttemptSpec, SessionSpec, SessionStart};
@@ -29,8 +29,6 @@ use studio_git::repo::Base;
 use studio_git::start_point;
 use studio_git::{self, worktree};
 
-/// The place that is this machine.
-const HERE: &str = "here";
 /// Maximum size of a task, in bytes.
 const MAX_TASK_BYTES: usize = 4 << 20;
 

@@ -102,7 +102,11 @@ impl Keeper {
         let _ = carrier.await;
         if let Err(failure) = &end {
             // Home writes the journal from here on.
-            self.lose(&failure.sentence())?;
+            self.update(|placement| {
+                placement.away = false;
+                placement.problem = None;
+                placement.lost.get_or_insert_with(|| failure.sentence());
+            })?;
         }
         let end = end?;
         self.requeue_unsent_messages()?;
@@ -143,7 +147,10 @@ impl Keeper {
                 Err(Unreached::Refused(failure)) => return Err(failure),
                 Err(Unreached::Problem(problem)) => problem,
             };
-            self.update(|placement| placement.problem = Some(problem.clone()))?;
+            self.update(|placement| {
+                placement.place.clone_from(&self.place.name);
+                placement.problem = Some(problem.clone());
+            })?;
             let silence = last_contact.elapsed();
             if silence > Duration::from_secs(self.place.config.lost_after()) {
                 let minutes = silence.as_secs().div_ceil(60);
@@ -333,14 +340,21 @@ impl Keeper {
         }
     }
 
-    /// Records that the run is lost.
+    /// Records that the run is lost. One that never began, as far as home knows, has failed.
     fn lose(&self, why: &str) -> Result<Option<SessionOutcome>> {
         self.update(|placement| {
             placement.away = false;
             placement.problem = None;
-            placement.lost = Some(format!("{} ({})", why, placement.host));
+            placement.lost = Some(why.to_owned());
         })?;
-        Ok(None)
+        match self.store.summary(&self.record.id)?.phase {
+            Phase::Queued => {
+                Err(Failure::failed(format!("it did not start at {}", self.place.name))
+                    .because(why)
+                    .hint(format!("studio places check {}", self.place.name)))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Lets the place delete sessions that home no longer has. They only take space there.

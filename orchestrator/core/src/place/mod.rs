@@ -17,9 +17,29 @@ mod ship;
 use base::config::Config;
 use base::config::places::PlaceConfig;
 use base::failure::{Failure, Result};
+use base::id::Id;
 use base::text::similar;
 
+use crate::project::Project;
+
 pub(crate) use keeper::supervise;
+
+/// The name of this machine as a place.
+pub const HERE: &str = "here";
+
+/// Lets a session continue at another place, or here. The caller holds its lock.
+pub fn choose(project: &Project, id: &Id, name: &str) -> Result<()> {
+    let mut record = project.store.load(id)?;
+    let place = match name {
+        HERE => None,
+        name => Some(Place::find(&project.config, name)?.name),
+    };
+    if record.run_mode.place == place {
+        return Ok(());
+    }
+    record.run_mode.place = place;
+    project.store.rewrite(&record)
+}
 
 /// A configured place.
 #[derive(Clone, Debug)]

@@ -117,7 +117,7 @@ impl<'a> Pipeline<'a> {
                 let has_failed_check = view.facts.summary.failed_check().is_some();
                 let prompt = has_failed_check.then(|| resume::retry_prompt(view));
                 let limits = args.limits.limits();
-                let input = ResumeInput { prompt, limits, attended: None };
+                let input = ResumeInput { prompt, limits, ..ResumeInput::default() };
                 resume::requeue_with(self.context, &id, input)?;
                 id
             }

@@ -242,7 +242,7 @@ fn nearest_to(places: &[usize], line: Option<usize>) -> Option<usize> {
     let mut by_distance: Vec<usize> = places.to_vec();
     by_distance.sort_by_key(|line_index| line_index.abs_diff(expected));
     let (first, second) = (by_distance[0], by_distance[1]);
-    (first.abs_diff(expected) * 2 < second.abs_diff(expected)).then_some(first)
+    (first.abs_diff(expected).saturating_mul(2) < second.abs_diff(expected)).then_some(first)
 }
 
 /// Applies a hunk to the text at its position. Context lines are copied from the file.
