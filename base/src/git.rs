@@ -54,6 +54,7 @@ const COMMANDS_WITHOUT_DRIVERS: &[&str] = &[
     "index-pack",
     "pack-objects",
     "pack-refs",
+    "repack",
     "rev-list",
     "rev-parse",
     "symbolic-ref",

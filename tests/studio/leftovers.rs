@@ -163,3 +163,35 @@ fn a_large_leftover_neither_lands_nor_blocks_landing() {
         .exits(3)
         .output_contains("by-agent: larger than 10 MB");
 }
+
+#[test]
+fn small_packs_are_combined_unless_the_user_has_switched_that_off() {
+    let scene = Scene::new();
+    scene.repo.git(["config", "gc.auto", "0"]);
+    for number in 0..60 {
+        scene.repo.commit_file("a.txt", &format!("{number}\n"));
+        scene.repo.git(["repack", "-q"]);
+    }
+    let packs = || {
+        let names = std::fs::read_dir(scene.repo.path().join(".git/objects/pack")).unwrap();
+        let names = names.flatten().map(|entry| entry.file_name());
+        names.filter(|name| name.to_string_lossy().ends_with(".idx")).count()
+    };
+    assert!(packs() >= 60);
+    let objects = scene.repo.git(["rev-list", "--all", "--objects"]);
+    let first = scene.ready("write b.txt one");
+    scene.await_supervisor(&first);
+    assert!(packs() >= 60, "the user does not want it");
+    scene.repo.git(["config", "--unset", "gc.auto"]);
+    let second = scene.ready("write c.txt one");
+    scene.await_supervisor(&second);
+    assert!(packs() < 20, "{} packs", packs());
+    for line in objects.lines() {
+        let object = line.split(' ').next().unwrap();
+        scene.repo.git(["cat-file", "-e", object]);
+    }
+    scene.repo.git(["fsck", "--strict"]);
+    for id in [&first, &second] {
+        scene.studio(["accept", id, "--message", "m"]).exits(0);
+    }
+}

@@ -29,6 +29,7 @@ use crate::session::store::SessionStore;
 use crate::supervisor::run::SupervisorConfig;
 use crate::supervisor::spawn::{COMMAND, inherited_lock};
 use studio_git::check_worktree;
+use studio_git::pack_maintenance;
 use studio_git::repo::Repository;
 
 /// The arguments of a supervisor.
@@ -107,6 +108,8 @@ pub fn run(args: &SupervisorArgs) -> Result<u8> {
     let view = project.view(&id)?;
     notifier.notify(view.state.name(), &view.reason().unwrap_or_default());
     project.schedule()?;
+    // Without it, later commands only take longer.
+    let _ = pack_maintenance::run_if_needed(&project.repository);
     if record.run_mode.home.is_some() {
         // Home writes the message and compares the work with other sessions.
         return Ok(0);

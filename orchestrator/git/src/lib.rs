@@ -44,6 +44,7 @@ pub mod object_quarantine;
 pub mod oplog;
 pub mod orphan;
 pub mod overlay;
+pub mod pack_maintenance;
 pub mod pair_conflicts;
 pub mod parallel_checkout;
 pub mod patch;
