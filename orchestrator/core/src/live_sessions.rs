@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -31,7 +32,7 @@ const MIN_SESSIONS_PER_THREAD: usize = 100;
 /// The sessions of a repository.
 pub struct LiveSessions {
     sessions: BTreeMap<Id, LiveSession>,
-    dispositions: Dispositions,
+    dispositions: Arc<Dispositions>,
     operations: FileVersion,
     directory: FileVersion,
     /// What the queued sessions wait for, as of this version of the file.

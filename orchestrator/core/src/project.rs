@@ -17,7 +17,7 @@ use crate::console::{Console, Silent};
 use crate::interrupt::Interrupt;
 use crate::queue_reasons::QueueReasons;
 use crate::session::collect;
-use crate::session::disposition::{self, Dispositions};
+use crate::session::disposition::{DispositionCache, Dispositions};
 use crate::session::id::{NamedSession, resolve};
 use crate::session::journal::{JournalEntry, SessionOutcome};
 use crate::session::placement::Placement;
@@ -58,6 +58,8 @@ pub struct Project {
     pub console: Arc<dyn Console>,
     /// Whether the user interrupted the command.
     pub interrupt: Interrupt,
+    /// The dispositions that were read last.
+    pub known_dispositions: DispositionCache,
 }
 
 /// A session that cannot be read, and the reason.
@@ -77,6 +79,7 @@ impl Project {
             clock: Clock::from_env(),
             console: Arc::new(Silent),
             interrupt: Interrupt::default(),
+            known_dispositions: DispositionCache::default(),
         }
     }
 
@@ -92,9 +95,9 @@ impl Project {
         }
     }
 
-    /// Reads the dispositions of sessions from the operation log.
-    pub fn dispositions(&self) -> Result<Dispositions> {
-        disposition::read(&self.repository)
+    /// Returns the dispositions of sessions, from the operation log.
+    pub fn dispositions(&self) -> Result<Arc<Dispositions>> {
+        self.known_dispositions.get(&self.repository)
     }
 
     /// Starts the sessions that can start.
@@ -105,7 +108,7 @@ impl Project {
             directory: directory.unwrap_or(&repository.common_dir),
             config_file: self.config_file.as_deref(),
         };
-        crate::schedule::step(repository, &self.config, location, &self.dispositions()?)
+        crate::schedule::step(repository, &self.config, location, &*self.dispositions()?)
     }
 
     /// Takes a session's lock. A command that only reads a session releases it quickly; a
@@ -136,7 +139,7 @@ impl Project {
 
     /// Returns the current state of a session.
     pub fn view(&self, id: &Id) -> Result<SessionView> {
-        self.view_with(id, &self.dispositions()?)
+        self.view_with(id, &*self.dispositions()?)
     }
 
     /// Returns the current state of a session, with known dispositions.
@@ -223,14 +226,31 @@ impl Project {
 
     /// Returns the current state of all sessions, oldest first, and the errors of unreadable ones.
     pub fn sessions(&self) -> Result<(Vec<SessionView>, Vec<DamagedSession>)> {
+        Ok(self.sessions_of(&self.store.ids()?, &*self.dispositions()?))
+    }
+
+    /// Like [`Project::sessions`], without the accepted and discarded ones, whose number is returned:
+    /// their files are not read.
+    pub fn open_sessions(&self) -> Result<(Vec<SessionView>, Vec<DamagedSession>, usize)> {
         let dispositions = self.dispositions()?;
-        let ids = self.store.ids()?;
+        let is_closed = |id: &Id| dispositions.get(id).operation().is_some();
+        let (closed, open): (Vec<Id>, Vec<Id>) = self.store.ids()?.into_iter().partition(is_closed);
+        let (views, damaged) = self.sessions_of(&open, &dispositions);
+        Ok((views, damaged, closed.len()))
+    }
+
+    /// Returns the current state of these sessions, oldest first, and the errors of unreadable ones.
+    fn sessions_of(
+        &self,
+        ids: &[Id],
+        dispositions: &Dispositions,
+    ) -> (Vec<SessionView>, Vec<DamagedSession>) {
         let chunk_size =
             ids.len().div_ceil(thread::available_parallelism().map_or(1, NonZero::get));
         let chunks = ids.chunks(chunk_size.max(MIN_SESSIONS_PER_THREAD));
         let reasons = QueueReasons::read(self.store.root());
         let results: Vec<(Vec<SessionView>, Vec<DamagedSession>)> = thread::scope(|scope| {
-            let (dispositions, reasons) = (&dispositions, &reasons);
+            let reasons = &reasons;
             let threads: Vec<_> = chunks
                 .map(|chunk| scope.spawn(move || self.view_all(chunk, dispositions, reasons)))
                 .collect();
@@ -246,7 +266,7 @@ impl Project {
                 .cmp(&b.record.created_at)
                 .then_with(|| dir_created_at(a).cmp(&dir_created_at(b)))
         });
-        Ok((views, unreadable.into_iter().flatten().collect()))
+        (views, unreadable.into_iter().flatten().collect())
     }
 
     fn view_all(

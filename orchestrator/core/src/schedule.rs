@@ -112,6 +112,9 @@ impl ScheduledSessions {
         let mut sessions = ScheduledSessions::default();
         for id in store.ids()? {
             let locked = store.is_locked(&id);
+            if !locked && dispositions.get(&id).operation().is_some() {
+                continue;
+            }
             // A damaged session does not block others; `list` and `doctor` report it.
             let Ok(summary) = store.summary(&id) else {
                 sessions.active += u32::from(locked);

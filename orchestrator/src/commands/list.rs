@@ -43,10 +43,11 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if args.disk {
         return list_disk::run(&context, args.all);
     }
-    let (views, unreadable) = context.sessions()?;
+    let (open, unreadable, closed) = match args.all {
+        true => context.sessions().map(|(views, unreadable)| (views, unreadable, 0))?,
+        false => context.open_sessions()?,
+    };
     let reasons = unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
-    let (closed, open): (Vec<SessionView>, Vec<SessionView>) =
-        views.into_iter().partition(|view| view.state.is_over() && !args.all);
     let mut open: Vec<SessionView> = open.into_iter().map(|view| context.salvage(view)).collect();
     standing::compare(&context.repository, &context.store, &mut open);
     find_tampering(&mut open);
@@ -74,8 +75,8 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             report::say(&format!("warning: {id}: {what}; plain git in its worktree would run it"));
         }
     }
-    if !closed.is_empty() {
-        report::say(&format!("{} accepted or discarded: studio list --all", closed.len()));
+    if closed > 0 {
+        report::say(&format!("{closed} accepted or discarded: studio list --all"));
     }
     Ok(0)
 }

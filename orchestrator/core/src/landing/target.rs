@@ -39,7 +39,7 @@ pub(crate) fn resolve(
     match parent(project, record)? {
         None => Ok(LandingTarget { branch: branch.clone(), base: None }),
         Some(parent) => {
-            let branch = landed_on(project, &project.dispositions()?, record, &parent)?;
+            let branch = landed_on(project, &*project.dispositions()?, record, &parent)?;
             Ok(LandingTarget { branch, base: Some(record.base.commit.clone()) })
         }
     }

@@ -1,7 +1,10 @@
 //! The dispositions of sessions (accepted, discarded, …), read from the operation log.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use base::failure::{Failure, Result};
 use base::id::Id;
@@ -12,6 +15,9 @@ use studio_git::names::BranchName;
 use studio_git::oplog::{Intent, LogEntries, LogLine, OperationKind, TargetUpdate};
 use studio_git::repo::Repository;
 use studio_git::{discard, moved_repository, trial};
+
+/// How long the dispositions of an unchanged log are used: paths in it depend on where worktrees are.
+const CACHE_TIME: Duration = Duration::from_secs(2);
 
 /// The disposition of every session in the operation log.
 pub struct Dispositions {
@@ -78,6 +84,46 @@ impl Dispositions {
         let intent = self.intents.get(operation);
         intent.is_some_and(|intent| discard::is_kept(repository, intent))
     }
+}
+
+/// The dispositions that were read last. A log that is unchanged is not read again within moments,
+/// because commands that wait look often.
+#[derive(Default)]
+pub struct DispositionCache {
+    known: Mutex<Option<KnownDispositions>>,
+}
+
+struct KnownDispositions {
+    stamp: Option<LogStamp>,
+    read_at: Instant,
+    dispositions: Arc<Dispositions>,
+}
+
+impl DispositionCache {
+    /// Returns the dispositions of the sessions of a repository.
+    pub(crate) fn get(&self, repository: &Repository) -> Result<Arc<Dispositions>> {
+        let stamp = log_stamp(repository);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref()
+            && known.stamp == stamp
+            && known.read_at.elapsed() < CACHE_TIME
+        {
+            return Ok(known.dispositions.clone());
+        }
+        let dispositions = Arc::new(read(repository)?);
+        let read_at = Instant::now();
+        *known = Some(KnownDispositions { stamp, read_at, dispositions: dispositions.clone() });
+        Ok(dispositions)
+    }
+}
+
+/// What tells whether the operation log has changed: its inode, length and time.
+type LogStamp = (u64, u64, i64, i64);
+
+/// Returns the stamp of the operation log; `None` if it does not exist.
+fn log_stamp(repository: &Repository) -> Option<LogStamp> {
+    let log = std::fs::metadata(repository.common_dir.join("studio/operations.jsonl")).ok()?;
+    Some((log.ino(), log.len(), log.mtime(), log.mtime_nsec()))
 }
 
 /// Reads the operation log without locking it.

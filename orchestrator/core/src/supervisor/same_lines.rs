@@ -50,6 +50,9 @@ fn conflicts(repository: &Repository, record: &SessionRecord) -> Result<Vec<Sess
     };
     let mut sessions = vec![own];
     for id in store.ids()?.into_iter().filter(|id| *id != record.id) {
+        if dispositions.get(&id).operation().is_some() {
+            continue;
+        }
         // A damaged session does not block others.
         let Ok(summary) = store.summary(&id) else { continue };
         if summary.work.as_ref().is_some_and(WorkSummary::is_changed)
