@@ -169,7 +169,7 @@ fn small_packs_are_combined_unless_the_user_has_switched_that_off() {
     let scene = Scene::new();
     scene.repo.git(["config", "gc.auto", "0"]);
     for number in 0..60 {
-        scene.repo.commit_file("a.txt", &format!("{number}\n"));
+        scene.repo.commit_file("a.txt", format!("{number}\n"));
         scene.repo.git(["repack", "-q"]);
     }
     let packs = || {

@@ -141,9 +141,9 @@ impl SshHost {
     pub fn kill_session(&self, id: &str) {
         let journal = fs::read_to_string(self.session_file(id, "journal.jsonl")).unwrap();
         let lines = journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let pids =
+        let mut pids =
             lines.filter(|line| line["entry"] == "spawned").filter_map(|line| line["pid"].as_u64());
-        kill(u32::try_from(pids.last().unwrap()).unwrap(), Signal::KILL);
+        kill(u32::try_from(pids.next_back().unwrap()).unwrap(), Signal::KILL);
     }
 
     fn run(&self, program: &str, args: &[&str]) {

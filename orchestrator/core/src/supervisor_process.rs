@@ -66,7 +66,7 @@ pub fn run(args: &SupervisorArgs) -> Result<u8> {
     let directory = user_directory(&project.repository, &record);
     let notifier = Notifier::new(&project.config, &record, directory);
     let outcome = if record.run_mode.place.is_some() {
-        match place::supervise(&project, &record, notifier.clone()) {
+        match place::keeper::supervise(&project, &record, notifier.clone()) {
             Ok(Some(outcome)) => outcome,
             Ok(None) => {
                 drop(lock);

@@ -2,7 +2,9 @@
 //! that can be undone, and everything that a crash interrupted, is found here.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base::failure::{Failure, OrFail, Result};
 use base::files::{Journal, UnreadableLine, read_lines};
@@ -178,9 +180,30 @@ pub struct Operation {
 /// The content of the log.
 #[derive(Clone, Debug, Default)]
 pub struct LogEntries {
-    lines: Vec<LogLine>,
-    unreadable: Vec<UnreadableOperation>,
+    lines: Arc<Vec<LogLine>>,
+    unreadable: Arc<Vec<UnreadableOperation>>,
 }
+
+/// What tells whether a log has changed: its path, inode, length and times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct LogStamp {
+    path: PathBuf,
+    inode: u64,
+    length: u64,
+    times: [(i64, i64); 2],
+}
+
+impl LogStamp {
+    /// Returns the stamp of a log; `None` if it does not exist.
+    fn of(path: &Path) -> Option<LogStamp> {
+        let log = std::fs::metadata(path).ok()?;
+        let times = [(log.mtime(), log.mtime_nsec()), (log.ctime(), log.ctime_nsec())];
+        Some(LogStamp { path: path.to_owned(), inode: log.ino(), length: log.len(), times })
+    }
+}
+
+/// The log that this process read last: commands read it several times.
+static LAST_READ: Mutex<Option<(LogStamp, LogEntries)>> = Mutex::new(None);
 
 /// An unreadable line, and the operations that it names: they are not touched until a person has
 /// examined the line.
@@ -221,11 +244,20 @@ impl LogEntries {
     /// Reads the log of a repository without locking it.
     pub fn read(repository: &Repository) -> Result<LogEntries> {
         let path = repository.common_dir.join("studio/operations.jsonl");
+        let stamp = LogStamp::of(&path);
+        let last_read = || LAST_READ.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(stamp), Some((known, entries))) = (&stamp, last_read().as_ref())
+            && stamp == known
+        {
+            return Ok(entries.clone());
+        }
         let (lines, unreadable) = read_lines(&path).or_fail(|| "cannot read the operations log")?;
-        Ok(LogEntries {
-            lines,
-            unreadable: unreadable.into_iter().map(UnreadableOperation::new).collect(),
-        })
+        let unreadable = unreadable.into_iter().map(UnreadableOperation::new).collect();
+        let entries = LogEntries { lines: Arc::new(lines), unreadable: Arc::new(unreadable) };
+        if let Some(stamp) = stamp {
+            *last_read() = Some((stamp, entries.clone()));
+        }
+        Ok(entries)
     }
 
     /// Returns the readable lines.
@@ -281,6 +313,9 @@ impl LogEntries {
 
     /// Returns the unreadable line that leaves the disposition of a session unknown.
     pub fn session_doubt(&self, session: &base::id::Id) -> Option<&UnreadableOperation> {
+        if self.unreadable.is_empty() {
+            return None;
+        }
         let has_session = |intent: &&Intent| {
             intent.sessions.iter().any(|session_repo| session_repo.id == *session)
         };
@@ -317,7 +352,7 @@ impl OperationLog {
         let lock = Lock::take(&dir.join("operations.lock")).or_fail(fail)?;
         let journal = Journal::open(&dir.join("operations.jsonl")).or_fail(fail)?;
         let mut entries = LogEntries::read(repository)?;
-        for line in &mut entries.lines {
+        for line in Arc::make_mut(&mut entries.lines) {
             if let LogLine::Intent(intent) = line {
                 moved_repository::update_intent(&repository.common_dir, intent);
             }
@@ -357,7 +392,7 @@ impl OperationLog {
             self.journal.sync()
         };
         write().or_fail(|| "cannot write the operations log")?;
-        self.entries.lines.push(line);
+        Arc::make_mut(&mut self.entries.lines).push(line);
         Ok(())
     }
 
@@ -525,10 +560,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         let (lines, unreadable) = read_lines(file.path()).unwrap();
-        LogEntries {
-            lines,
-            unreadable: unreadable.into_iter().map(UnreadableOperation::new).collect(),
-        }
+        let unreadable = unreadable.into_iter().map(UnreadableOperation::new).collect();
+        LogEntries { lines: Arc::new(lines), unreadable: Arc::new(unreadable) }
     }
 
     fn line(number: u64, is_intent: bool) -> LogLine {

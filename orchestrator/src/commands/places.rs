@@ -4,8 +4,8 @@ use base::config::places::PlaceConfig;
 use base::failure::Result;
 use clap::Subcommand;
 use serde_json::json;
-use studio_core::place::Place;
 use studio_core::place::check::{self, HostCheck};
+use studio_core::place::configured_place::Place;
 
 use crate::commands::context::CommonArgs;
 use crate::report;

@@ -4,7 +4,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::text::tail;
 use serde_json::json;
-use studio_core::place;
+use studio_core::place::configured_place;
 use studio_core::project::Project;
 
 use crate::commands::context::{CommandContext, CommonArgs};
@@ -203,7 +203,7 @@ pub(crate) fn requeue_with(context: &CommandContext, id: &Id, input: ResumeInput
         }
         context.repository.remember_checkout()?;
         if let Some(name) = &input.place {
-            place::choose(context, id, name)?;
+            configured_place::choose(context, id, name)?;
         }
         let mut writer = context.store.writer(id, context.clock)?;
         let fail = || "cannot write the journal";

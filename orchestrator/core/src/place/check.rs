@@ -8,10 +8,11 @@ use base::id::Id;
 use base::text::size;
 use serde::Serialize;
 
+use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
-use crate::place::node::HostReport;
-use crate::place::order::{PROTOCOL, SessionQuery};
-use crate::place::{Place, ship};
+use crate::place::protocol::HostReport;
+use crate::place::protocol::{PROTOCOL, SessionQuery};
+use crate::place::ship;
 
 /// A clock that differs by more seconds is reported: times in journals are those of the place.
 const MAX_CLOCK_SECONDS: i64 = 60;

@@ -11,7 +11,8 @@ use base::failure::Failure;
 use base::process::{Command, Output, OutputLimits, Stream};
 use serde::de::DeserializeOwned;
 
-use crate::place::Place;
+use crate::place::configured_place::Place;
+use crate::place::protocol;
 
 /// The exit code of `ssh` when the connection fails.
 const CONNECTION_FAILED: i32 = 255;
@@ -102,7 +103,7 @@ impl Host {
 
     /// Returns a command of studio's part at this host.
     pub(crate) fn node(&self, verb: &str) -> Command {
-        self.command([self.program.as_str(), super::node::COMMAND, verb, self.spool.as_str()])
+        self.command([self.program.as_str(), protocol::COMMAND, verb, self.spool.as_str()])
     }
 
     fn ssh(&self, options: &[&str]) -> Command {

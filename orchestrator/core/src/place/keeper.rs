@@ -2,8 +2,6 @@
 //! user's requests over. It holds the session's lock as a supervisor does, and can be killed and started
 //! again at any moment.
 
-mod link;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,11 +16,13 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::launch::live_message::LiveMessages;
 use crate::notification::Notifier;
+use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
-use crate::place::node::{HostReport, KnownSessions, SessionRequest};
-use crate::place::order::{self, Order};
+use crate::place::link::{self, Link, LinkEnd};
+use crate::place::protocol::{self, Order};
+use crate::place::protocol::{HostReport, KnownSessions, SessionRequest};
 use crate::place::requests::{NumberedRequest, RequestResult, Requests};
-use crate::place::{Place, ship};
+use crate::place::ship;
 use crate::project::Project;
 use crate::session::collect;
 use crate::session::journal::{JournalEntry, SessionOutcome};
@@ -31,7 +31,6 @@ use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
 use crate::session::summary::Phase;
 use crate::supervisor::control::{self, ControlCall, ControlChannels, ControlRequest};
-use link::{Link, LinkEnd};
 
 /// The first wait after a broken connection; it doubles up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
@@ -46,10 +45,13 @@ type ReplySender = oneshot::Sender<std::result::Result<(), String>>;
 
 /// What home knows about a session at a place, shared by its tasks.
 #[derive(Clone)]
-struct Keeper {
-    repository: Repository,
-    store: SessionStore,
-    record: SessionRecord,
+pub(crate) struct Keeper {
+    /// The repository at home.
+    pub repository: Repository,
+    /// The sessions at home.
+    pub store: SessionStore,
+    /// The session.
+    pub record: SessionRecord,
     place: Place,
     settings: Arc<base::config::studio::StudioConfig>,
     placement: Arc<Mutex<Placement>>,
@@ -206,7 +208,7 @@ impl Keeper {
 
     /// Returns what a host says about itself. Copies this program to it if that is missing.
     fn report(&self, host: &Host) -> std::result::Result<HostReport, Unreached> {
-        let query = order::query(&self.repository, &self.record);
+        let query = protocol::query(&self.repository, &self.record);
         let ask = || host.ask::<HostReport>("hello", json_line(&query));
         let report = match ask() {
             Err(HostError::NotInstalled) => {
@@ -222,7 +224,7 @@ impl Keeper {
                 .hint(format!("install git there, then: studio places check {}", host.place))
                 .into());
         }
-        if report.protocol != order::PROTOCOL {
+        if report.protocol != protocol::PROTOCOL {
             return Err(Failure::refused(format!("studio on {} is another version", host.name))
                 .because(format!("{} there", report.version))
                 .hint("install the same version there, or remove `binary` of the place")
@@ -321,7 +323,8 @@ impl Keeper {
         self.record.agent == "g3" && configured.is_none_or(|row| row.command.is_empty())
     }
 
-    fn journal(&self) -> PathBuf {
+    /// Returns the path of home's journal.
+    pub(crate) fn journal(&self) -> PathBuf {
         self.store.file(&self.record.id, "journal.jsonl")
     }
 
@@ -361,7 +364,7 @@ impl Keeper {
     fn tidy(&self) {
         let Ok(program) = ship::program_path(&self.place) else { return };
         let Ok(known) = self.store.ids() else { return };
-        let known = KnownSessions { query: order::query(&self.repository, &self.record), known };
+        let known = KnownSessions { query: protocol::query(&self.repository, &self.record), known };
         let host = Host::new(&self.place, &self.placement().host, &program);
         let _ = host.ask::<u64>("tidy", json_line(&known));
     }
@@ -446,19 +449,20 @@ impl Keeper {
         let program = ship::program_path(&self.place).ok()?;
         let host = Host::new(&self.place, &placement.host, &program);
         let request = SessionRequest {
-            query: order::query(&self.repository, &self.record),
+            query: protocol::query(&self.repository, &self.record),
             attempt: placement.attempt,
             request: request.clone(),
         };
         host.ask("request", json_line(&request)).ok()
     }
 
-    fn placement(&self) -> Placement {
+    /// Returns where the session is.
+    pub(crate) fn placement(&self) -> Placement {
         lock(&self.placement).clone()
     }
 
     /// Changes the placement, and saves it if it is different then.
-    fn update(&self, change: impl FnOnce(&mut Placement)) -> Result<()> {
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Placement)) -> Result<()> {
         let mut placement = lock(&self.placement);
         let before = placement.clone();
         change(&mut placement);
@@ -503,7 +507,8 @@ fn room(report: &HostReport) -> f64 {
     cores.min(memory - report.sessions as f64)
 }
 
-fn json_line(value: &impl serde::Serialize) -> Vec<u8> {
+/// Returns a value as one line.
+pub(crate) fn json_line(value: &impl serde::Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).unwrap_or_default();
     line.push(b'\n');
     line

@@ -6,65 +6,12 @@
 //! ended, the place in between. So the journals are equal, or one continues the other.
 
 pub mod check;
+pub mod configured_place;
 mod frames;
 mod host;
-mod keeper;
+pub(crate) mod keeper;
+mod link;
 pub mod node;
-mod order;
+mod protocol;
 mod requests;
 mod ship;
-
-use base::config::Config;
-use base::config::places::PlaceConfig;
-use base::failure::{Failure, Result};
-use base::id::Id;
-use base::text::similar;
-
-use crate::project::Project;
-
-pub(crate) use keeper::supervise;
-
-/// The name of this machine as a place.
-pub const HERE: &str = "here";
-
-/// Lets a session continue at another place, or here. The caller holds its lock.
-pub fn choose(project: &Project, id: &Id, name: &str) -> Result<()> {
-    let mut record = project.store.load(id)?;
-    let place = match name {
-        HERE => None,
-        name => Some(Place::find(&project.config, name)?.name),
-    };
-    if record.run_mode.place == place {
-        return Ok(());
-    }
-    record.run_mode.place = place;
-    project.store.rewrite(&record)
-}
-
-/// A configured place.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// Its name.
-    pub name: String,
-    /// Its settings.
-    pub config: PlaceConfig,
-}
-
-impl Place {
-    /// Returns the place with this name, if its settings can be used.
-    pub fn find(config: &Config, name: &str) -> Result<Place> {
-        let places = &config.studio.places;
-        let Some(found) = places.get(name) else {
-            let failure = Failure::usage(format!("no such place: `{name}`"));
-            let known = similar(name, places.keys().map(String::as_str));
-            let failure = known
-                .into_iter()
-                .fold(failure, |failure, name| failure.hint(format!("studio places {name}")));
-            return Err(failure.hint(
-                "[studio.places.NAME] host = \"HOST\"    in ~/.config/g3/config.toml, as in docs/places.md",
-            ));
-        };
-        found.validate(name)?;
-        Ok(Place { name: name.to_owned(), config: found.clone() })
-    }
-}

@@ -15,17 +15,16 @@ use rustix::fs::Mode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::place::order::{PROTOCOL, SessionQuery};
+use crate::place::protocol::{
+    COMMAND, HostReport, PROTOCOL, SessionQuery, SessionReport, SessionRequest,
+    refuse_other_protocol,
+};
 use crate::place::requests::{NumberedRequest, RequestResult};
 use crate::session::journal::{JournalEntry, JournalTail};
 use crate::session::store::SessionStore;
 use crate::supervisor::control::{self, ControlRequest};
-pub(crate) use deliver::Delivered;
-pub(crate) use follow::FollowQuery;
 use spool::Spool;
 
-/// The hidden command.
-pub(crate) const COMMAND: &str = "__node";
 /// Maximum length of a line of input, in bytes.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
@@ -45,72 +44,6 @@ impl NodeArgs {
         let (verb, spool) = (args.next()?.into_string().ok()?, args.next()?);
         args.next().is_none().then_some(NodeArgs { verb, spool })
     }
-}
-
-/// What a host tells about itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct HostReport {
-    /// The version of the protocol.
-    pub protocol: u32,
-    /// The version of studio.
-    pub version: String,
-    /// The host's own name.
-    pub hostname: String,
-    /// The version of git; absent if git cannot be used.
-    pub git: Option<String>,
-    /// Why git cannot be used.
-    pub git_problem: Option<String>,
-    /// Whether g3 is there, beside studio or in PATH.
-    pub g3: bool,
-    /// Why the sandbox is incomplete; empty if it is complete.
-    pub sandbox_gaps: Vec<String>,
-    /// Bytes of free space on the disk of the spool.
-    pub free_bytes: Option<u64>,
-    /// Bytes of available memory.
-    pub free_memory: Option<u64>,
-    /// The number of cores.
-    pub cores: u64,
-    /// The load average of the last minute.
-    pub load: Option<f64>,
-    /// The number of sessions that run.
-    pub sessions: u64,
-    /// Whether its clock is set, in seconds since 1970.
-    pub clock: i64,
-    /// Commits of the repository that are there.
-    pub commits: Vec<String>,
-    /// The session, if it is there.
-    pub session: Option<SessionReport>,
-}
-
-/// What a host tells about a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SessionReport {
-    /// The number of its delivery.
-    pub attempt: u32,
-}
-
-/// A request to a session.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct SessionRequest {
-    /// The session.
-    #[serde(flatten)]
-    pub query: SessionQuery,
-    /// The number of the delivery.
-    pub attempt: u32,
-    /// The request.
-    #[serde(flatten)]
-    pub request: NumberedRequest,
-}
-
-/// Which sessions home still has, so that the others can be deleted.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct KnownSessions {
-    /// The repository, and any session.
-    #[serde(flatten)]
-    pub query: SessionQuery,
-    /// The ids of the sessions that can still be continued or undone.
-    pub known: Vec<Id>,
 }
 
 /// Runs the command.
@@ -143,16 +76,6 @@ fn answer(value: &impl Serialize) -> Result<()> {
     line.push(b'\n');
     let mut output = io::stdout().lock();
     output.write_all(&line).and_then(|()| output.flush()).or_fail(fail)
-}
-
-/// Refuses another version of the protocol.
-fn refuse_other_protocol(query: &SessionQuery) -> Result<()> {
-    if query.protocol == PROTOCOL {
-        return Ok(());
-    }
-    Err(Failure::usage("the studio here has another protocol than the studio at home")
-        .because(format!("{PROTOCOL} here, {} at home", query.protocol))
-        .hint("install the same version, or remove `binary` of the place"))
 }
 
 fn report(spool: &Spool, query: &SessionQuery) -> Result<HostReport> {

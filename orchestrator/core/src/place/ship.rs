@@ -8,7 +8,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::process::{OutputLimits, Stream};
 use sha2::{Digest, Sha256};
 
-use crate::place::Place;
+use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
 
 /// Timeout of copying a program, in seconds.

@@ -7,15 +7,14 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::files;
 use base::lock::Lock;
-use serde::{Deserialize, Serialize};
 use studio_git::replica::{self, WorkRefs};
 use studio_git::repo::Repository;
 use studio_git::session_repo::SessionRepo;
 
 use crate::place::frames;
 use crate::place::node::spool::{self, Spool};
-use crate::place::node::{KnownSessions, refuse_other_protocol};
-use crate::place::order::Order;
+use crate::place::protocol::Order;
+use crate::place::protocol::{Delivered, KnownSessions, refuse_other_protocol};
 use crate::project::pause;
 use crate::session::record::{SessionRecord, Templates};
 use crate::session::store::SessionStore;
@@ -23,13 +22,6 @@ use crate::supervisor::control::{self, ControlRequest};
 
 /// How long a supervisor of an earlier delivery may take to stop.
 const STOP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
-
-/// The result of a delivery.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Delivered {
-    /// Where the state of an earlier delivery is that home does not have; `None` if home has all.
-    pub set_aside: Option<PathBuf>,
-}
 
 /// Takes a session. The same delivery twice changes nothing.
 pub(super) fn deliver(spool: &Spool, order: Order, input: &mut impl Read) -> Result<Delivered> {

@@ -4,12 +4,11 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use base::failure::{OrFail, Result};
-use serde::{Deserialize, Serialize};
-use studio_git::replica::{self, WorkRefs};
+use studio_git::replica;
 
 use crate::place::frames::{self, Frame, MAX_JOURNAL_BYTES};
 use crate::place::node::spool::{self, Spool};
-use crate::place::order::SessionQuery;
+use crate::place::protocol::FollowQuery;
 use crate::project::pause;
 use crate::session::store::SessionStore;
 use crate::session::summary::Phase;
@@ -19,20 +18,6 @@ use crate::supervisor::spawn;
 const REFS_INTERVAL: Duration = Duration::from_secs(2);
 /// The longest silence.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(5);
-
-/// What home has of a session.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct FollowQuery {
-    /// The session.
-    #[serde(flatten)]
-    pub query: SessionQuery,
-    /// The number of its delivery.
-    pub attempt: u32,
-    /// The length of home's journal.
-    pub at: u64,
-    /// The work that home has.
-    pub work: WorkRefs,
-}
 
 /// Starts the run if it waits, and sends everything until it has ended.
 pub(super) fn follow(spool: &Spool, known: &FollowQuery, output: &mut impl Write) -> Result<()> {

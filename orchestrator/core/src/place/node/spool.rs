@@ -8,7 +8,7 @@ use base::id::Id;
 use base::lock::Lock;
 use studio_git::repo::Repository;
 
-use crate::place::order::SessionQuery;
+use crate::place::protocol::SessionQuery;
 use crate::session::store::SessionStore;
 
 /// The file of a session with the number of its delivery.
@@ -71,7 +71,7 @@ impl Spool {
 
     /// Returns a repository that must be there.
     pub(super) fn repository(&self, query: &SessionQuery) -> Result<Repository> {
-        super::refuse_other_protocol(query)?;
+        crate::place::protocol::refuse_other_protocol(query)?;
         self.existing_repository(query)?.ok_or_else(|| {
             Failure::not_found("the repository of the session is not here")
                 .because(self.root.display().to_string())

@@ -1,18 +1,22 @@
-//! What a place needs to know of a session.
+//! What home and a place say to each other, one line of JSON each; `frames` has the rest.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::config::studio::StudioConfig;
-use base::failure::Result;
+use base::failure::{Failure, Result};
+use base::id::Id;
 use serde::{Deserialize, Serialize};
 use studio_git::replica::WorkRefs;
 use studio_git::repo::Repository;
 use studio_git::session_repo;
 
-use crate::place::Place;
+use crate::place::configured_place::Place;
+use crate::place::requests::NumberedRequest;
 use crate::session::home_settings::HomeSettings;
 use crate::session::record::{RunMode, SessionRecord};
 
+/// The hidden command.
+pub(crate) const COMMAND: &str = "__node";
 /// The version of the protocol between home and a place.
 pub(crate) const PROTOCOL: u32 = 1;
 
@@ -24,7 +28,7 @@ pub(crate) struct SessionQuery {
     /// The name of the repository at the place.
     pub repository: String,
     /// The session.
-    pub id: base::id::Id,
+    pub id: Id,
 }
 
 /// The delivery of a session. The journal and the pack follow it.
@@ -51,6 +55,93 @@ pub(crate) struct Order {
     pub journal_bytes: u64,
     /// The size of the pack.
     pub pack_bytes: u64,
+}
+
+/// What a host tells about itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct HostReport {
+    /// The version of the protocol.
+    pub protocol: u32,
+    /// The version of studio.
+    pub version: String,
+    /// The host's own name.
+    pub hostname: String,
+    /// The version of git; absent if git cannot be used.
+    pub git: Option<String>,
+    /// Why git cannot be used.
+    pub git_problem: Option<String>,
+    /// Whether g3 is there, beside studio or in PATH.
+    pub g3: bool,
+    /// Why the sandbox is incomplete; empty if it is complete.
+    pub sandbox_gaps: Vec<String>,
+    /// Bytes of free space on the disk of the spool.
+    pub free_bytes: Option<u64>,
+    /// Bytes of available memory.
+    pub free_memory: Option<u64>,
+    /// The number of cores.
+    pub cores: u64,
+    /// The load average of the last minute.
+    pub load: Option<f64>,
+    /// The number of sessions that run.
+    pub sessions: u64,
+    /// Whether its clock is set, in seconds since 1970.
+    pub clock: i64,
+    /// Commits of the repository that are there.
+    pub commits: Vec<String>,
+    /// The session, if it is there.
+    pub session: Option<SessionReport>,
+}
+
+/// What a host tells about a session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SessionReport {
+    /// The number of its delivery.
+    pub attempt: u32,
+}
+
+/// A request to a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SessionRequest {
+    /// The session.
+    #[serde(flatten)]
+    pub query: SessionQuery,
+    /// The number of the delivery.
+    pub attempt: u32,
+    /// The request.
+    #[serde(flatten)]
+    pub request: NumberedRequest,
+}
+
+/// Which sessions home still has, so that the others can be deleted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct KnownSessions {
+    /// The repository, and any session.
+    #[serde(flatten)]
+    pub query: SessionQuery,
+    /// The ids of the sessions that can still be continued or undone.
+    pub known: Vec<Id>,
+}
+
+/// What home has of a session.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct FollowQuery {
+    /// The session.
+    #[serde(flatten)]
+    pub query: SessionQuery,
+    /// The number of its delivery.
+    pub attempt: u32,
+    /// The length of home's journal.
+    pub at: u64,
+    /// The work that home has.
+    pub work: WorkRefs,
+}
+
+/// The result of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Delivered {
+    /// Where the state of an earlier delivery is that home does not have; `None` if home has all.
+    pub set_aside: Option<PathBuf>,
 }
 
 impl Order {
@@ -109,4 +200,14 @@ fn repository_name(common_dir: &Path) -> String {
     let checkout = common_dir.parent().and_then(Path::file_name).unwrap_or_default();
     let relative = common_dir.strip_prefix("/").unwrap_or(common_dir);
     base::user_dirs::name_for_path(&identity.join(relative).join(checkout))
+}
+
+/// Refuses another version of the protocol.
+pub(crate) fn refuse_other_protocol(query: &SessionQuery) -> Result<()> {
+    if query.protocol == PROTOCOL {
+        return Ok(());
+    }
+    Err(Failure::usage("the studio here has another protocol than the studio at home")
+        .because(format!("{PROTOCOL} here, {} at home", query.protocol))
+        .hint("install the same version, or remove `binary` of the place"))
 }

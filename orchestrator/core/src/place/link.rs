@@ -12,13 +12,12 @@ use studio_git::replica::{self, WorkRefs};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStderr, ChildStdout};
 
-use super::{Keeper, json_line};
 use crate::notification::Notifier;
 use crate::place::frames::{self, Frame};
 use crate::place::host::{Host, HostError};
-use crate::place::node::Delivered;
-use crate::place::node::FollowQuery;
-use crate::place::order::{self, Order};
+use crate::place::keeper::{Keeper, json_line};
+use crate::place::protocol::{self, Order};
+use crate::place::protocol::{Delivered, FollowQuery};
 use crate::session::journal::{JournalEntry, JournalLine};
 use crate::session::summary::JournalSummary;
 
@@ -34,7 +33,7 @@ const MAX_LINE_BYTES: usize = 16 << 20;
 const DELIVER_SECONDS: u64 = 1800;
 
 /// How a connection ended.
-pub(super) enum LinkEnd {
+pub(crate) enum LinkEnd {
     /// The run has ended, and everything is here.
     Ended,
     /// The place has a later delivery.
@@ -44,7 +43,7 @@ pub(super) enum LinkEnd {
 }
 
 /// A connection.
-pub(super) struct Link<'a> {
+pub(crate) struct Link<'a> {
     keeper: &'a Keeper,
     host: Host,
     notifier: &'a Notifier,
@@ -61,7 +60,7 @@ pub(super) struct Link<'a> {
 
 impl<'a> Link<'a> {
     /// Starts to follow the session at a host from where home's journal ends.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         keeper: &'a Keeper,
         host: &Host,
         notifier: &'a Notifier,
@@ -73,7 +72,7 @@ impl<'a> Link<'a> {
         let work = replica::work_refs(&keeper.repository, &keeper.record.session_repo)?;
         let work = work.unwrap_or_default();
         let query = FollowQuery {
-            query: order::query(&keeper.repository, &keeper.record),
+            query: protocol::query(&keeper.repository, &keeper.record),
             attempt: keeper.placement().attempt,
             at: journal.length().or_fail(fail)?,
             work: work.clone(),
@@ -103,12 +102,12 @@ impl<'a> Link<'a> {
     }
 
     /// Returns whether the place sent anything.
-    pub(super) fn was_heard(&self) -> bool {
+    pub(crate) fn was_heard(&self) -> bool {
         self.is_heard
     }
 
     /// Takes everything that the place sends until the connection ends.
-    pub(super) async fn run(&mut self, on_tick: impl Fn()) -> Result<LinkEnd> {
+    pub(crate) async fn run(&mut self, on_tick: impl Fn()) -> Result<LinkEnd> {
         let mut last_tick = Instant::now();
         loop {
             let frame = match tokio::time::timeout(SILENCE, frames::read(&mut self.output)).await {
@@ -284,7 +283,7 @@ impl From<io::Error> for Refusal {
 }
 
 /// Sends a session to a host.
-pub(super) fn send_order(
+pub(crate) fn send_order(
     host: &Host,
     order: &Order,
     journal: &[u8],
