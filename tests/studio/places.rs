@@ -108,6 +108,7 @@ mod needs_sshd {
         let id = scene.exec(["--on", "farm", "write a.txt one; gate go; write b.txt two"]);
         scene.await_state(&id, "working");
         until("the agent to wait", || host.worktree_file(&id, "a.txt").exists().then_some(()));
+        scene.studio(["shell", &id, "--", "ls"]).exits(3).output_contains("is at farm");
         kill_keeper(&scene, &id);
         assert_eq!(scene.status(&id)["state"], "working", "the place goes on");
         fs::write(host.worktree_file(&id, "go"), "").unwrap();
@@ -199,7 +200,8 @@ mod needs_sshd {
         scene.await_state(&id, "ready");
         scene.await_free(&id);
         scene.studio(["stop", &id]).exits(3);
-        scene.studio(["send", &id, "--help"]);
+        scene.studio(["check", &id, "--check", "test -e b.txt"]).exits(0);
+        scene.studio(["shell", &id, "--", "cat", "b.txt"]).exits(0).output_contains("two");
         scene.studio(["resume", &id, "--on", "here"]);
         scene.await_state(&id, "ready");
         scene.await_free(&id);

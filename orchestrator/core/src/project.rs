@@ -29,6 +29,7 @@ use crate::session::target_check::TargetCheck;
 use crate::session_view::SessionView;
 use crate::waker::ConfigLocation;
 use studio_git::filters;
+use studio_git::recreate_worktree;
 use studio_git::repo::Repository;
 use studio_git::snapshot::SnapshotLimits;
 
@@ -109,6 +110,37 @@ impl Project {
             config_file: self.config_file.as_deref(),
         };
         crate::schedule::step(repository, &self.config, location, &*self.dispositions()?)
+    }
+
+    /// Connects to the place of a session again, if nothing here keeps the connection.
+    pub fn reconnect(&self, id: &Id) -> Result<()> {
+        let placement = Placement::read(&self.store, id);
+        if placement.is_some_and(|placement| placement.is_away()) && !self.store.is_locked(id) {
+            self.schedule()?;
+        }
+        Ok(())
+    }
+
+    /// Refuses what works on the files of a session while they are at a place.
+    pub fn refuse_away(view: &SessionView) -> Result<()> {
+        let id = &view.record.id;
+        match view.placement.as_ref().filter(|placement| placement.is_away()) {
+            Some(placement) => Err(Failure::refused(format!("session `{id}` is at {}", placement.place))
+                .because("its files are there while it runs")
+                .hint(format!("studio logs {id} -f"))
+                .hint(format!("studio stop {id}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the worktree of a session that ran at a place, if it is missing. No other command may use
+    /// the session meanwhile.
+    pub fn make_worktree_here(&self, view: &SessionView) -> Result<()> {
+        let is_missing = view.record.session_repo.worktree.symlink_metadata().is_err();
+        if view.record.run_mode.place.is_some() && is_missing {
+            recreate_worktree::recreate_if_missing(&self.repository, &view.record.session_repo)?;
+        }
+        Ok(())
     }
 
     /// Takes a session's lock. A command that only reads a session releases it quickly; a

@@ -21,6 +21,8 @@ use crate::{keepalive_refs, snapshot, worktree};
 
 /// Timeout of packing, in seconds.
 const PACK_SECONDS: u64 = 1800;
+/// Maximum number of commits that a repository names as known.
+const MAX_KNOWN_COMMITS: usize = 5_000;
 /// Maximum number of snapshots of one session that are accepted from another machine.
 const MAX_SNAPSHOTS: usize = 100;
 
@@ -78,6 +80,7 @@ pub fn known_commits(repository: &Repository) -> Result<Vec<String>> {
     }
     commits.sort();
     commits.dedup();
+    commits.truncate(MAX_KNOWN_COMMITS);
     Ok(commits)
 }
 

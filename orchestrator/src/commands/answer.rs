@@ -36,6 +36,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             .because("only a host can be denied in all sessions")
             .hint(format!("studio answer {id} deny")));
     }
+    context.reconnect(id)?;
     if !control::send_request(
         &context.repository.common_dir,
         id,

@@ -87,6 +87,7 @@ fn run_checks(
     work: &WorkSummary,
 ) -> Result<Vec<CheckResult>> {
     let record = &view.record;
+    context.make_worktree_here(view)?;
     let runner =
         SandboxedRunner::of(&context.repository, record, &context.config, Purpose::Checks)?;
     let timeout = Duration::from_secs(merge_checks::check_seconds(context));

@@ -192,6 +192,7 @@ pub(crate) fn requeue_with(context: &CommandContext, id: &Id, input: ResumeInput
         if view.state.is_over() {
             return Err(Project::already_ended(&view));
         }
+        Project::refuse_away(&view)?;
         let summary = &view.facts.summary;
         let limits = input.limits.or(summary.limits).or(view.record.limits);
         if let Some(ReachedLimit { limit: what, flag }) = exhausted_limit(&limits, summary) {

@@ -54,6 +54,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 /// little longer.
 pub(crate) fn deliver(context: &CommandContext, id: &Id, text: &str) -> Result<bool> {
     let deadline = Instant::now() + TIMEOUT;
+    context.reconnect(id)?;
     loop {
         let request = ControlRequest::Send { text: text.to_owned() };
         if context.store.is_locked(id)

@@ -5,6 +5,7 @@ use base::lock::Lock;
 
 use crate::commands::context::{CommandContext, CommonArgs};
 use studio_core::exec::runner::{Purpose, SandboxedRunner};
+use studio_core::project::Project;
 use studio_core::session_view::SessionView;
 use studio_git::worktree;
 
@@ -47,6 +48,13 @@ pub(crate) fn enter(context: &CommandContext, id: Option<&str>) -> Result<(Sessi
         return Err(Failure::refused(format!("session `{id}` has no worktree"))
             .because(format!("it is {}", view.state.name()))
             .hint(format!("studio status {id}")));
+    }
+    Project::refuse_away(&view)?;
+    if view.record.run_mode.place.is_some() {
+        let id = &view.record.id;
+        let busy = || Failure::refused(format!("session `{id}` is in use")).hint("try again");
+        let _lock = context.lock_with_timeout(id)?.ok_or_else(busy)?;
+        context.make_worktree_here(&view)?;
     }
     Ok((view, lock))
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::report;
 use crate::report::table;
-use studio_core::project::pause;
+use studio_core::project::{Project, pause};
 use studio_core::session::journal::{JournalEntry, SessionOutcome};
 use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
@@ -61,6 +61,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 pub(crate) fn request_stop(context: &CommandContext, id: &Id) -> Result<()> {
     let start = Instant::now();
     let deadline = start + TIMEOUT;
+    context.reconnect(id)?;
     while Instant::now() < deadline {
         if context.view(id)?.state.is_settled()
             || control::send_request(&context.repository.common_dir, id, &ControlRequest::Stop)?
@@ -74,7 +75,7 @@ pub(crate) fn request_stop(context: &CommandContext, id: &Id) -> Result<()> {
                 let exit = JournalEntry::Exit { outcome: SessionOutcome::Stopped, ms: None };
                 writer.write(exit).or_fail(|| "cannot write the journal")?;
             }
-            return Ok(());
+            return Project::refuse_away(&context.view(id)?);
         }
         if start.elapsed() > GRACE {
             // The user works in it: `studio cli` has no supervisor that could be asked.

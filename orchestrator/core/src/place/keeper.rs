@@ -72,8 +72,12 @@ pub(crate) fn supervise(
     let (repository, store) = (project.repository.clone(), project.store.clone());
     let id = record.id.clone();
     let name = record.run_mode.place.as_deref().unwrap_or_default();
-    let place = Place::find(&project.config, name)?;
     let placement = Placement::read(&store, &id).unwrap_or_default();
+    let place = Place::find(&project.config, name).inspect_err(|failure| {
+        let lost = Some(failure.sentence());
+        // If it cannot be saved, the place is asked again by the next command.
+        let _ = Placement { away: false, lost, ..placement.clone() }.write(&store, &id);
+    })?;
     let keeper = Keeper {
         requests: Arc::new(Mutex::new(Requests::read(&store, &id))),
         replies: Arc::default(),
@@ -265,6 +269,7 @@ impl Keeper {
         if session_repo.worktree.symlink_metadata().is_err() {
             return Ok(());
         }
+        let _shell_lock = self.store.lock_shell(&self.record.id)?;
         let limits = studio_git::snapshot::SnapshotLimits::default();
         let (_, snapshot) = collect::fetch(&self.repository, &self.record, &limits)?;
         studio_git::snapshot::refuse_omissions(&snapshot, &session_repo.worktree)?;

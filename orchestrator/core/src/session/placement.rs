@@ -48,7 +48,7 @@ impl Placement {
     }
 
     /// Returns whether the session is at work at its place as far as home knows.
-    pub(crate) fn is_away(&self) -> bool {
+    pub fn is_away(&self) -> bool {
         self.away && self.lost.is_none()
     }
 
