@@ -100,6 +100,11 @@ impl Scene {
         })
     }
 
+    /// Returns the last session of `list --json`, if there is one.
+    pub fn status_of_last(&self) -> Option<Value> {
+        self.studio(["list", "--json"]).json()["sessions"].as_array()?.last().cloned()
+    }
+
     /// Waits until the session's run has ended, however.
     pub fn await_end(&self, id: &str) -> Value {
         until(&format!("{id} to end"), || {

@@ -183,6 +183,7 @@ fn small_packs_are_combined_unless_the_user_has_switched_that_off() {
     scene.await_supervisor(&first);
     assert!(packs() >= 60, "the user does not want it");
     scene.repo.git(["config", "--unset", "gc.auto"]);
+    scene.repo.git(["config", "repack.writeBitmaps", "true"]);
     let second = scene.ready("write c.txt one");
     scene.await_supervisor(&second);
     assert!(packs() < 20, "{} packs", packs());

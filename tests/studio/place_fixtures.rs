@@ -73,6 +73,13 @@ impl SshHost {
         scene.configure(&self.configuration("farm", more));
     }
 
+    /// Gives the programs there more variables from now on.
+    pub fn set_variables(&mut self, variables: &str) {
+        self.stop_server();
+        self.configure_server(variables);
+        self.restart();
+    }
+
     /// Starts the server, again if it was stopped.
     pub fn restart(&mut self) {
         let _ = fs::create_dir("/run/sshd");
@@ -129,6 +136,15 @@ impl SshHost {
         let repositories = self.repositories();
         let repository = repositories.first().expect("a session was delivered");
         repository.join("studio/sessions").join(id).join(name)
+    }
+
+    /// Like [`SshHost::session_file`], if several repositories were used there.
+    pub fn newest_session_file(&self, id: &str, name: &str) -> PathBuf {
+        let files = self.repositories().into_iter();
+        let files = files.map(|it| it.join("studio/sessions").join(id).join(name));
+        let files = files.filter(|file| file.exists());
+        let newest = files.max_by_key(|file| fs::metadata(file).unwrap().modified().unwrap());
+        newest.expect("a session was delivered")
     }
 
     /// Returns a file in the worktree of a session there.

@@ -3,12 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
 use testkit::env::until;
 
-use crate::fixtures::Scene;
+use crate::fixtures::{Scene, studio};
 use crate::place_fixtures::SshHost;
 
 /// Asserts that home's journal is that of the place, byte for byte.
@@ -121,6 +122,51 @@ mod needs_sshd {
         scene.await_state(&id, "ready");
         scene.await_free(&id);
         assert_equal_journals(&scene, &host, &id);
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn a_session_killed_at_any_step_here_or_there_is_finished() {
+        let mut host = SshHost::start();
+        let (here, there) = (host.path("here"), host.path("there"));
+        let script =
+            "write a.txt one; sh git add a.txt; sh git commit -qm c || true; write b.txt two";
+        let task = ["exec", "--agent", "loads", "--on", "farm", script];
+        host.set_variables(&format!("G3_TEST_STEPS={}", there.display()));
+        let scene = Scene::new();
+        host.use_in(&scene, "keep_seconds = 1");
+        let steps = scene.env.command(studio(), scene.repo.path()).args(task);
+        let id = scene.env.run_command(steps.env("G3_TEST_STEPS", &here)).ok().to_owned();
+        scene.await_state(&id, "ready");
+        let names = |path: &std::path::Path| -> BTreeSet<String> {
+            fs::read_to_string(path).unwrap().lines().map(str::to_owned).collect()
+        };
+        let (here, there) = (names(&here), names(&there));
+        assert!(here.contains("place.journal") && there.contains("deliver.session"));
+        let here = here.into_iter().map(|name| (name, String::new()));
+        let there = there.into_iter().map(|name| (String::new(), name));
+        for (here, there) in here.chain(there) {
+            let scene = Scene::new();
+            host.set_variables(&format!("G3_TEST_KILL_AT={there}"));
+            host.use_in(&scene, "keep_seconds = 1");
+            let command = scene.env.command(studio(), scene.repo.path()).args(task);
+            scene.env.run_command(command.env("G3_TEST_KILL_AT", &here));
+            if !there.is_empty() {
+                let reached = || scene.status_of_last().is_some_and(|it| it["state"] != "queued");
+                testkit::env::poll(|| reached().then_some(()));
+                host.set_variables("");
+            }
+            let id = brought_to_ready(&scene, &task);
+            let step = format!("{here}{there}");
+            let there = host.newest_session_file(&id, "journal.jsonl");
+            let journals = [scene.session_file(&id, "journal.jsonl"), there];
+            let [journal, remote] = journals.map(|path| fs::read_to_string(path).unwrap());
+            assert_eq!(journal, remote, "{step}");
+            scene.studio(["accept", &id, "--message", "m"]).exits(0);
+            assert_eq!(scene.repo.show("main", "a.txt"), "one", "{step}");
+            assert_eq!(scene.repo.show("main", "b.txt"), "two", "{step}");
+            scene.repo.git(["fsck", "--strict"]);
+        }
     }
 
     #[test]
@@ -369,6 +415,28 @@ mod needs_sshd {
         assert_eq!(before, after);
         scene.repo.git(["fsck", "--strict"]);
     }
+}
+
+/// Returns the only session when it is ready: a crashed or failed one is resumed, a lost one is started
+/// again.
+fn brought_to_ready(scene: &Scene, task: &[&str]) -> String {
+    until("the session to be ready", || {
+        scene.studio(["doctor"]);
+        let Some(status) = scene.status_of_last() else {
+            scene.env.run(studio(), scene.repo.path(), task).exits(0);
+            return None;
+        };
+        let id = status["id"].as_str()?.to_owned();
+        match status["state"].as_str()? {
+            "crashed" | "failed" => drop(scene.studio(["resume", &id])),
+            "ready" => {
+                scene.await_free(&id);
+                return Some(id);
+            }
+            _ => {}
+        }
+        None
+    })
 }
 
 /// Kills the process here that keeps a session at its place.

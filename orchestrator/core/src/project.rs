@@ -125,10 +125,12 @@ impl Project {
     pub fn refuse_away(view: &SessionView) -> Result<()> {
         let id = &view.record.id;
         match view.placement.as_ref().filter(|placement| placement.is_away()) {
-            Some(placement) => Err(Failure::refused(format!("session `{id}` is at {}", placement.place))
-                .because("its files are there while it runs")
-                .hint(format!("studio logs {id} -f"))
-                .hint(format!("studio stop {id}"))),
+            Some(placement) => {
+                Err(Failure::refused(format!("session `{id}` is at {}", placement.place))
+                    .because("its files are there while it runs")
+                    .hint(format!("studio logs {id} -f"))
+                    .hint(format!("studio stop {id}")))
+            }
             None => Ok(()),
         }
     }

@@ -30,7 +30,9 @@ pub fn run_if_needed(repository: &Repository) -> Result<bool> {
         return Ok(false);
     }
     let git = Git::at(&repository.common_dir);
-    let repack = git.command(["repack", "-d", "-l", "-q", "--geometric=2"]);
+    // A bitmap of some packs only is an error, if the user has configured bitmaps.
+    let no_bitmap = "--no-write-bitmap-index";
+    let repack = git.command(["repack", "-d", "-l", "-q", "--geometric=2", no_bitmap]);
     let output = repack.output(OutputLimits::seconds(REPACK_SECONDS));
     Ok(output.or_fail(|| "cannot start git")?.ok())
 }

@@ -18,6 +18,8 @@ use crate::place::protocol;
 const CONNECTION_FAILED: i32 = 255;
 /// Exit codes of shells for a program that does not exist or cannot be run.
 const NOT_RUNNABLE: [i32; 2] = [126, 127];
+/// The lowest exit code of a program that a signal ended.
+const KILLED: i32 = 128;
 /// How long a connection that several commands share stays open without one, in seconds.
 const SHARED_SECONDS: u32 = 60;
 /// Timeout of a command that asks something.
@@ -199,6 +201,9 @@ impl Host {
             }
             CONNECTION_FAILED => Err(HostError::Connection(error)),
             code if NOT_RUNNABLE.contains(&code) => Err(HostError::NotInstalled),
+            code if code >= KILLED => {
+                Err(HostError::Connection(format!("a command there was killed (exit code {code})")))
+            }
             code => Err(HostError::Failed(
                 Failure::failed(format!("a command on {} failed", self.name))
                     .because(if error.is_empty() { format!("exit code {code}") } else { error })
