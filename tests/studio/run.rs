@@ -66,6 +66,7 @@ fn the_json_of_a_session_has_every_field() {
             "base",
             "head",
             "worktree",
+            "place",
             "created_at",
             "updated_at",
             "commits",

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::{Failure, Result};
 
+/// The name of this machine as a place.
+pub const HERE: &str = "here";
 /// The directory of studio's data at a place, relative to the home directory there.
 const DEFAULT_SPOOL: &str = "studio";
 /// The interval in which uncommitted work is brought home.
@@ -101,8 +103,8 @@ impl PlaceConfig {
         if !is_word(name) || name.contains('/') {
             return refuse("its name may contain letters, digits, `.`, `_` and `-`".to_owned());
         }
-        if name == "here" {
-            return refuse("`here` is this machine".to_owned());
+        if name == HERE {
+            return refuse(format!("`{HERE}` is this machine"));
         }
         let hosts = self.all_hosts();
         if hosts.is_empty() {

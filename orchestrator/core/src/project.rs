@@ -171,6 +171,20 @@ impl Project {
         }
     }
 
+    /// Prevents shells from being opened in a session; fails if one is open. A supervisor that is ending
+    /// holds this lock for a moment.
+    pub fn lock_shell(&self, id: &Id) -> Result<Lock> {
+        let start = Instant::now();
+        loop {
+            match self.store.lock_shell(id) {
+                Err(_) if start.elapsed() < LOCK_TIMEOUT && !self.store.has_open_shell(id) => {
+                    pause();
+                }
+                result => return result,
+            }
+        }
+    }
+
     /// Returns the current state of a session.
     pub fn view(&self, id: &Id) -> Result<SessionView> {
         self.view_with(id, &*self.dispositions()?)

@@ -33,7 +33,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     let views = context.find_all(&args.ids, |_| true)?;
     for view in &views {
         ensure_open(view)?;
-        context.store.lock_shell(&view.record.id)?;
+        context.lock_shell(&view.record.id)?;
         let is_running = view.state.is_active() || view.state == SessionState::Queued;
         if is_running && !args.yes && !confirm_stop(view)? {
             return Err(Failure::refused("nothing was discarded"));
@@ -89,7 +89,7 @@ pub(crate) fn prepare(context: &CommandContext, views: &[SessionView]) -> Result
                 .hint("try again")
         })?;
         ensure_open(&context.view(id)?)?;
-        locks.extend([lock, context.store.lock_shell(id)?]);
+        locks.extend([lock, context.lock_shell(id)?]);
         // Commits are imported if possible; the worktree goes to the trash unchanged.
         let _ = import::import(&context.repository, &view.record.session_repo);
     }

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 
 use base::config::network::NetworkPolicy;
+use base::config::places::HERE;
 use base::failure::{Failure, FailureKind, OrFail, Result};
 use base::id::Id;
 use clap::builder::NonEmptyStringValueParser;
@@ -18,7 +19,7 @@ use studio_core::create_session::{create, draft};
 use studio_core::fork;
 use studio_core::launch::requirements::AgentOptions;
 use studio_core::launch::{command, requirements as agent_requirements};
-use studio_core::place::configured_place::{HERE, Place};
+use studio_core::place::configured_place::Place;
 use studio_core::session::record::RunLimits;
 use studio_core::session::record::RunMode;
 use studio_core::session::spec::{AttemptSpec, SessionSpec, SessionStart};

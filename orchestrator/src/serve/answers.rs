@@ -83,6 +83,8 @@ answer_types! {
         head: Option<String>,
         /// The directory of its work.
         worktree: String,
+        /// The place where it runs; null if that is here.
+        place: Option<PlaceObject>,
         /// When it was created.
         created_at: String,
         /// When it changed last.
@@ -123,6 +125,25 @@ answer_types! {
         message: Option<String>,
         /// The most likely commands.
         next: Vec<String>,
+    }
+    /// Where a session of a place is.
+    PlaceObject {
+        /// The name of the place.
+        name: String,
+        /// Its host.
+        host: String,
+        /// The number of the delivery.
+        attempt: u32,
+        /// Whether the session is there now.
+        away: bool,
+        /// When the place was last heard of.
+        heard_at: Option<String>,
+        /// Why there is no connection.
+        problem: Option<String>,
+        /// Why its run is lost.
+        lost: Option<String>,
+        /// Where the place has an earlier state that may not be here.
+        set_aside: Option<String>,
     }
     /// Where a session started.
     SessionBase {

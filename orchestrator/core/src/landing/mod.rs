@@ -267,7 +267,7 @@ pub(crate) fn land_expected(
     // A session that was empty when its agent ended may have been changed by hand.
     let view = &project.refresh(&view.record.id)?;
     refuse_state(view, options)?;
-    let lock_shell = || project.store.lock_shell(&view.record.id);
+    let lock_shell = || project.lock_shell(&view.record.id);
     let _shell_lock = (!options.dry_run).then(lock_shell).transpose()?;
     let landing_lock = (!options.dry_run).then(|| take_landing_lock(project)).transpose()?;
     let signer = signer(project, &view.record)?;

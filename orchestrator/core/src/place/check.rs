@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
 use crate::place::protocol::HostReport;
-use crate::place::protocol::{PROTOCOL, SessionQuery};
+use crate::place::protocol::{PROTOCOL, PlacedSession};
 use crate::place::ship;
 
 /// A clock that differs by more seconds is reported: times in journals are those of the place.
@@ -73,7 +73,7 @@ fn check_host(place: &Place, name: &str, program: &str) -> HostCheck {
 
 fn hello(host: &Host) -> std::result::Result<HostReport, HostError> {
     let id = Id::parse("check-0000").or_fail(|| "an id").map_err(HostError::Failed)?;
-    let query = SessionQuery { protocol: PROTOCOL, repository: "check".to_owned(), id };
+    let query = PlacedSession { protocol: PROTOCOL, repository: "check".to_owned(), id };
     let mut line = serde_json::to_vec(&query).or_fail(|| "JSON").map_err(HostError::Failed)?;
     line.push(b'\n');
     host.ask("hello", line)

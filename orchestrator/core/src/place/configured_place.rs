@@ -1,15 +1,12 @@
 //! A configured place, and the choice of one.
 
 use base::config::Config;
-use base::config::places::PlaceConfig;
+use base::config::places::{HERE, PlaceConfig};
 use base::failure::{Failure, Result};
 use base::id::Id;
 use base::text::similar;
 
 use crate::project::Project;
-
-/// The name of this machine as a place.
-pub const HERE: &str = "here";
 
 /// Lets a session continue at another place, or here. The caller holds its lock.
 pub fn choose(project: &Project, id: &Id, name: &str) -> Result<()> {

@@ -16,7 +16,7 @@ pub(crate) const MAX_JOURNAL_BYTES: u64 = 64 << 20;
 /// A frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "frame", rename_all = "snake_case")]
-pub(crate) enum Frame {
+pub(crate) enum PlaceFrame {
     /// The commits and snapshots of the session; a pack of this size follows.
     Work {
         /// The commits.
@@ -40,7 +40,7 @@ pub(crate) enum Frame {
 }
 
 /// Writes a frame and its bytes.
-pub(crate) fn write(output: &mut impl Write, frame: &Frame, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn write(output: &mut impl Write, frame: &PlaceFrame, bytes: &[u8]) -> io::Result<()> {
     let mut line = serde_json::to_vec(frame)?;
     line.push(b'\n');
     output.write_all(&line)?;
@@ -49,7 +49,11 @@ pub(crate) fn write(output: &mut impl Write, frame: &Frame, bytes: &[u8]) -> io:
 }
 
 /// Writes a frame and the content of a file.
-pub(crate) fn write_file(output: &mut impl Write, frame: &Frame, mut file: File) -> io::Result<()> {
+pub(crate) fn write_file(
+    output: &mut impl Write,
+    frame: &PlaceFrame,
+    mut file: File,
+) -> io::Result<()> {
     write(output, frame, &[])?;
     file.rewind()?;
     io::copy(&mut file, output)?;
@@ -57,7 +61,9 @@ pub(crate) fn write_file(output: &mut impl Write, frame: &Frame, mut file: File)
 }
 
 /// Reads the line of the next frame; `None` at the end of the stream.
-pub(crate) async fn read(input: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Frame>> {
+pub(crate) async fn read(
+    input: &mut (impl AsyncBufRead + Unpin),
+) -> io::Result<Option<PlaceFrame>> {
     let mut line = Vec::new();
     let mut limited = input.take(MAX_LINE_BYTES);
     if limited.read_until(b'\n', &mut line).await? == 0 {
@@ -120,20 +126,20 @@ mod tests {
     async fn frames_are_read_as_they_were_written() {
         let work = WorkRefs { head: "1".repeat(40), snapshots: vec![(7, "2".repeat(40))] };
         let mut stream = Vec::new();
-        write(&mut stream, &Frame::Journal { at: 7, bytes: 3 }, b"abc").unwrap();
+        write(&mut stream, &PlaceFrame::Journal { at: 7, bytes: 3 }, b"abc").unwrap();
         let mut pack = tempfile::tempfile().unwrap();
         pack.write_all(b"PACK").unwrap();
-        let frame = Frame::Work { work, bytes: 4 };
+        let frame = PlaceFrame::Work { work, bytes: 4 };
         write_file(&mut stream, &frame, pack).unwrap();
-        write(&mut stream, &Frame::Alive, b"").unwrap();
+        write(&mut stream, &PlaceFrame::Alive, b"").unwrap();
         let mut input = stream.as_slice();
-        assert_eq!(read(&mut input).await.unwrap(), Some(Frame::Journal { at: 7, bytes: 3 }));
+        assert_eq!(read(&mut input).await.unwrap(), Some(PlaceFrame::Journal { at: 7, bytes: 3 }));
         assert_eq!(read_bytes(&mut input, 3).await.unwrap(), b"abc");
         assert_eq!(read(&mut input).await.unwrap(), Some(frame));
         let mut text = String::new();
         read_file(&mut input, 4).await.unwrap().read_to_string(&mut text).unwrap();
         assert_eq!(text, "PACK");
-        assert_eq!(read(&mut input).await.unwrap(), Some(Frame::Alive));
+        assert_eq!(read(&mut input).await.unwrap(), Some(PlaceFrame::Alive));
         assert_eq!(read(&mut input).await.unwrap(), None);
     }
 

@@ -167,7 +167,7 @@ impl Host {
         // A login script may print something first.
         let line = output.stdout.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty());
         serde_json::from_slice(line.unwrap_or_default()).map_err(|error| {
-            let text = base::text::printable_bytes(base_head(&output.stdout));
+            let text = base::text::printable_bytes(start_of(&output.stdout));
             HostError::Failed(
                 Failure::failed(format!("{} does not answer as expected", self.name))
                     .because(format!("{error}: {text}"))
@@ -225,7 +225,7 @@ impl Host {
 }
 
 /// Returns the start of an output for an error.
-fn base_head(bytes: &[u8]) -> &[u8] {
+fn start_of(bytes: &[u8]) -> &[u8] {
     &bytes[..bytes.len().min(200)]
 }
 
@@ -233,7 +233,8 @@ fn base_head(bytes: &[u8]) -> &[u8] {
 fn control_socket(ssh_config: Option<&Path>, host: &str) -> Option<PathBuf> {
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let runtime = runtime.filter(|directory| directory.is_absolute());
-    let directory = runtime.or_else(|| base::user_dirs::state_dir("studio").ok())?.join("ssh");
+    let directory =
+        runtime.or_else(|| base::user_dirs::state_dir("studio").ok())?.join("studio-ssh");
     let identity = Path::new("/").join(ssh_config.unwrap_or(Path::new(""))).join(host);
     let digest = base::user_dirs::name_for_path(&identity);
     let digest = digest.rsplit('-').next().unwrap_or_default();

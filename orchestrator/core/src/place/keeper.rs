@@ -18,7 +18,7 @@ use crate::launch::live_message::LiveMessages;
 use crate::notification::Notifier;
 use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
-use crate::place::link::{self, Link, LinkEnd};
+use crate::place::link::{self, FollowEnd, PlaceLink};
 use crate::place::protocol::{self, Order};
 use crate::place::protocol::{HostReport, KnownSessions, SessionRequest};
 use crate::place::requests::{NumberedRequest, RequestResult, Requests};
@@ -133,21 +133,21 @@ impl Keeper {
             let connected = connecting.await.or_fail(|| "cannot connect to the place")?;
             let problem = match connected {
                 Ok(host) => {
-                    let mut link = Link::open(self, &host, notifier).await?;
+                    let mut link = PlaceLink::open(self, &host, notifier).await?;
                     self.wake.notify_one();
                     let end = link.run(|| drop(project.schedule())).await?;
                     if link.was_heard() {
                         (wait, last_contact) = (FIRST_WAIT, Instant::now());
                     }
                     match end {
-                        LinkEnd::Ended => return self.settle(),
-                        LinkEnd::Superseded => {
+                        FollowEnd::Ended => return self.settle(),
+                        FollowEnd::Superseded => {
                             return self.lose(&format!(
                                 "{} has a later delivery of the session",
                                 host.name
                             ));
                         }
-                        LinkEnd::Broken(problem) => problem,
+                        FollowEnd::Broken(problem) => problem,
                     }
                 }
                 Err(Unreached::Refused(failure)) => return Err(failure),

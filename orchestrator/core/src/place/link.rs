@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStderr, ChildStdout};
 
 use crate::notification::Notifier;
-use crate::place::frames::{self, Frame};
+use crate::place::frames::{self, PlaceFrame};
 use crate::place::host::{Host, HostError};
 use crate::place::keeper::{Keeper, json_line};
 use crate::place::protocol::{self, Order};
@@ -33,7 +33,7 @@ const MAX_LINE_BYTES: usize = 16 << 20;
 const DELIVER_SECONDS: u64 = 1800;
 
 /// How a connection ended.
-pub(crate) enum LinkEnd {
+pub(crate) enum FollowEnd {
     /// The run has ended, and everything is here.
     Ended,
     /// The place has a later delivery.
@@ -43,7 +43,7 @@ pub(crate) enum LinkEnd {
 }
 
 /// A connection.
-pub(crate) struct Link<'a> {
+pub(crate) struct PlaceLink<'a> {
     keeper: &'a Keeper,
     host: Host,
     notifier: &'a Notifier,
@@ -58,13 +58,13 @@ pub(crate) struct Link<'a> {
     is_heard: bool,
 }
 
-impl<'a> Link<'a> {
+impl<'a> PlaceLink<'a> {
     /// Starts to follow the session at a host from where home's journal ends.
     pub(crate) async fn open(
         keeper: &'a Keeper,
         host: &Host,
         notifier: &'a Notifier,
-    ) -> Result<Link<'a>> {
+    ) -> Result<PlaceLink<'a>> {
         let (store, id) = (&keeper.store, &keeper.record.id);
         let fail = || "cannot follow the session at its place";
         // Drops a line that a killed keeper did not write completely.
@@ -86,7 +86,7 @@ impl<'a> Link<'a> {
         drop(input);
         let output = process.child.stdout.take().ok_or_else(missing).or_fail(fail)?;
         let errors = process.child.stderr.take().ok_or_else(missing).or_fail(fail)?;
-        Ok(Link {
+        Ok(PlaceLink {
             keeper,
             host: host.clone(),
             notifier,
@@ -107,12 +107,12 @@ impl<'a> Link<'a> {
     }
 
     /// Takes everything that the place sends until the connection ends.
-    pub(crate) async fn run(&mut self, on_tick: impl Fn()) -> Result<LinkEnd> {
+    pub(crate) async fn run(&mut self, on_tick: impl Fn()) -> Result<FollowEnd> {
         let mut last_tick = Instant::now();
         loop {
             let frame = match tokio::time::timeout(SILENCE, frames::read(&mut self.output)).await {
                 Ok(Ok(Some(frame))) => frame,
-                Ok(Ok(None)) => return Ok(LinkEnd::Broken(self.end_reason().await)),
+                Ok(Ok(None)) => return Ok(FollowEnd::Broken(self.end_reason().await)),
                 Ok(Err(error)) => return Ok(self.broken(&error.to_string())),
                 Err(_) => {
                     let seconds = SILENCE.as_secs();
@@ -133,9 +133,9 @@ impl<'a> Link<'a> {
         }
     }
 
-    async fn take(&mut self, frame: Frame) -> std::result::Result<Option<LinkEnd>, Refusal> {
+    async fn take(&mut self, frame: PlaceFrame) -> std::result::Result<Option<FollowEnd>, Refusal> {
         match frame {
-            Frame::Work { work, bytes } => {
+            PlaceFrame::Work { work, bytes } => {
                 self.refuse_full_disk(bytes)?;
                 let pack = frames::read_file(&mut self.output, bytes).await?;
                 let (keeper, taken) = (self.keeper.clone(), work.clone());
@@ -149,13 +149,13 @@ impl<'a> Link<'a> {
                 self.work = work;
                 files::step("place.work");
             }
-            Frame::Journal { at, bytes } => {
+            PlaceFrame::Journal { at, bytes } => {
                 let lines = frames::read_bytes(&mut self.output, bytes).await?;
                 self.append(at, &lines)?;
             }
-            Frame::Alive => {}
-            Frame::Ended => return Ok(Some(LinkEnd::Ended)),
-            Frame::Superseded => return Ok(Some(LinkEnd::Superseded)),
+            PlaceFrame::Alive => {}
+            PlaceFrame::Ended => return Ok(Some(FollowEnd::Ended)),
+            PlaceFrame::Superseded => return Ok(Some(FollowEnd::Superseded)),
         }
         Ok(None)
     }
@@ -247,8 +247,8 @@ impl<'a> Link<'a> {
         })
     }
 
-    fn broken(&self, reason: &str) -> LinkEnd {
-        LinkEnd::Broken(format!("{}: {}", self.host.name, base::text::printable(reason)))
+    fn broken(&self, reason: &str) -> FollowEnd {
+        FollowEnd::Broken(format!("{}: {}", self.host.name, base::text::printable(reason)))
     }
 
     /// Returns why `ssh` ended.

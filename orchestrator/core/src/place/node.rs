@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::place::protocol::{
-    COMMAND, HostReport, PROTOCOL, SessionQuery, SessionReport, SessionRequest,
+    COMMAND, HostReport, PROTOCOL, PlacedSession, SessionReport, SessionRequest,
     refuse_other_protocol,
 };
 use crate::place::requests::{NumberedRequest, RequestResult};
@@ -78,7 +78,7 @@ fn answer(value: &impl Serialize) -> Result<()> {
     output.write_all(&line).and_then(|()| output.flush()).or_fail(fail)
 }
 
-fn report(spool: &Spool, query: &SessionQuery) -> Result<HostReport> {
+fn report(spool: &Spool, query: &PlacedSession) -> Result<HostReport> {
     let git = base::git::version();
     let machine = crate::admission::Machine::measure();
     let repository = spool.existing_repository(query)?;

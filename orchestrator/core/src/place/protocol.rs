@@ -20,9 +20,9 @@ pub(crate) const COMMAND: &str = "__node";
 /// The version of the protocol between home and a place.
 pub(crate) const PROTOCOL: u32 = 1;
 
-/// A question about a session at a place.
+/// What names a session at a place.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct SessionQuery {
+pub(crate) struct PlacedSession {
     /// The version of the protocol.
     pub protocol: u32,
     /// The name of the repository at the place.
@@ -36,7 +36,7 @@ pub(crate) struct SessionQuery {
 pub(crate) struct Order {
     /// The repository and the session.
     #[serde(flatten)]
-    pub query: SessionQuery,
+    pub query: PlacedSession,
     /// The number of this delivery.
     pub attempt: u32,
     /// The session's record, for the place.
@@ -85,7 +85,7 @@ pub(crate) struct HostReport {
     pub load: Option<f64>,
     /// The number of sessions that run.
     pub sessions: u64,
-    /// Whether its clock is set, in seconds since 1970.
+    /// Its time, in seconds since 1970.
     pub clock: i64,
     /// Commits of the repository that are there.
     pub commits: Vec<String>,
@@ -105,7 +105,7 @@ pub(crate) struct SessionReport {
 pub(crate) struct SessionRequest {
     /// The session.
     #[serde(flatten)]
-    pub query: SessionQuery,
+    pub query: PlacedSession,
     /// The number of the delivery.
     pub attempt: u32,
     /// The request.
@@ -118,7 +118,7 @@ pub(crate) struct SessionRequest {
 pub(crate) struct KnownSessions {
     /// The repository, and any session.
     #[serde(flatten)]
-    pub query: SessionQuery,
+    pub query: PlacedSession,
     /// The ids of the sessions that can still be continued or undone.
     pub known: Vec<Id>,
 }
@@ -128,7 +128,7 @@ pub(crate) struct KnownSessions {
 pub(crate) struct FollowQuery {
     /// The session.
     #[serde(flatten)]
-    pub query: SessionQuery,
+    pub query: PlacedSession,
     /// The number of its delivery.
     pub attempt: u32,
     /// The length of home's journal.
@@ -182,8 +182,8 @@ impl Order {
 }
 
 /// Returns what names a session at a place.
-pub(crate) fn query(repository: &Repository, record: &SessionRecord) -> SessionQuery {
-    SessionQuery {
+pub(crate) fn query(repository: &Repository, record: &SessionRecord) -> PlacedSession {
+    PlacedSession {
         protocol: PROTOCOL,
         repository: repository_name(&repository.common_dir),
         id: record.id.clone(),
@@ -203,7 +203,7 @@ fn repository_name(common_dir: &Path) -> String {
 }
 
 /// Refuses another version of the protocol.
-pub(crate) fn refuse_other_protocol(query: &SessionQuery) -> Result<()> {
+pub(crate) fn refuse_other_protocol(query: &PlacedSession) -> Result<()> {
     if query.protocol == PROTOCOL {
         return Ok(());
     }

@@ -251,6 +251,11 @@ impl SessionStore {
         })
     }
 
+    /// Returns whether a shell is open in a session.
+    pub(crate) fn has_open_shell(&self, id: &Id) -> bool {
+        !running_shells(&self.file(id, "shell.lock")).is_empty()
+    }
+
     /// Opens the journal for the holder of the session's lock.
     pub fn writer(&self, id: &Id, clock: Clock) -> Result<JournalWriter> {
         JournalWriter::open(&self.file(id, "journal.jsonl"), clock)

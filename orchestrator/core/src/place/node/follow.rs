@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use base::failure::{OrFail, Result};
 use studio_git::replica;
 
-use crate::place::frames::{self, Frame, MAX_JOURNAL_BYTES};
+use crate::place::frames::{self, MAX_JOURNAL_BYTES, PlaceFrame};
 use crate::place::node::spool::{self, Spool};
 use crate::place::protocol::FollowQuery;
 use crate::project::pause;
@@ -31,7 +31,7 @@ pub(super) fn follow(spool: &Spool, known: &FollowQuery, output: &mut impl Write
     let mut is_started = false;
     loop {
         if spool::attempt(&store, id) != Some(known.attempt) {
-            return frames::write(output, &Frame::Superseded, &[]).or_fail(fail);
+            return frames::write(output, &PlaceFrame::Superseded, &[]).or_fail(fail);
         }
         // Before the journal is read: if a run ends after that, its last lines are read below.
         let is_running = store.is_locked(id);
@@ -45,13 +45,13 @@ pub(super) fn follow(spool: &Spool, known: &FollowQuery, output: &mut impl Write
                     sent.commits().into_iter().chain([record.base.commit.clone()]).collect();
                 let pack = replica::pack(&repository, &work.commits(), &existing)?;
                 let bytes = pack.metadata().or_fail(fail)?.len();
-                let frame = Frame::Work { work: work.clone(), bytes };
+                let frame = PlaceFrame::Work { work: work.clone(), bytes };
                 frames::write_file(output, &frame, pack).or_fail(fail)?;
                 (sent, last_frame) = (work, Instant::now());
             }
         }
         if !lines.is_empty() {
-            let frame = Frame::Journal { at, bytes: lines.len() as u64 };
+            let frame = PlaceFrame::Journal { at, bytes: lines.len() as u64 };
             frames::write(output, &frame, &lines).or_fail(fail)?;
             at += lines.len() as u64;
             last_frame = Instant::now();
@@ -59,7 +59,7 @@ pub(super) fn follow(spool: &Spool, known: &FollowQuery, output: &mut impl Write
         }
         if !is_running {
             if store.summary(id)?.phase != Phase::Queued || is_started {
-                return frames::write(output, &Frame::Ended, &[]).or_fail(fail);
+                return frames::write(output, &PlaceFrame::Ended, &[]).or_fail(fail);
             }
             if let Some(lock) = store.lock(id)? {
                 spawn::spawn(&repository.common_dir, id, lock)?;
@@ -67,7 +67,7 @@ pub(super) fn follow(spool: &Spool, known: &FollowQuery, output: &mut impl Write
             }
         }
         if last_frame.elapsed() > ALIVE_INTERVAL {
-            frames::write(output, &Frame::Alive, &[]).or_fail(fail)?;
+            frames::write(output, &PlaceFrame::Alive, &[]).or_fail(fail)?;
             last_frame = Instant::now();
         }
         pause();

@@ -8,7 +8,7 @@ use base::id::Id;
 use base::lock::Lock;
 use studio_git::repo::Repository;
 
-use crate::place::protocol::SessionQuery;
+use crate::place::protocol::PlacedSession;
 use crate::session::store::SessionStore;
 
 /// The file of a session with the number of its delivery.
@@ -54,7 +54,7 @@ impl Spool {
     }
 
     /// Returns the path of a repository.
-    pub(super) fn repository_path(&self, query: &SessionQuery) -> Result<PathBuf> {
+    pub(super) fn repository_path(&self, query: &PlacedSession) -> Result<PathBuf> {
         let name = &query.repository;
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_plain) {
@@ -64,13 +64,13 @@ impl Spool {
     }
 
     /// Returns a repository; `None` if it is not there.
-    pub(super) fn existing_repository(&self, query: &SessionQuery) -> Result<Option<Repository>> {
+    pub(super) fn existing_repository(&self, query: &PlacedSession) -> Result<Option<Repository>> {
         let path = self.repository_path(query)?;
         path.join("HEAD").exists().then(|| Repository::discover(&path)).transpose()
     }
 
     /// Returns a repository that must be there.
-    pub(super) fn repository(&self, query: &SessionQuery) -> Result<Repository> {
+    pub(super) fn repository(&self, query: &PlacedSession) -> Result<Repository> {
         crate::place::protocol::refuse_other_protocol(query)?;
         self.existing_repository(query)?.ok_or_else(|| {
             Failure::not_found("the repository of the session is not here")
@@ -79,7 +79,7 @@ impl Spool {
     }
 
     /// Takes the lock of a repository, for deliveries.
-    pub(super) fn lock(&self, query: &SessionQuery) -> Result<Lock> {
+    pub(super) fn lock(&self, query: &PlacedSession) -> Result<Lock> {
         let path = self.repository_path(query)?.with_extension("lock");
         Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))
     }
