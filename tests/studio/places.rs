@@ -155,7 +155,11 @@ mod needs_sshd {
             let command = scene.env.command(studio(), scene.repo.path()).args(task);
             scene.env.run_command(command.env("G3_TEST_KILL_AT", &here));
             if !there.is_empty() {
-                let reached = || scene.status_of_last().is_some_and(|it| it["state"] != "queued");
+                let is_killed = |status: &Value| {
+                    let why = status["why"].as_str().unwrap_or_default();
+                    status["state"] != "queued" || why.contains("was killed")
+                };
+                let reached = || scene.status_of_last().is_some_and(|status| is_killed(&status));
                 testkit::env::poll(|| reached().then_some(()));
                 host.set_variables("");
             }
