@@ -414,7 +414,7 @@ impl Project {
         if let (None, Some(session)) = (name, &self.repository.session) {
             return self.view(session);
         }
-        let (views, unreadable) = self.sessions()?;
+        let (views, unreadable) = self.sessions_named(name)?;
         let candidates: Vec<NamedSession> = views
             .iter()
             .map(|view| NamedSession {
@@ -431,6 +431,20 @@ impl Project {
         let id = resolve(name, &candidates)
             .map_err(|failure| name.and_then(damaged).unwrap_or(failure))?;
         self.view(&id)
+    }
+
+    /// Returns the sessions that a name may mean, or all of them if it means none: others need not be
+    /// read.
+    fn sessions_named(
+        &self,
+        name: Option<&str>,
+    ) -> Result<(Vec<SessionView>, Vec<DamagedSession>)> {
+        let prefix = name.filter(|name| !name.is_empty() && *name != "@latest");
+        let matches = |id: &&Id| prefix.is_none_or(|prefix| id.as_str().starts_with(prefix));
+        let ids = self.store.ids()?;
+        let named: Vec<Id> = ids.iter().filter(matches).cloned().collect();
+        let ids = if named.is_empty() { &ids } else { &named };
+        Ok(self.sessions_of(ids, &*self.dispositions()?))
     }
 
     /// Returns all sessions that the user named, without duplicates; without names, the only one
