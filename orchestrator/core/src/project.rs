@@ -135,8 +135,8 @@ impl Project {
         }
     }
 
-    /// Makes the worktree of a session that ran at a place, if it is missing. No other command may use
-    /// the session meanwhile.
+    /// Makes the worktree of a session that ran at a place, if it is missing. The caller holds
+    /// the session's lock.
     pub fn make_worktree_here(&self, view: &SessionView) -> Result<()> {
         let is_missing = view.record.session_repo.worktree.symlink_metadata().is_err();
         if view.record.run_mode.place.is_some() && is_missing {

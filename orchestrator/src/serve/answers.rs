@@ -138,7 +138,7 @@ answer_types! {
         away: bool,
         /// When the place was last heard of.
         heard_at: Option<String>,
-        /// Why there is no connection.
+        /// Why the place cannot be reached.
         problem: Option<String>,
         /// Why its run is lost.
         lost: Option<String>,

@@ -26,8 +26,8 @@ const SHARED_SECONDS: u32 = 60;
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum length of a socket's path, with what `ssh` adds to it while it creates it.
 const MAX_SOCKET_BYTES: usize = 107 - 20;
-/// Options of every call: nobody is asked, host keys are checked, nothing is forwarded, and a
-/// connection without an answer ends after 15 seconds.
+/// Options of every call: no questions, checked host keys, no forwarding, and the end of a connection
+/// that does not answer for 15 seconds.
 const OPTIONS: &[&str] = &[
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
@@ -45,7 +45,7 @@ const VARIABLES: &[&str] = &["HOME", "PATH", "SSH_AUTH_SOCK", "USER", "LOGNAME"]
 /// Why a command at a host failed.
 #[derive(Debug)]
 pub(crate) enum HostError {
-    /// There is no connection, for this reason.
+    /// The connection failed, for this reason.
     Connection(String),
     /// studio is not installed there.
     NotInstalled,

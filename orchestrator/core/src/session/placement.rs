@@ -27,7 +27,7 @@ pub struct Placement {
     pub away: bool,
     /// When the place was last heard of, RFC 3339 in UTC.
     pub heard_at: Option<String>,
-    /// Why there is no connection now.
+    /// Why the place cannot be reached now.
     pub problem: Option<String>,
     /// Why the session no longer runs there, if it did not end by itself.
     pub lost: Option<String>,

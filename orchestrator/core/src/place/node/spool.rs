@@ -25,7 +25,7 @@ impl Spool {
     /// somebody else or that others can write.
     pub(super) fn open(path: &Path) -> Result<Spool> {
         let home = base::user_dirs::home_dir()
-            .ok_or_else(|| Failure::usage("HOME is not set, so there is no spool"))?;
+            .ok_or_else(|| Failure::usage("cannot find the spool: HOME is not set"))?;
         let root = home.join(path);
         let fail = || format!("cannot make {}", root.display());
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&root).or_fail(fail)?;
