@@ -74,9 +74,11 @@ pub(crate) fn supervise(
     let name = record.run_mode.place.as_deref().unwrap_or_default();
     let placement = Placement::read(&store, &id).unwrap_or_default();
     let place = Place::find(&project.config, name).inspect_err(|failure| {
-        let lost = Some(failure.sentence());
-        // If it cannot be saved, the place is asked again by the next command.
-        let _ = Placement { away: false, lost, ..placement.clone() }.write(&store, &id);
+        if placement.is_away() {
+            let lost = Some(failure.sentence());
+            // If it cannot be saved, the place is asked again by the next command.
+            let _ = Placement { away: false, lost, ..placement.clone() }.write(&store, &id);
+        }
     })?;
     let keeper = Keeper {
         requests: Arc::new(Mutex::new(Requests::read(&store, &id))),
@@ -150,7 +152,9 @@ impl Keeper {
                         FollowEnd::Broken(problem) => problem,
                     }
                 }
-                Err(Unreached::Refused(failure)) => return Err(failure),
+                Err(Unreached::Refused(failure)) if self.is_waiting()? => return Err(failure),
+                // The run goes on there, whatever is wrong with the host now.
+                Err(Unreached::Refused(failure)) => failure.sentence(),
                 Err(Unreached::Problem(problem)) => problem,
             };
             self.update(|placement| {
@@ -355,14 +359,17 @@ impl Keeper {
             placement.problem = None;
             placement.lost = Some(why.to_owned());
         })?;
-        match self.store.summary(&self.record.id)?.phase {
-            Phase::Queued => {
-                Err(Failure::failed(format!("it did not start at {}", self.place.name))
-                    .because(why)
-                    .hint(format!("studio places check {}", self.place.name)))
-            }
-            _ => Ok(None),
+        if !self.is_waiting()? {
+            return Ok(None);
         }
+        Err(Failure::failed(format!("it did not start at {}", self.place.name))
+            .because(why)
+            .hint(format!("studio places check {}", self.place.name)))
+    }
+
+    /// Returns whether the run has not begun, as far as home knows.
+    fn is_waiting(&self) -> Result<bool> {
+        Ok(self.store.summary(&self.record.id)?.phase == Phase::Queued)
     }
 
     /// Lets the place delete sessions that home no longer has. They only take space there.
@@ -445,7 +452,7 @@ impl Keeper {
         }
     }
 
-    /// Sends one request; `None` if there is no connection.
+    /// Sends one request; `None` if the host cannot be reached.
     fn send_request(&self, request: &NumberedRequest) -> Option<RequestResult> {
         let placement = self.placement();
         if !placement.is_away() {

@@ -92,7 +92,6 @@ fn report(spool: &Spool, query: &PlacedSession) -> Result<HostReport> {
     Ok(HostReport {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         git: git.as_ref().ok().map(ToString::to_string),
         git_problem: git.err().map(|failure| failure.sentence()),
         g3: base::process::sibling_program("g3").is_some()

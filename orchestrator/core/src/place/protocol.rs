@@ -65,8 +65,6 @@ pub(crate) struct HostReport {
     pub protocol: u32,
     /// The version of studio.
     pub version: String,
-    /// The host's own name.
-    pub hostname: String,
     /// The version of git; absent if git cannot be used.
     pub git: Option<String>,
     /// Why git cannot be used.
