@@ -340,27 +340,96 @@ pub fn read_journal<T: DeserializeOwned>(path: &Path) -> io::Result<Vec<T>> {
 /// Reads the lines of a journal that parse, in order, and those that do not. A missing file has no
 /// lines; only an incomplete last line is dropped.
 pub fn read_lines<T: DeserializeOwned>(path: &Path) -> io::Result<(Vec<T>, Vec<UnreadableLine>)> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), Vec::new())),
-        Err(e) => return Err(e),
+    let read = read_lines_after(path, None)?;
+    Ok((read.values, read.unreadable))
+}
+
+/// The end of the lines of a journal that were read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalEnd {
+    offset: u64,
+    lines: usize,
+    values: usize,
+    last_bytes: Vec<u8>,
+}
+
+/// The number of bytes before an end that must be unchanged for reading to go on after it.
+const COMPARED_BYTES: usize = 1024;
+
+/// Lines of a journal.
+#[derive(Debug)]
+pub struct LinesRead<T> {
+    /// The values of the lines that parse.
+    pub values: Vec<T>,
+    /// The other lines.
+    pub unreadable: Vec<UnreadableLine>,
+    /// Where the lines end; `None` if the last one is incomplete.
+    pub end: Option<JournalEnd>,
+    /// Whether these are only the lines after the given end; otherwise they are all.
+    pub is_continued: bool,
+}
+
+/// Like [`read_lines`], but reads only the lines after `known` if the bytes before it are still
+/// those that were read.
+pub fn read_lines_after<T: DeserializeOwned>(
+    path: &Path,
+    known: Option<&JournalEnd>,
+) -> io::Result<LinesRead<T>> {
+    let continued = match known {
+        Some(end) => read_after(path, end)?.map(|bytes| (end, bytes)),
+        None => None,
+    };
+    let is_continued = continued.is_some();
+    let (start, bytes) = match continued {
+        Some((end, bytes)) => (end.clone(), bytes),
+        None => {
+            let bytes = match fs::read(path) {
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
+                bytes => bytes?,
+            };
+            (JournalEnd { offset: 0, lines: 0, values: 0, last_bytes: Vec::new() }, bytes)
+        }
     };
     let (mut values, mut unreadable) = (Vec::new(), Vec::new());
     let mut lines = bytes.split(|b| *b == b'\n').enumerate().peekable();
+    let mut line_count = 0;
     while let Some((index, line)) = lines.next() {
         let is_torn = lines.peek().is_none();
+        line_count = index;
         match serde_json::from_slice(line) {
             Ok(value) => values.push(value),
             Err(_) if line.is_empty() || is_torn => {}
             Err(error) => unreadable.push(UnreadableLine {
-                number: index + 1,
+                number: start.lines + index + 1,
                 text: String::from_utf8_lossy(line).into_owned(),
                 reason: why_unreadable(line, &error),
-                after: values.len(),
+                after: start.values + values.len(),
             }),
         }
     }
-    Ok((values, unreadable))
+    let is_complete = bytes.last().is_none_or(|last| *last == b'\n');
+    let end = is_complete.then(|| {
+        let before = [&start.last_bytes, &bytes[..]].concat();
+        JournalEnd {
+            offset: start.offset + bytes.len() as u64,
+            lines: start.lines + line_count,
+            values: start.values + values.len(),
+            last_bytes: before[before.len().saturating_sub(COMPARED_BYTES)..].to_vec(),
+        }
+    });
+    Ok(LinesRead { values, unreadable, end, is_continued })
+}
+
+/// Returns the bytes of a journal after an end; `None` if those before it have changed.
+fn read_after(path: &Path, end: &JournalEnd) -> io::Result<Option<Vec<u8>>> {
+    let mut file = match File::open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    file.seek(io::SeekFrom::Start(end.offset - end.last_bytes.len() as u64))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes.strip_prefix(&end.last_bytes[..]).map(<[u8]>::to_vec))
 }
 
 /// Returns why a line cannot be read. A whole object that is unknown was written by a newer
@@ -445,6 +514,33 @@ mod tests {
         assert_eq!(positions, [(2, 1), (4, 2)]);
         assert!(unreadable[0].reason.starts_with("written by a newer version"));
         assert!(unreadable[1].reason.starts_with("damaged"));
+    }
+
+    #[test]
+    fn lines_that_are_appended_are_read_after_those_that_are_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("j.jsonl");
+        let append = |text: &str| {
+            let mut file = OpenOptions::new().append(true).create(true).open(&path).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+        };
+        append("1\n2\n");
+        let first = read_lines_after::<u32>(&path, None).unwrap();
+        assert_eq!((first.values, first.is_continued), (vec![1, 2], false));
+        append("3\nx\n4\n");
+        let next = read_lines_after::<u32>(&path, first.end.as_ref()).unwrap();
+        assert_eq!((next.values, next.is_continued), (vec![3, 4], true));
+        assert_eq!((next.unreadable[0].number, next.unreadable[0].after), (4, 3));
+        assert_eq!(next.end, read_lines_after::<u32>(&path, None).unwrap().end);
+        append("5");
+        let torn = read_lines_after::<u32>(&path, next.end.as_ref()).unwrap();
+        assert_eq!((torn.values, torn.end), (vec![5], None), "more digits may follow");
+        fs::write(&path, "1\n2\n9\nx\n8\n6\n").unwrap();
+        let changed = read_lines_after::<u32>(&path, next.end.as_ref()).unwrap();
+        assert_eq!((changed.values, changed.is_continued), (vec![1, 2, 9, 8, 6], false));
+        fs::remove_file(&path).unwrap();
+        let gone = read_lines_after::<u32>(&path, next.end.as_ref()).unwrap();
+        assert_eq!((gone.values, gone.is_continued), (vec![], false));
     }
 
     #[test]

@@ -86,6 +86,8 @@ mod secrets;
 mod selftest;
 mod session_sandbox;
 mod signing;
+mod slurm;
+mod slurm_fixtures;
 mod sparse;
 mod stacked;
 mod start_points;

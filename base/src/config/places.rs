@@ -16,6 +16,41 @@ const DEFAULT_KEEP_SECONDS: u64 = 60;
 const DEFAULT_LOST_AFTER_SECONDS: u64 = 600;
 /// The number of sessions that run on one host at the same time.
 const DEFAULT_JOBS_PER_HOST: u32 = 4;
+/// Maximum number of jobs of a cluster at the same time.
+const DEFAULT_CLUSTER_JOBS: u32 = 50;
+/// Options of `sbatch` that studio sets, or that would change how a job is found or followed.
+const OWN_OPTIONS: &[&str] = &[
+    "--export",
+    "--export-file",
+    "--wrap",
+    "--output",
+    "-o",
+    "--error",
+    "-e",
+    "--input",
+    "-i",
+    "--job-name",
+    "-J",
+    "--signal",
+    "--dependency",
+    "-d",
+    "--array",
+    "-a",
+    "--wait",
+    "-W",
+    "--parsable",
+    "--open-mode",
+    "--chdir",
+    "-D",
+    "--test-only",
+    "--uid",
+    "--gid",
+    "--help",
+    "-h",
+    "--version",
+    "-V",
+    "--usage",
+];
 
 /// How sessions of a place are started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -24,15 +59,31 @@ pub enum PlaceEngine {
     /// On hosts over SSH.
     #[default]
     Ssh,
+    /// As jobs of Slurm.
+    Slurm,
+    /// As jobs of Kubernetes.
+    Kubernetes,
 }
 
-/// A place: one or several hosts on which sessions run.
+impl PlaceEngine {
+    /// Returns its name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            PlaceEngine::Ssh => "ssh",
+            PlaceEngine::Slurm => "slurm",
+            PlaceEngine::Kubernetes => "kubernetes",
+        }
+    }
+}
+
+/// A place: one or several hosts, or a cluster, on which sessions run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PlaceConfig {
     /// How its sessions are started.
     pub engine: PlaceEngine,
-    /// Its host, as in `~/.ssh/config`.
+    /// Its host, as in `~/.ssh/config`. For a cluster, the host on which the commands of the cluster
+    /// run; this machine when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// Its hosts, if there are several: a session runs on the one with the most free cores and
@@ -45,10 +96,35 @@ pub struct PlaceConfig {
     /// The `studio` program there; when absent, this program is copied to the spool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binary: Option<String>,
+    /// Options of `sbatch`, for Slurm.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+    /// The image of its containers, for Kubernetes: with git and what the agent needs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The namespace, for Kubernetes; that of the context when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// The processors that a job requests, as a quantity of Kubernetes (`1` when absent).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+    /// The memory that a job requests, and may use, as a quantity of Kubernetes (`4Gi` when absent).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<String>,
+    /// The disk space that a job requests, and may use, as a quantity of Kubernetes (`8Gi` when absent).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<String>,
+    /// The Secret of Kubernetes whose entries become variables of the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret: Option<String>,
+    /// The seconds after which Kubernetes ends a job; it may run without end when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_limit_seconds: Option<u64>,
     /// The configuration file of `ssh`; the user's when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssh_config: Option<PathBuf>,
-    /// Maximum number of concurrent sessions (4 for each host when absent).
+    /// Maximum number of concurrent sessions (when absent, 4 for each host, and 50 for a
+    /// cluster, which also counts those that wait in its queue).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<u32>,
     /// Seconds between two copies of uncommitted work of a working agent (60 when absent).
@@ -80,7 +156,11 @@ impl PlaceConfig {
     /// Returns the maximum number of concurrent sessions.
     pub fn max_sessions(&self) -> u32 {
         let hosts = u32::try_from(self.all_hosts().len()).unwrap_or(u32::MAX);
-        self.jobs.unwrap_or(DEFAULT_JOBS_PER_HOST.saturating_mul(hosts))
+        let default = match self.engine {
+            PlaceEngine::Ssh => DEFAULT_JOBS_PER_HOST.saturating_mul(hosts),
+            PlaceEngine::Slurm | PlaceEngine::Kubernetes => DEFAULT_CLUSTER_JOBS,
+        };
+        self.jobs.unwrap_or(default)
     }
 
     /// Returns the seconds between two copies of uncommitted work.
@@ -91,6 +171,20 @@ impl PlaceConfig {
     /// Returns the seconds without a connection after which a session counts as lost.
     pub fn lost_after(&self) -> u64 {
         self.lost_after_seconds.unwrap_or(DEFAULT_LOST_AFTER_SECONDS)
+    }
+
+    /// Returns a key that is set and that only Kubernetes has.
+    fn key_of_kubernetes(&self) -> Option<&'static str> {
+        let keys = [
+            ("image", &self.image),
+            ("namespace", &self.namespace),
+            ("cpus", &self.cpus),
+            ("memory", &self.memory),
+            ("disk", &self.disk),
+            ("secret", &self.secret),
+        ];
+        let mut set = keys.into_iter().filter(|(_, value)| value.is_some()).map(|(key, _)| key);
+        set.next().or(self.time_limit_seconds.map(|_| "time_limit_seconds"))
     }
 
     /// Refuses settings that cannot work, or that a shell or `ssh` would take for something else.
@@ -107,8 +201,35 @@ impl PlaceConfig {
             return refuse(format!("`{HERE}` is this machine"));
         }
         let hosts = self.all_hosts();
-        if hosts.is_empty() {
-            return refuse("it has no `host`".to_owned());
+        match self.engine {
+            PlaceEngine::Ssh if hosts.is_empty() => return refuse("it has no `host`".to_owned()),
+            PlaceEngine::Slurm | PlaceEngine::Kubernetes if hosts.len() > 1 => {
+                return refuse("a cluster has one `host`, or none".to_owned());
+            }
+            PlaceEngine::Kubernetes if self.image.is_none() => {
+                return refuse("it has no `image`".to_owned());
+            }
+            PlaceEngine::Ssh | PlaceEngine::Slurm | PlaceEngine::Kubernetes => {}
+        }
+        if self.engine != PlaceEngine::Slurm && !self.options.is_empty() {
+            return refuse("`options` are for `engine = \"slurm\"`".to_owned());
+        }
+        if let Some(key) =
+            self.key_of_kubernetes().filter(|_| self.engine != PlaceEngine::Kubernetes)
+        {
+            return refuse(format!("`{key}` is for `engine = \"kubernetes\"`"));
+        }
+        if let Some(namespace) = self.namespace.as_ref().filter(|name| !is_word(name)) {
+            return refuse(format!("namespace `{namespace}`: letters, digits and `-`"));
+        }
+        if let Some(option) = self.options.iter().find(|option| !is_option(option)) {
+            return refuse(format!(
+                "option `{option}`: one word such as `--time=8:00:00`, of letters, digits and `._=,:+@%/-`"
+            ));
+        }
+        let sets_own = |option: &&String| OWN_OPTIONS.iter().any(|own| is_same_option(option, own));
+        if let Some(option) = self.options.iter().find(sets_own) {
+            return refuse(format!("studio sets `{option}` itself"));
         }
         if let Some(host) = hosts.iter().find(|host| !is_host(host)) {
             return refuse(format!(
@@ -134,6 +255,22 @@ impl PlaceConfig {
 pub fn is_word(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte);
     !text.is_empty() && !text.starts_with('-') && text.bytes().all(is_plain)
+}
+
+/// Returns whether every shell takes a text for one plain word that is an option with its value.
+fn is_option(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._=,:+@%/-".contains(&byte);
+    text.len() > 1 && text.starts_with('-') && text != "--" && text.bytes().all(is_plain)
+}
+
+/// Returns whether a word is this option, with or without a value, long or short. Slurm accepts the
+/// first letters of long options.
+fn is_same_option(word: &str, option: &str) -> bool {
+    let name = word.split_once('=').map_or(word, |(name, _)| name);
+    match option.starts_with("--") {
+        true => name.len() > 3 && option.starts_with(name),
+        false => !word.starts_with("--") && word.starts_with(option),
+    }
 }
 
 /// Returns whether a text is `name` or `user@name`.
@@ -173,6 +310,32 @@ mod tests {
         }
         assert!(PlaceConfig::default().validate("farm").is_err(), "a place needs a host");
         assert!(place("box").validate("a/b").is_err());
+    }
+
+    #[test]
+    fn options_of_slurm_are_plain_words_and_not_those_of_studio() {
+        let slurm = |option: &str| PlaceConfig {
+            engine: PlaceEngine::Slurm,
+            options: vec![option.to_owned()],
+            ..PlaceConfig::default()
+        };
+        for option in ["--time=8:00:00", "--mem=8G", "-pcpu", "--gres=gpu:1", "--licenses=a@b:1"] {
+            assert!(slurm(option).validate("farm").is_ok(), "{option}");
+        }
+        for option in ["gpu", "--", "--comment=a b", "--comment=$(id)", "--nodelist=n[1-2]", ""] {
+            assert!(slurm(option).validate("farm").is_err(), "{option}");
+        }
+        for option in ["--export=ALL", "--expo=ALL", "-ofile", "--wrap=ls", "-Jx", "--arr=1-3"] {
+            let failure = slurm(option).validate("farm").unwrap_err().full_text();
+            assert!(failure.contains("studio sets"), "{option}: {failure}");
+        }
+        let with_options = PlaceConfig { options: vec!["--mem=8G".to_owned()], ..place("box") };
+        assert!(with_options.validate("farm").is_err(), "only Slurm has options");
+        let image = Some("registry.example/agent:1".to_owned());
+        let kubernetes = PlaceConfig { engine: PlaceEngine::Kubernetes, ..PlaceConfig::default() };
+        assert!(kubernetes.validate("farm").is_err(), "Kubernetes needs an image");
+        assert!(PlaceConfig { image: image.clone(), ..kubernetes }.validate("farm").is_ok());
+        assert!(PlaceConfig { image, ..place("box") }.validate("farm").is_err());
     }
 
     #[test]

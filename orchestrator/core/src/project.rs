@@ -399,6 +399,11 @@ impl Project {
         self.view(id)
     }
 
+    /// Returns the readable sessions that were neither accepted nor discarded, oldest first.
+    pub fn open_views(&self) -> Result<Vec<SessionView>> {
+        Ok(self.open_sessions()?.0)
+    }
+
     /// Returns all readable sessions, oldest first.
     pub fn views(&self) -> Result<Vec<SessionView>> {
         Ok(self.sessions()?.0)

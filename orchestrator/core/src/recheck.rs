@@ -38,7 +38,7 @@ pub fn main(args: &ProjectArgs) -> Result<u8> {
 
 /// Starts the process if there is something to check.
 pub fn start(project: &Project) -> Result<()> {
-    if !project.config.studio.recheck || next(project, project.views()?.iter())?.is_none() {
+    if !is_needed(project)? {
         return Ok(());
     }
     let common_dir = &project.repository.common_dir;
@@ -64,11 +64,7 @@ fn existing<'a>(directory: &'a Path, other: &'a Path) -> &'a Path {
 
 /// Checks until no ready session is behind its target. The priority of this process stays low.
 pub(crate) fn run(project: &Project) -> Result<()> {
-    if !project.config.studio.recheck {
-        return Ok(());
-    }
-    let mut sessions = LiveSessions::read(project)?;
-    if next(project, sessions.views())?.is_none() {
+    if !is_needed(project)? {
         return Ok(());
     }
     // One process checks, and at most one waits to look for what that one has not seen.
@@ -78,6 +74,7 @@ pub(crate) fn run(project: &Project) -> Result<()> {
     drop(waiting);
     // If it fails, the checks compete with other programs as any others.
     let _ = rustix::process::nice(LOWEST_PRIORITY);
+    let mut sessions = LiveSessions::read(project)?;
     loop {
         // Only the sessions that changed are read again.
         sessions.refresh(project)?;
@@ -94,6 +91,11 @@ pub(crate) fn run(project: &Project) -> Result<()> {
         // Without a stored result it would be checked again and again.
         TargetCheck { work, target, tip, outcome }.store(&project.store, &view.record.id)?;
     }
+}
+
+/// Returns whether there is something to check.
+fn is_needed(project: &Project) -> Result<bool> {
+    Ok(project.config.studio.recheck && next(project, project.open_views()?.iter())?.is_some())
 }
 
 /// Returns the first ready session that is behind its target and was not checked with its tip.

@@ -38,13 +38,20 @@ fn stayed_in_place(old: &Path, new: &Path, paths: &[&Path]) -> bool {
         && paths.iter().any(|path| exists(path))
 }
 
+/// Returns the earlier location of the repository in an operation; `None` if it was not moved.
+fn earlier_common_dir<'a>(common_dir: &Path, intent: &'a Intent) -> Option<&'a Path> {
+    let session_repo = intent.sessions.first()?;
+    session_repo.git_dir.ancestors().nth(4).filter(|earlier| *earlier != common_dir)
+}
+
+/// Returns whether the repository has been moved since an operation.
+pub(crate) fn is_elsewhere(common_dir: &Path, intent: &Intent) -> bool {
+    earlier_common_dir(common_dir, intent).is_some()
+}
+
 /// Updates an operation to the current location of the repository.
-pub fn update_intent(common_dir: &Path, intent: &mut Intent) {
-    let old_common_dir =
-        intent.sessions.first().and_then(|session_repo| session_repo.git_dir.ancestors().nth(4));
-    let Some(old_common_dir) =
-        old_common_dir.map(Path::to_owned).filter(|old_dir| old_dir != common_dir)
-    else {
+pub(crate) fn update_intent(common_dir: &Path, intent: &mut Intent) {
+    let Some(old_common_dir) = earlier_common_dir(common_dir, intent).map(Path::to_owned) else {
         return;
     };
     let relocate = |path: &mut PathBuf| *path = relocate_path(&old_common_dir, common_dir, path);

@@ -1,13 +1,13 @@
 //! The operation log: what studio is about to change, written first, and the result. Everything
 //! that can be undone, and everything that a crash interrupted, is found here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base::failure::{Failure, OrFail, Result};
-use base::files::{Journal, UnreadableLine, read_lines};
+use base::files::{Journal, JournalEnd, UnreadableLine, read_lines_after};
 use base::id::Id;
 use base::lock::Lock;
 use serde::{Deserialize, Serialize};
@@ -157,7 +157,7 @@ pub struct OperationOutcome {
 #[serde(rename_all = "snake_case")]
 pub enum LogLine {
     /// The plan of an operation.
-    Intent(Box<Intent>),
+    Intent(Arc<Intent>),
     /// The result of an operation.
     Outcome(OperationOutcome),
 }
@@ -180,8 +180,12 @@ pub struct Operation {
 /// The content of the log.
 #[derive(Clone, Debug, Default)]
 pub struct LogEntries {
-    lines: Arc<Vec<LogLine>>,
-    unreadable: Arc<Vec<UnreadableOperation>>,
+    lines: Vec<LogLine>,
+    /// The results of operations: whether each was done.
+    results: HashMap<String, bool>,
+    /// The undos of operations that were undone, oldest first.
+    undos: HashMap<String, Vec<String>>,
+    unreadable: Vec<UnreadableOperation>,
 }
 
 /// What tells whether a log has changed: its path, inode, length and times.
@@ -200,10 +204,23 @@ impl LogStamp {
         let times = [(log.mtime(), log.mtime_nsec()), (log.ctime(), log.ctime_nsec())];
         Some(LogStamp { path: path.to_owned(), inode: log.ino(), length: log.len(), times })
     }
+
+    /// Returns whether lines may have been appended to the log since then.
+    fn may_continue_as(&self, now: &LogStamp) -> bool {
+        self.path == now.path && self.inode == now.inode && self.length <= now.length
+    }
 }
 
-/// The log that this process read last: commands read it several times.
-static LAST_READ: Mutex<Option<(LogStamp, LogEntries)>> = Mutex::new(None);
+/// A log that this process read.
+struct KnownLog {
+    stamp: LogStamp,
+    end: Option<JournalEnd>,
+    entries: Arc<LogEntries>,
+}
+
+/// The log that this process read last: commands read it several times, and those that wait again
+/// and again.
+static LAST_READ: Mutex<Option<KnownLog>> = Mutex::new(None);
 
 /// An unreadable line, and the operations that it names: they are not touched until a person has
 /// examined the line.
@@ -242,22 +259,74 @@ fn operation_numbers(text: &str) -> BTreeSet<u64> {
 
 impl LogEntries {
     /// Reads the log of a repository without locking it.
-    pub fn read(repository: &Repository) -> Result<LogEntries> {
+    pub fn read(repository: &Repository) -> Result<Arc<LogEntries>> {
         let path = repository.common_dir.join("studio/operations.jsonl");
         let stamp = LogStamp::of(&path);
-        let last_read = || LAST_READ.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Some(stamp), Some((known, entries))) = (&stamp, last_read().as_ref())
-            && stamp == known
+        let mut last_read = LAST_READ.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = last_read.take();
+        if let (Some(stamp), Some(log)) = (&stamp, &known)
+            && *stamp == log.stamp
         {
-            return Ok(entries.clone());
+            let entries = log.entries.clone();
+            *last_read = known;
+            return Ok(entries);
         }
-        let (lines, unreadable) = read_lines(&path).or_fail(|| "cannot read the operations log")?;
-        let unreadable = unreadable.into_iter().map(UnreadableOperation::new).collect();
-        let entries = LogEntries { lines: Arc::new(lines), unreadable: Arc::new(unreadable) };
+        // An unreadable line may have been repaired in place.
+        known = known.filter(|log| log.entries.unreadable.is_empty());
+        let continued =
+            stamp.as_ref().zip(known).filter(|(now, log)| log.stamp.may_continue_as(now));
+        let known_end = continued.as_ref().and_then(|(_, log)| log.end.as_ref());
+        let read =
+            read_lines_after(&path, known_end).or_fail(|| "cannot read the operations log")?;
+        let mut entries = match continued {
+            Some((_, log)) if read.is_continued => log.entries,
+            Some(_) | None => Arc::default(),
+        };
+        let content = Arc::make_mut(&mut entries);
+        read.values.into_iter().for_each(|line| content.push(line));
+        content.unreadable.extend(read.unreadable.into_iter().map(UnreadableOperation::new));
         if let Some(stamp) = stamp {
-            *last_read() = Some((stamp, entries.clone()));
+            *last_read = Some(KnownLog { stamp, end: read.end, entries: entries.clone() });
         }
         Ok(entries)
+    }
+
+    /// Like [`LogEntries::read`], with the current paths of a repository that was moved.
+    pub fn read_current(repository: &Repository) -> Result<Arc<LogEntries>> {
+        Ok(LogEntries::read(repository)?.at_current_paths(&repository.common_dir))
+    }
+
+    /// Adds a line at the end.
+    fn push(&mut self, line: LogLine) {
+        match &line {
+            LogLine::Intent(intent) => {
+                if let Some(undone) = &intent.undoes {
+                    self.undos.entry(undone.clone()).or_default().push(intent.id.clone());
+                }
+            }
+            LogLine::Outcome(outcome) => {
+                self.results.entry(outcome.id.clone()).or_insert(outcome.done);
+            }
+        }
+        self.lines.push(line);
+    }
+
+    /// Returns the same entries with the current paths of a repository that was moved.
+    fn at_current_paths(self: Arc<LogEntries>, common_dir: &Path) -> Arc<LogEntries> {
+        let is_elsewhere = |line: &LogLine| match line {
+            LogLine::Intent(intent) => moved_repository::is_elsewhere(common_dir, intent),
+            LogLine::Outcome(_) => false,
+        };
+        if !self.lines.iter().any(is_elsewhere) {
+            return self;
+        }
+        let mut entries = self;
+        for line in &mut Arc::make_mut(&mut entries).lines {
+            if let LogLine::Intent(intent) = line {
+                moved_repository::update_intent(common_dir, Arc::make_mut(intent));
+            }
+        }
+        entries
     }
 
     /// Returns the readable lines.
@@ -274,10 +343,28 @@ impl LogEntries {
     pub(crate) fn active_trials(&self) -> Vec<Intent> {
         let is_active = |intent: &&Intent| {
             intent.kind == OperationKind::Try
-                && outcome(&self.lines, &intent.id) == Some(true)
-                && undone_by(&self.lines, &intent.id).is_none()
+                && self.result(&intent.id) == Some(true)
+                && self.undone_by(&intent.id).is_none()
         };
-        intents(&self.lines).filter(is_active).cloned().collect()
+        self.intents().map(|intent| &**intent).filter(is_active).cloned().collect()
+    }
+
+    /// Returns all intents, oldest first.
+    pub fn intents(&self) -> impl DoubleEndedIterator<Item = &Arc<Intent>> {
+        self.lines.iter().filter_map(|line| match line {
+            LogLine::Intent(intent) => Some(intent),
+            LogLine::Outcome(_) => None,
+        })
+    }
+
+    /// Returns whether an operation was done; `None` if it has no result yet.
+    pub fn result(&self, id: &str) -> Option<bool> {
+        self.results.get(id).copied()
+    }
+
+    /// Returns the undo of an operation, if one was done.
+    fn undone_by(&self, id: &str) -> Option<&String> {
+        self.undos.get(id)?.iter().find(|undo| self.result(undo) == Some(true))
     }
 
     /// Returns the id of the next operation: higher than any id in a line, readable or not.
@@ -297,11 +384,14 @@ impl LogEntries {
     /// it, or, while it has no result, a later one that names no operation at all.
     fn find_doubt(&self, id: &str) -> Option<&UnreadableOperation> {
         let number = operation_numbers(id).into_iter().next();
+        if self.unreadable.is_empty() {
+            return None;
+        }
         let started = self.lines.iter().position(|line| match line {
             LogLine::Intent(intent) => intent.id == id,
             LogLine::Outcome(_) => false,
         });
-        let is_open = started.is_some() && outcome(&self.lines, id).is_none();
+        let is_open = started.is_some() && self.result(id).is_none();
         self.unreadable.iter().find(|unreadable| {
             let is_named = number.is_some_and(|number| unreadable.operations.contains(&number));
             let could_be_result = is_open
@@ -316,10 +406,10 @@ impl LogEntries {
         if self.unreadable.is_empty() {
             return None;
         }
-        let has_session = |intent: &&Intent| {
+        let has_session = |intent: &&Arc<Intent>| {
             intent.sessions.iter().any(|session_repo| session_repo.id == *session)
         };
-        let mut session_intents = intents(&self.lines).filter(has_session);
+        let mut session_intents = self.intents().filter(has_session);
         let naming = self.unreadable.iter().find(|line| line.contains_name(session.as_str()));
         naming.or_else(|| session_intents.find_map(|intent| self.find_doubt(&intent.id)))
     }
@@ -338,7 +428,7 @@ fn doubt_failure(id: &str, doubt: &UnreadableOperation) -> Failure {
 #[derive(Debug)]
 pub struct OperationLog {
     journal: Journal,
-    entries: LogEntries,
+    entries: Arc<LogEntries>,
     /// The length of the log in bytes, as this process left it.
     length: u64,
     lock: Lock,
@@ -351,12 +441,7 @@ impl OperationLog {
         let fail = || format!("cannot write the operations log in {}", dir.display());
         let lock = Lock::take(&dir.join("operations.lock")).or_fail(fail)?;
         let journal = Journal::open(&dir.join("operations.jsonl")).or_fail(fail)?;
-        let mut entries = LogEntries::read(repository)?;
-        for line in Arc::make_mut(&mut entries.lines) {
-            if let LogLine::Intent(intent) = line {
-                moved_repository::update_intent(&repository.common_dir, intent);
-            }
-        }
+        let entries = LogEntries::read_current(repository)?;
         let length = journal.length().or_fail(fail)?;
         Ok(OperationLog { journal, entries, length, lock })
     }
@@ -392,7 +477,7 @@ impl OperationLog {
             self.journal.sync()
         };
         write().or_fail(|| "cannot write the operations log")?;
-        Arc::make_mut(&mut self.entries.lines).push(line);
+        Arc::make_mut(&mut self.entries).push(line);
         Ok(())
     }
 
@@ -413,7 +498,6 @@ impl OperationLog {
         id: Option<&str>,
         is_kept: impl Fn(&Intent) -> bool,
     ) -> Result<Intent> {
-        let lines = &self.entries.lines;
         let is_undoable = |intent: &&Intent| {
             matches!(
                 intent.kind,
@@ -422,11 +506,11 @@ impl OperationLog {
                     | OperationKind::Discard
                     | OperationKind::Try
             ) && self.outcome(&intent.id) == Some(true)
-                && undone_by(lines, &intent.id).is_none()
+                && self.entries.undone_by(&intent.id).is_none()
         };
         let Some(id) = id else {
             let can_restore = |intent: &&Intent| is_kept(intent);
-            let last = self.intents().filter(is_undoable).filter(can_restore).last();
+            let last = self.intents().rev().filter(is_undoable).find(can_restore);
             if let Some(last) = last {
                 self.refuse_uncertain_last(last)?;
                 return Ok(last.clone());
@@ -449,7 +533,7 @@ impl OperationLog {
         if is_undoable(&intent) {
             return Ok(intent.clone());
         }
-        let reason = match (undone_by(lines, id), intent.kind) {
+        let reason = match (self.entries.undone_by(id), intent.kind) {
             (Some(undo_id), _) => format!("it was already undone by `{undo_id}`"),
             (None, OperationKind::Undo) => {
                 "an undo cannot be undone; repeat the operation instead".to_owned()
@@ -495,60 +579,35 @@ impl OperationLog {
     }
 
     /// Returns all intents, oldest first.
-    pub(crate) fn intents(&self) -> impl Iterator<Item = &Intent> {
-        intents(&self.entries.lines)
+    pub(crate) fn intents(&self) -> impl DoubleEndedIterator<Item = &Intent> {
+        self.entries.intents().map(|intent| &**intent)
     }
 
     /// Returns whether an operation was done; `None` if it has no result yet.
     pub(crate) fn outcome(&self, id: &str) -> Option<bool> {
-        outcome(&self.entries.lines, id)
+        self.entries.result(id)
     }
 }
 
 /// Returns all operations that took effect, oldest first, without locking the log.
 pub fn list(repository: &Repository) -> Result<Vec<Operation>> {
-    Ok(to_operations(&LogEntries::read(repository)?.lines))
+    let entries = LogEntries::read(repository)?;
+    let done = entries.intents().filter(|intent| entries.result(&intent.id) == Some(true));
+    let operations = done.map(|intent| Operation {
+        id: intent.id.clone(),
+        kind: intent.kind,
+        sessions: intent.sessions.iter().map(|session_repo| session_repo.id.clone()).collect(),
+        time: intent.time.clone(),
+        undone_by: entries.undone_by(&intent.id).cloned(),
+    });
+    Ok(operations.collect())
 }
 
 /// Returns the receipts of all landings that were started here, oldest first, without locking the
 /// log.
 pub fn receipts(repository: &Repository) -> Result<Vec<String>> {
     let entries = LogEntries::read(repository)?;
-    Ok(intents(&entries.lines).filter_map(|intent| intent.receipt.clone()).collect())
-}
-
-fn to_operations(lines: &[LogLine]) -> Vec<Operation> {
-    intents(lines)
-        .filter(|intent| outcome(lines, &intent.id) == Some(true))
-        .map(|intent| Operation {
-            id: intent.id.clone(),
-            kind: intent.kind,
-            sessions: intent.sessions.iter().map(|session_repo| session_repo.id.clone()).collect(),
-            time: intent.time.clone(),
-            undone_by: undone_by(lines, &intent.id),
-        })
-        .collect()
-}
-
-fn intents(lines: &[LogLine]) -> impl Iterator<Item = &Intent> {
-    lines.iter().filter_map(|line| match line {
-        LogLine::Intent(intent) => Some(&**intent),
-        LogLine::Outcome(_) => None,
-    })
-}
-
-fn outcome(lines: &[LogLine], id: &str) -> Option<bool> {
-    lines.iter().find_map(|line| match line {
-        LogLine::Outcome(outcome) if outcome.id == id => Some(outcome.done),
-        LogLine::Outcome(_) | LogLine::Intent(_) => None,
-    })
-}
-
-fn undone_by(lines: &[LogLine], id: &str) -> Option<String> {
-    intents(lines)
-        .filter(|intent| intent.undoes.as_deref() == Some(id))
-        .find(|intent| outcome(lines, &intent.id) == Some(true))
-        .map(|intent| intent.id.clone())
+    Ok(entries.intents().filter_map(|intent| intent.receipt.clone()).collect())
 }
 
 #[cfg(test)]
@@ -559,9 +618,11 @@ mod tests {
     fn entries(text: &[u8]) -> LogEntries {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        let (lines, unreadable) = read_lines(file.path()).unwrap();
-        let unreadable = unreadable.into_iter().map(UnreadableOperation::new).collect();
-        LogEntries { lines: Arc::new(lines), unreadable: Arc::new(unreadable) }
+        let read = read_lines_after(file.path(), None).unwrap();
+        let mut entries = LogEntries::default();
+        read.values.into_iter().for_each(|line| entries.push(line));
+        entries.unreadable = read.unreadable.into_iter().map(UnreadableOperation::new).collect();
+        entries
     }
 
     fn line(number: u64, is_intent: bool) -> LogLine {
@@ -569,7 +630,7 @@ mod tests {
         if !is_intent {
             return LogLine::Outcome(OperationOutcome { id, done: true });
         }
-        LogLine::Intent(Box::new(Intent::new(
+        LogLine::Intent(Arc::new(Intent::new(
             id,
             "2026-01-02T10:00:00Z",
             OperationKind::Discard,
@@ -608,8 +669,8 @@ mod tests {
             let next = entries.next_id();
             prop_assert!(!log.contains(&format!("\"{next}\"")), "{next} is in use");
             prop_assert_eq!(next, format!("op{}", count + 1));
-            for intent in intents(&entries.lines) {
-                let is_open = outcome(&entries.lines, &intent.id).is_none();
+            for intent in entries.intents() {
+                let is_open = entries.result(&intent.id).is_none();
                 prop_assert!(!is_open || entries.find_doubt(&intent.id).is_some());
             }
         }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use base::failure::{Failure, OrFail, Result};
 use base::files::step;
@@ -111,7 +112,7 @@ pub(crate) fn recover_with(repository: &Repository, log: &mut OperationLog) -> R
 /// Makes an intent durable.
 pub(crate) fn write_intent(log: &mut OperationLog, intent: &Intent) -> Result<()> {
     mark_step(log, intent, "intent")?;
-    log.write(LogLine::Intent(Box::new(intent.clone())))?;
+    log.write(LogLine::Intent(Arc::new(intent.clone())))?;
     mark_step(log, intent, "intended")
 }
 

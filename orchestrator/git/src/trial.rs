@@ -9,7 +9,6 @@ use base::failure::{Failure, OrFail, Result};
 use crate::checkout::{self, Checkout, FileChange};
 use crate::conflict::Conflict;
 use crate::land::refuse_endless_patterns;
-use crate::moved_repository;
 use crate::object_quarantine::{self, Quarantine};
 use crate::oplog::{Intent, LogEntries, OperationKind, OperationLog, TrialTarget};
 use crate::repo::Repository;
@@ -87,16 +86,13 @@ impl Trial {
 
 /// Returns the active trials of all checkouts, oldest first, without locking the log.
 pub fn active(repository: &Repository) -> Result<Vec<Trial>> {
-    Ok(active_in(repository, &LogEntries::read(repository)?))
+    let entries = LogEntries::read_current(repository)?;
+    Ok(active_in(&entries))
 }
 
 /// Like [`active`], with the log that was read.
-pub fn active_in(repository: &Repository, entries: &LogEntries) -> Vec<Trial> {
-    let mut intents = entries.active_trials();
-    for intent in &mut intents {
-        moved_repository::update_intent(&repository.common_dir, intent);
-    }
-    intents.into_iter().filter_map(Trial::of).collect()
+pub fn active_in(entries: &LogEntries) -> Vec<Trial> {
+    entries.active_trials().into_iter().filter_map(Trial::of).collect()
 }
 
 /// Refuses (3) to change checkouts in which a session is tried.

@@ -108,7 +108,7 @@ fn require_ids(context: &CommandContext, ids: &[String]) -> Result<()> {
     if !ids.is_empty() {
         return Ok(());
     }
-    let mut open = context.views()?;
+    let mut open = context.open_views()?;
     open.retain(|view| !view.state.is_over());
     let names: Vec<&str> = open.iter().map(|view| view.record.id.as_str()).collect();
     let failure = Failure::usage("no session given");

@@ -24,7 +24,7 @@ pub(crate) fn to_drop(
     let is_named = |other: &SessionView| {
         args.ids.iter().any(|name| other.record.id.as_str().starts_with(name.as_str()))
     };
-    let mut others = context.views()?;
+    let mut others = context.open_views()?;
     others.retain(|other| {
         other.record.group.as_ref() == Some(group)
             && other.record.id != view.record.id

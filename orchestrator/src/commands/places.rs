@@ -1,6 +1,6 @@
 //! `studio places`: lists the places where sessions run, and tries one out.
 
-use base::config::places::PlaceConfig;
+use base::config::places::{HERE, PlaceConfig};
 use base::failure::Result;
 use clap::Subcommand;
 use serde_json::json;
@@ -78,11 +78,14 @@ fn list(common: &CommonArgs, config: &base::config::Config) -> Result<u8> {
 fn line(name: &str, place: &PlaceConfig, is_default: bool) -> String {
     let default = if is_default { "  (default)" } else { "" };
     match place.validate(name) {
-        Ok(()) => format!(
-            "{name}  ssh  {}  {} at once{default}",
-            place.all_hosts().join(", "),
-            base::text::count(place.max_sessions(), "session"),
-        ),
+        Ok(()) => {
+            let hosts = match place.all_hosts() {
+                hosts if hosts.is_empty() => HERE.to_owned(),
+                hosts => hosts.join(", "),
+            };
+            let sessions = base::text::count(place.max_sessions(), "session");
+            format!("{name}  {}  {hosts}  {sessions} at once{default}", place.engine.name())
+        }
         Err(failure) => format!("{name}  {}", failure.full_text().replace('\n', " ")),
     }
 }

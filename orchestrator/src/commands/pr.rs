@@ -102,7 +102,7 @@ fn run_publish(context: &CommandContext, args: &Args) -> Result<u8> {
 fn run_sync(context: &CommandContext, args: &SyncArgs) -> Result<u8> {
     let views = match &args.id {
         Some(id) => vec![context.find(Some(id), |_| true)?],
-        None => context.views()?.into_iter().filter(|view| !view.state.is_over()).collect(),
+        None => context.open_views()?,
     };
     let (mut results, mut first_failure) = (Vec::new(), None);
     for view in &views {

@@ -149,7 +149,7 @@ fn selected(context: &CommandContext, args: &Args) -> Result<Vec<SessionView>> {
     };
     Ok(match args.all {
         true => {
-            let mut views = context.views()?;
+            let mut views = context.open_views()?;
             let is_pending = |state: &SessionState| {
                 matches!(
                     state,

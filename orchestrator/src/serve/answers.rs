@@ -130,8 +130,10 @@ answer_types! {
     PlaceObject {
         /// The name of the place.
         name: String,
-        /// Its host.
+        /// Its host, or the node of its job.
         host: String,
+        /// The job of the cluster.
+        job: Option<String>,
         /// The number of the delivery.
         attempt: u32,
         /// Whether the session is there now.

@@ -1,9 +1,10 @@
 //! Tries out the hosts of a place, and says what is missing there.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use base::clock::Clock;
-use base::failure::{OrFail, Result};
+use base::config::places::PlaceEngine;
+use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::text::size;
 use serde::Serialize;
@@ -13,7 +14,11 @@ use crate::place::host::{Host, HostError};
 use crate::place::protocol::HostReport;
 use crate::place::protocol::{PROTOCOL, PlacedSession};
 use crate::place::ship;
+use crate::place::slurm::{Cluster, Job, JobState};
+use crate::project::pause;
 
+/// How long a job may wait in the queue.
+const JOB_TIMEOUT: Duration = Duration::from_secs(60);
 /// A clock that differs by more seconds is reported: times in journals are those of the place.
 const MAX_CLOCK_SECONDS: i64 = 60;
 /// A disk with less free space is reported.
@@ -36,35 +41,88 @@ pub struct HostCheck {
     pub milliseconds: Option<u64>,
 }
 
-/// Tries out every host of a place.
+/// Tries out every host of a place, or one node of a cluster.
 pub fn check(place: &Place) -> Result<Vec<HostCheck>> {
     let program = ship::program_path(place)?;
+    if place.config.engine != PlaceEngine::Ssh {
+        return Ok(vec![check_cluster(place, &program)?]);
+    }
     let names = place.config.all_hosts();
-    Ok(names.iter().map(|name| check_host(place, name, &program)).collect())
+    let checks = names.iter().map(|name| {
+        let host = Host::new(place, name, &program);
+        host.share_connection();
+        check_host(place, &host)
+    });
+    Ok(checks.collect())
 }
 
-fn check_host(place: &Place, name: &str, program: &str) -> HostCheck {
-    let mut found = HostCheck { host: name.to_owned(), ..HostCheck::default() };
-    let host = Host::new(place, name, program);
-    host.share_connection();
-    let answer = match hello(&host) {
-        Err(HostError::NotInstalled) => ship::install_studio(&host, place)
+/// Submits a job, waits until it runs, and tries out its node.
+fn check_cluster(place: &Place, program: &str) -> Result<HostCheck> {
+    let cluster = Cluster::new(place, program);
+    let name = Cluster::new_job_name()?;
+    let mut found = match await_job(&cluster, &name) {
+        Ok(host) => check_host(place, &host),
+        Err(failure) => {
+            let mut found = HostCheck { host: cluster.host.name.clone(), ..HostCheck::default() };
+            found.missing.push(failure.sentence());
+            found.hints.extend(failure.hints);
+            found
+        }
+    };
+    if let Err(error) = cluster.cancel(&name) {
+        found.notes.push(error.into_failure(&cluster.host).sentence());
+    }
+    Ok(found)
+}
+
+/// Submits a job and returns the node on which it runs.
+fn await_job(cluster: &Cluster<'_>, name: &str) -> Result<Host> {
+    let fail = |error: HostError| error.into_failure(&cluster.host);
+    cluster.submit(name).map_err(fail)?;
+    let deadline = Instant::now() + JOB_TIMEOUT;
+    loop {
+        let job = cluster.find(name).map_err(fail)?;
+        let description = match job {
+            Some(Job { id, state: JobState::Running(node) }) => {
+                return Ok(cluster.node(&id, &node));
+            }
+            Some(job) if !matches!(job.state, JobState::Over(_)) => job.description(),
+            Some(job) => {
+                return Err(Failure::failed("a job did not run").because(job.description()));
+            }
+            None => "Slurm does not know the job".to_owned(),
+        };
+        if Instant::now() > deadline {
+            let seconds = JOB_TIMEOUT.as_secs();
+            return Err(Failure::failed(format!("a job did not run within {seconds} s"))
+                .because(description)
+                .hint("sinfo"));
+        }
+        pause();
+    }
+}
+
+fn check_host(place: &Place, host: &Host) -> HostCheck {
+    let mut found = HostCheck { host: host.name.clone(), ..HostCheck::default() };
+    let program = &host.program;
+    let answer = match hello(host) {
+        Err(HostError::NotInstalled) => ship::install_studio(host, place)
             .map_err(HostError::Failed)
-            .and_then(|()| hello(&host))
+            .and_then(|()| hello(host))
             .inspect(|_| found.has.push(format!("studio, copied to {program}"))),
         answer => answer.inspect(|_| found.has.push(format!("studio, at {program}"))),
     };
     let report = match answer {
         Ok(report) => report,
         Err(error) => {
-            let failure = error.into_failure(&host);
+            let failure = error.into_failure(host);
             found.missing.push(failure.sentence());
             found.hints.extend(failure.hints);
             return found;
         }
     };
     let start = Instant::now();
-    if hello(&host).is_ok() {
+    if hello(host).is_ok() {
         found.milliseconds = u64::try_from(start.elapsed().as_millis()).ok();
     }
     describe(&report, &mut found);
@@ -73,7 +131,7 @@ fn check_host(place: &Place, name: &str, program: &str) -> HostCheck {
 
 fn hello(host: &Host) -> std::result::Result<HostReport, HostError> {
     let id = Id::parse("check-0000").or_fail(|| "an id").map_err(HostError::Failed)?;
-    let query = PlacedSession { protocol: PROTOCOL, repository: "check".to_owned(), id };
+    let query = PlacedSession { protocol: PROTOCOL, repository: "check".to_owned(), id, job: None };
     let mut line = serde_json::to_vec(&query).or_fail(|| "JSON").map_err(HostError::Failed)?;
     line.push(b'\n');
     host.ask("hello", line)

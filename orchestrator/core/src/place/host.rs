@@ -1,12 +1,13 @@
-//! A host of a place, reached with the `ssh` program. The remote command consists of plain words, since
-//! the user's shell there reads it; everything else goes through its stdin.
+//! Runs commands at a place: on a host reached with the `ssh` program, or in a running job of a cluster.
+//! They consist of plain words, since the user's shell on the host reads them; everything else goes
+//! through stdin.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base::config::places::PlaceConfig;
+use base::config::places::HERE;
 use base::failure::Failure;
 use base::process::{Command, Output, OutputLimits, Stream};
 use serde::de::DeserializeOwned;
@@ -39,8 +40,10 @@ const OPTIONS: &[&str] = &[
     "ServerAliveInterval=5",
     "ServerAliveCountMax=3",
 ];
-/// The variables that `ssh` gets.
-const VARIABLES: &[&str] = &["HOME", "PATH", "SSH_AUTH_SOCK", "USER", "LOGNAME"];
+/// The variables that `ssh` and the commands of a cluster get. Those of a job in which studio itself runs
+/// would change what these commands do.
+const VARIABLES: &[&str] =
+    &["HOME", "PATH", "SSH_AUTH_SOCK", "USER", "LOGNAME", "SLURM_CONF", "KUBECONFIG"];
 
 /// Why a command at a host failed.
 #[derive(Debug)]
@@ -71,7 +74,7 @@ impl HostError {
 /// A host.
 #[derive(Clone, Debug)]
 pub(crate) struct Host {
-    /// Its name, as in `~/.ssh/config`.
+    /// Its name for display: that in `~/.ssh/config`, or that of a node of a cluster.
     pub name: String,
     /// The name of its place.
     pub place: String,
@@ -79,7 +82,28 @@ pub(crate) struct Host {
     pub program: String,
     /// The directory of studio's data there.
     pub spool: String,
-    ssh_config: Option<PathBuf>,
+    /// How `ssh` reaches it, or the host on which the commands of a cluster run; `None` for this machine.
+    ssh: Option<SshTarget>,
+    /// The job in which commands run.
+    step: Option<JobStep>,
+}
+
+/// How commands run in a job.
+#[derive(Clone, Debug)]
+pub(crate) struct JobStep {
+    /// The words before those of the command.
+    pub words: Vec<String>,
+    /// What is reported if a program does not exist.
+    pub not_runnable: &'static str,
+    /// What is reported if a program ran and failed.
+    pub exited: &'static str,
+}
+
+/// What `ssh` connects to.
+#[derive(Clone, Debug)]
+struct SshTarget {
+    host: String,
+    config: Option<PathBuf>,
     /// The socket of the shared connection; `None` if no path is short enough.
     control: Option<PathBuf>,
 }
@@ -87,20 +111,52 @@ pub(crate) struct Host {
 impl Host {
     /// Returns a host of a place.
     pub(crate) fn new(place: &Place, name: &str, program: &str) -> Host {
-        let PlaceConfig { ssh_config, .. } = &place.config;
+        let mut host = Host::here(place, program);
+        host.name = name.to_owned();
+        host.ssh = Some(SshTarget::new(place, name));
+        host
+    }
+
+    /// Returns the host on which the commands of a cluster run.
+    pub(crate) fn of_cluster(place: &Place, program: &str) -> Host {
+        match place.config.all_hosts().first() {
+            Some(name) => Host::new(place, name, program),
+            None => Host::here(place, program),
+        }
+    }
+
+    fn here(place: &Place, program: &str) -> Host {
         Host {
-            name: name.to_owned(),
+            name: HERE.to_owned(),
             place: place.name.clone(),
             program: program.to_owned(),
             spool: place.config.spool_path().to_owned(),
-            ssh_config: ssh_config.clone(),
-            control: control_socket(ssh_config.as_deref(), name),
+            ssh: None,
+            step: None,
         }
+    }
+
+    /// Returns the node on which a job runs.
+    pub(crate) fn in_job(&self, step: JobStep, node: &str) -> Host {
+        Host { name: node.to_owned(), step: Some(step), ..self.clone() }
     }
 
     /// Returns a command of plain words at this host.
     pub(crate) fn command<'a>(&self, words: impl IntoIterator<Item = &'a str>) -> Command {
-        self.ssh(&["ControlMaster=no"]).arg("--").arg(&self.name).args(words)
+        let step = self.step.iter().flat_map(|step| step.words.iter().cloned());
+        let words: Vec<String> = step.chain(words.into_iter().map(str::to_owned)).collect();
+        let mut words = words.into_iter();
+        match &self.ssh {
+            Some(target) => {
+                target.ssh(&["ControlMaster=no"]).arg("--").arg(&target.host).args(words)
+            }
+            None => {
+                let program = words.next().unwrap_or_default();
+                // A relative path of a program begins there, as over SSH.
+                let home = base::user_dirs::home_dir().unwrap_or_else(|| PathBuf::from("/"));
+                with_variables(Command::new(program, home)).args(words)
+            }
+        }
     }
 
     /// Returns a command of studio's part at this host.
@@ -108,38 +164,20 @@ impl Host {
         self.command([self.program.as_str(), protocol::COMMAND, verb, self.spool.as_str()])
     }
 
-    fn ssh(&self, options: &[&str]) -> Command {
-        let mut command = Command::new("ssh", "/").env_clear().arg("-T");
-        for name in VARIABLES {
-            if let Some(value) = std::env::var_os(name) {
-                command = command.env(name, value);
-            }
-        }
-        if let Some(file) = &self.ssh_config {
-            command = command.arg("-F").arg(file);
-        }
-        for option in OPTIONS.iter().chain(options) {
-            command = command.arg("-o").arg(option);
-        }
-        match &self.control {
-            Some(socket) => command.arg("-S").arg(socket),
-            None => command,
-        }
-    }
-
     /// Opens the connection that later commands share, unless it is open. Without it, each command
     /// opens one of its own.
     pub(crate) fn share_connection(&self) {
-        let Some(socket) = &self.control else { return };
-        let check = self.ssh(&[]).args(["-O", "check", "--"]).arg(&self.name);
+        let Some(target) = &self.ssh else { return };
+        let Some(socket) = &target.control else { return };
+        let check = target.ssh(&[]).args(["-O", "check", "--"]).arg(&target.host);
         if check.output(OutputLimits::seconds(10)).is_ok_and(|output| output.ok()) {
             return;
         }
         let _ = std::fs::remove_file(socket);
         let persist = format!("ControlPersist={SHARED_SECONDS}");
         // It goes into the background once it is connected, and ends by itself.
-        let master = self.ssh(&["ControlMaster=yes", &persist]).args(["-f", "-N", "--"]);
-        let master = master.arg(&self.name).stdout(Stream::Null).stderr(Stream::Null);
+        let master = target.ssh(&["ControlMaster=yes", &persist]).args(["-f", "-N", "--"]);
+        let master = master.arg(&target.host).stdout(Stream::Null).stderr(Stream::Null);
         let _ = master.output(OutputLimits::seconds(30));
     }
 
@@ -184,11 +222,7 @@ impl Host {
         let output = match output {
             Ok(output) => output,
             Err(error) => {
-                return Err(HostError::Failed(
-                    Failure::failed("cannot start ssh")
-                        .because(error)
-                        .hint("install OpenSSH, e.g. `apt install openssh-client`"),
-                ));
+                return Err(HostError::Failed(self.cannot_start(error)));
             }
         };
         if output.ok() {
@@ -198,6 +232,13 @@ impl Host {
         match output.code() {
             _ if output.timed_out => {
                 Err(HostError::Connection(format!("no answer within {} s", TIMEOUT.as_secs())))
+            }
+            _ if self.step.as_ref().is_some_and(|step| error.contains(step.not_runnable)) => {
+                Err(HostError::NotInstalled)
+            }
+            // The job does not run now, or the cluster does not answer.
+            _ if self.step.as_ref().is_some_and(|step| !error.contains(step.exited)) => {
+                Err(HostError::Connection(error))
             }
             CONNECTION_FAILED => Err(HostError::Connection(error)),
             code if NOT_RUNNABLE.contains(&code) => Err(HostError::NotInstalled),
@@ -212,16 +253,62 @@ impl Host {
         }
     }
 
+    fn cannot_start(&self, error: io::Error) -> Failure {
+        match &self.ssh {
+            Some(_) => Failure::failed("cannot start ssh")
+                .because(error)
+                .hint("install OpenSSH, e.g. `apt install openssh-client`"),
+            None => Failure::failed("cannot start a command of the cluster").because(error).hint(
+                format!(
+                    "[studio.places.{}] host = \"HOST\"    names the host that has its commands",
+                    self.place
+                ),
+            ),
+        }
+    }
+
     fn unreachable(&self, why: &str) -> Failure {
         let failure = Failure::failed(format!("no connection to {}", self.name)).because(why);
-        let failure = match why.contains("ost key verification failed") {
-            true => failure.hint(format!("ssh {}    shows the key of the host, once", self.name)),
-            false => {
-                failure.hint(format!("ssh {} true    must work without a question", self.name))
+        let failure = match &self.ssh {
+            Some(SshTarget { host, .. }) if why.contains("ost key verification failed") => {
+                failure.hint(format!("ssh {host}    shows the key of the host, once"))
             }
+            Some(SshTarget { host, .. }) => {
+                failure.hint(format!("ssh {host} true    must work without a question"))
+            }
+            None => failure,
         };
         failure.hint(format!("studio places check {}", self.place))
     }
+}
+
+impl SshTarget {
+    fn new(place: &Place, host: &str) -> SshTarget {
+        let config = place.config.ssh_config.clone();
+        let control = control_socket(config.as_deref(), host);
+        SshTarget { host: host.to_owned(), config, control }
+    }
+
+    fn ssh(&self, options: &[&str]) -> Command {
+        let mut command = with_variables(Command::new("ssh", "/")).arg("-T");
+        if let Some(file) = &self.config {
+            command = command.arg("-F").arg(file);
+        }
+        for option in OPTIONS.iter().chain(options) {
+            command = command.arg("-o").arg(option);
+        }
+        match &self.control {
+            Some(socket) => command.arg("-S").arg(socket),
+            None => command,
+        }
+    }
+}
+
+/// Gives a command only the variables that it needs.
+fn with_variables(command: Command) -> Command {
+    let set = |name: &&str| std::env::var_os(name).map(|value| ((*name).to_owned(), value));
+    let variables = VARIABLES.iter().filter_map(set);
+    variables.fold(command.env_clear(), |command, (name, value)| command.env(name, value))
 }
 
 /// Returns the start of an output for an error.

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::clock::Clock;
+use base::config::places::PlaceEngine;
 use base::failure::{Failure, OrFail, Result};
 use base::files;
 use studio_git::replica;
@@ -20,13 +21,14 @@ use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
 use crate::place::link::{self, FollowEnd, PlaceLink};
 use crate::place::protocol::{self, Order};
-use crate::place::protocol::{HostReport, KnownSessions, SessionRequest};
+use crate::place::protocol::{HostReport, KnownSessions, PlacedSession, SessionRequest};
 use crate::place::requests::{NumberedRequest, RequestResult, Requests};
 use crate::place::ship;
+use crate::place::slurm::{self, Cluster, JobState};
 use crate::project::Project;
 use crate::session::collect;
 use crate::session::journal::{JournalEntry, SessionOutcome};
-use crate::session::placement::Placement;
+use crate::session::placement::{PlacedJob, Placement};
 use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
 use crate::session::summary::Phase;
@@ -36,6 +38,8 @@ use crate::supervisor::control::{self, ControlCall, ControlChannels, ControlRequ
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// The longest wait between two attempts to connect.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The longest wait between two questions whether a job runs.
+const LONGEST_WAIT_FOR_JOB: Duration = Duration::from_secs(5);
 /// How long the sender of a request waits for its result. A request that is not carried out by then
 /// still will be.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,6 +64,8 @@ pub(crate) struct Keeper {
     replies: Arc<Mutex<BTreeMap<u64, ReplySender>>>,
     /// Wakes the task that carries requests over.
     wake: Arc<Notify>,
+    /// Ends a wait when the session is to be stopped.
+    stop: Arc<Notify>,
 }
 
 /// Keeps a session at its place until its run has ended or is lost. The caller holds its lock. Returns
@@ -90,6 +96,7 @@ pub(crate) fn supervise(
         settings: Arc::new(project.config.studio.clone()),
         placement: Arc::new(Mutex::new(placement)),
         wake: Arc::default(),
+        stop: Arc::default(),
     };
     let runtime = base::runtime::current_thread().or_fail(|| "cannot start the runtime")?;
     let outcome = runtime.block_on(keeper.run(project, &notifier));
@@ -130,6 +137,7 @@ impl Keeper {
     ) -> Result<Option<SessionOutcome>> {
         let (mut wait, mut last_contact) = (FIRST_WAIT, Instant::now());
         loop {
+            let mut longest = LONGEST_WAIT;
             let keeper = self.clone();
             let connecting = tokio::task::spawn_blocking(move || keeper.connect());
             let connected = connecting.await.or_fail(|| "cannot connect to the place")?;
@@ -142,6 +150,9 @@ impl Keeper {
                         (wait, last_contact) = (FIRST_WAIT, Instant::now());
                     }
                     match end {
+                        FollowEnd::Ended if self.is_unended_job()? => {
+                            "the run in the job has not ended properly".to_owned()
+                        }
                         FollowEnd::Ended => return self.settle(),
                         FollowEnd::Superseded => {
                             return self.lose(&format!(
@@ -156,7 +167,16 @@ impl Keeper {
                 // The run goes on there, whatever is wrong with the host now.
                 Err(Unreached::Refused(failure)) => failure.sentence(),
                 Err(Unreached::Problem(problem)) => problem,
+                Err(Unreached::Lost(why)) => return self.lose(&why),
+                Err(Unreached::Waiting(why)) => {
+                    last_contact = Instant::now();
+                    longest = LONGEST_WAIT_FOR_JOB;
+                    why
+                }
             };
+            if self.stop_before_delivery()? {
+                return Ok(Some(SessionOutcome::Stopped));
+            }
             self.update(|placement| {
                 placement.place.clone_from(&self.place.name);
                 placement.problem = Some(problem.clone());
@@ -167,13 +187,19 @@ impl Keeper {
                 let minutes = base::text::count(minutes, "minute");
                 return self.lose(&format!("no connection for {minutes}: {problem}"));
             }
-            tokio::time::sleep(wait).await;
-            wait = (2 * wait).min(LONGEST_WAIT);
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.stop.notified() => {}
+            }
+            wait = (2 * wait).min(longest);
         }
     }
 
     /// Makes sure that the session is at a host of the place, and returns the host.
     fn connect(&self) -> std::result::Result<Host, Unreached> {
+        if self.place.config.engine != PlaceEngine::Ssh {
+            return self.connect_job();
+        }
         let placement = self.placement();
         let program = ship::program_path(&self.place)?;
         if placement.is_away() {
@@ -195,13 +221,91 @@ impl Keeper {
             return Ok(host);
         }
         let (host, report) = self.choose_host(&program)?;
+        self.deliver_first(&host, &report)?;
+        Ok(host)
+    }
+
+    /// Makes sure that a job for the session runs and has the session, and returns its node.
+    fn connect_job(&self) -> std::result::Result<Host, Unreached> {
+        let cluster = Cluster::new(&self.place, &ship::program_path(&self.place)?);
+        let placement = self.placement();
+        let name = match &placement.job {
+            Some(job) => job.name.clone(),
+            None => {
+                // Saved before it is submitted, so that it is found whatever happens in between.
+                let name = Cluster::new_job_name()?;
+                let job = PlacedJob { name: name.clone(), id: None };
+                self.update(|placement| {
+                    placement.place.clone_from(&self.place.name);
+                    placement.job = Some(job);
+                })?;
+                files::step("place.named");
+                name
+            }
+        };
+        let of_cluster = |error| Unreached::of(error, &cluster.host);
+        let Some(job) = cluster.find(&name).map_err(of_cluster)? else {
+            if placement.is_away() {
+                return Err(Unreached::Lost(format!("Slurm does not know its job {name}")));
+            }
+            cluster.submit(&name).map_err(of_cluster)?;
+            files::step("place.submitted");
+            return Err(Unreached::Waiting("its job was submitted".to_owned()));
+        };
+        self.update(|placement| {
+            placement.job = Some(PlacedJob { name: name.clone(), id: Some(job.id.clone()) });
+        })?;
+        let node = match &job.state {
+            JobState::Running(node) => node,
+            JobState::Pending(_) => {
+                if placement.is_away() {
+                    self.take_back(&format!("job {} was requeued", job.id))?;
+                }
+                return Err(Unreached::Waiting(job.description()));
+            }
+            JobState::Ending => return Err(Unreached::Problem(job.description())),
+            JobState::Over(_) if placement.is_away() => {
+                return Err(Unreached::Lost(job.description()));
+            }
+            JobState::Over(_) => {
+                self.update(|placement| placement.job = None)?;
+                return Err(Unreached::Refused(slurm::ended_early(&job, &self.place)));
+            }
+        };
+        let host = cluster.node(&job.id, node);
+        let report = self.report(&host)?;
+        if placement.is_away() {
+            let there = report.session.as_ref().map(|session| session.attempt);
+            if there == Some(placement.attempt) {
+                return Ok(host);
+            }
+            if self.is_waiting()? {
+                // The delivery was interrupted.
+                self.update(|placement| placement.host.clone_from(&host.name))?;
+                self.deliver(&host, &report, placement.attempt)?;
+                return Ok(host);
+            }
+            self.take_back(&format!("job {} was started again, on {node}", job.id))?;
+        }
+        self.deliver_first(&host, &report)?;
+        Ok(host)
+    }
+
+    /// Delivers the session to a host that does not have it.
+    fn deliver_first(
+        &self,
+        host: &Host,
+        report: &HostReport,
+    ) -> std::result::Result<(), Unreached> {
         self.prepare_home()?;
+        let placement = self.placement();
         let attempt = placement.attempt + 1;
         // From here on only the place writes the journal.
         self.update(|placement| {
             *placement = Placement {
                 place: self.place.name.clone(),
                 host: host.name.clone(),
+                job: placement.job.clone(),
                 attempt,
                 away: true,
                 heard_at: Some(Clock::from_env().stamp()),
@@ -209,14 +313,85 @@ impl Keeper {
             };
         })?;
         files::step("place.chosen");
-        self.deliver(&host, &report, attempt)?;
+        self.deliver(host, report, attempt)?;
         files::step("place.delivered");
-        Ok(host)
+        Ok(())
+    }
+
+    /// Takes back a session whose job lost its node: the next delivery continues it.
+    fn take_back(&self, why: &str) -> Result<()> {
+        self.update(|placement| placement.away = false)?;
+        let text = format!("{why}: it continues from the work that is here");
+        let mut entries = vec![JournalEntry::Note { text }];
+        if !self.is_waiting()? {
+            let prompt = Some(base::text::CONTINUE_PROMPT.to_owned());
+            entries.push(JournalEntry::Queued { prompt });
+        }
+        self.write_journal(&entries)
+    }
+
+    /// Writes lines of the journal at home.
+    fn write_journal(&self, entries: &[JournalEntry]) -> Result<()> {
+        let fail = || "cannot write the journal";
+        let mut writer = self.store.writer(&self.record.id, Clock::from_env())?;
+        for entry in entries {
+            writer.write(entry.clone()).or_fail(fail)?;
+        }
+        writer.sync().or_fail(fail)
+    }
+
+    /// Ends a run that was not delivered, if the user stops it.
+    fn stop_before_delivery(&self) -> Result<bool> {
+        let placement = self.placement();
+        let waiting = lock(&self.requests).waiting.clone();
+        let stop = waiting.into_iter().find(|it| it.request == ControlRequest::Stop);
+        let Some(stop) = stop.filter(|_| !placement.is_away()) else { return Ok(false) };
+        if let Some(job) = &placement.job {
+            let cluster = Cluster::new(&self.place, &ship::program_path(&self.place)?);
+            // A job that is not cancelled ends by itself: nothing is delivered to it.
+            let _ = cluster.cancel(&job.name);
+        }
+        self.write_journal(&[JournalEntry::Exit { outcome: SessionOutcome::Stopped, ms: None }])?;
+        self.update(|placement| {
+            placement.job = None;
+            placement.problem = None;
+        })?;
+        lock(&self.requests).remove(&self.store, &self.record.id, stop.number)?;
+        if let Some(reply) = lock(&self.replies).remove(&stop.number) {
+            let _ = reply.send(Ok(()));
+        }
+        Ok(true)
+    }
+
+    /// Returns whether the run ended without a result although a job was to run it: the job is looked
+    /// at again.
+    fn is_unended_job(&self) -> Result<bool> {
+        let is_ended = matches!(self.store.summary(&self.record.id)?.phase, Phase::Ended { .. });
+        Ok(self.placement().job.is_some() && !is_ended)
+    }
+
+    /// Returns what names the session at its place.
+    pub(crate) fn query(&self) -> PlacedSession {
+        let job = self.placement().job.map(|job| job.name);
+        protocol::query(&self.repository, &self.record, job)
+    }
+
+    /// Returns the host that has the session; `None` if no job runs it.
+    fn host(&self) -> Result<Option<Host>> {
+        let program = ship::program_path(&self.place)?;
+        let placement = self.placement();
+        Ok(match (self.place.config.engine, placement.job.and_then(|job| job.id)) {
+            (PlaceEngine::Ssh, _) => Some(Host::new(&self.place, &placement.host, &program)),
+            (PlaceEngine::Slurm | PlaceEngine::Kubernetes, Some(id)) => {
+                Some(Cluster::new(&self.place, &program).node(&id, &placement.host))
+            }
+            (PlaceEngine::Slurm | PlaceEngine::Kubernetes, None) => None,
+        })
     }
 
     /// Returns what a host says about itself. Copies this program to it if that is missing.
     fn report(&self, host: &Host) -> std::result::Result<HostReport, Unreached> {
-        let query = protocol::query(&self.repository, &self.record);
+        let query = self.query();
         let ask = || host.ask::<HostReport>("hello", json_line(&query));
         let report = match ask() {
             Err(HostError::NotInstalled) => {
@@ -287,9 +462,7 @@ impl Keeper {
             self.place.name,
             target.display()
         );
-        let mut writer = self.store.writer(&self.record.id, Clock::from_env())?;
-        writer.write(JournalEntry::Note { text }).or_fail(|| "cannot write the journal")?;
-        writer.sync().or_fail(|| "cannot write the journal")
+        self.write_journal(&[JournalEntry::Note { text }])
     }
 
     /// Sends the session to a host.
@@ -316,7 +489,7 @@ impl Keeper {
                 &self.repository,
                 &self.settings,
                 &self.place,
-                &self.record,
+                (self.query(), &self.record),
                 (attempt, work),
             )?
         };
@@ -346,6 +519,7 @@ impl Keeper {
                     placement.problem = None;
                 })?;
                 self.tidy();
+                self.update(|placement| placement.job = None)?;
                 Ok(Some(outcome))
             }
             _ => self.lose("its supervisor exited unexpectedly there"),
@@ -357,6 +531,7 @@ impl Keeper {
         self.update(|placement| {
             placement.away = false;
             placement.problem = None;
+            placement.job = None;
             placement.lost = Some(why.to_owned());
         })?;
         if !self.is_waiting()? {
@@ -372,12 +547,12 @@ impl Keeper {
         Ok(self.store.summary(&self.record.id)?.phase == Phase::Queued)
     }
 
-    /// Lets the place delete sessions that home no longer has. They only take space there.
+    /// Tells the place that the run is settled, and lets it delete sessions that home no longer has.
+    /// They only take space there, and a job that is not told ends by itself.
     fn tidy(&self) {
-        let Ok(program) = ship::program_path(&self.place) else { return };
-        let Ok(known) = self.store.ids() else { return };
-        let known = KnownSessions { query: protocol::query(&self.repository, &self.record), known };
-        let host = Host::new(&self.place, &self.placement().host, &program);
+        let (Ok(Some(host)), Ok(known)) = (self.host(), self.store.ids()) else { return };
+        let settled = self.placement().attempt;
+        let known = KnownSessions { query: self.query(), known, settled };
         let _ = host.ask::<u64>("tidy", json_line(&known));
     }
 
@@ -389,10 +564,7 @@ impl Keeper {
         for NumberedRequest { number, request } in waiting {
             let has_sender = lock(&self.replies).contains_key(&number);
             if let (ControlRequest::Send { text }, false) = (request, has_sender) {
-                let mut writer = self.store.writer(id, Clock::from_env())?;
-                let entry = JournalEntry::Queued { prompt: Some(text) };
-                writer.write(entry).or_fail(|| "cannot write the journal")?;
-                writer.sync().or_fail(|| "cannot write the journal")?;
+                self.write_journal(&[JournalEntry::Queued { prompt: Some(text) }])?;
             }
             lock(&self.requests).remove(&self.store, id, number)?;
         }
@@ -408,10 +580,14 @@ impl Keeper {
                 let _ = reply.send(Ok(()));
                 continue;
             }
+            let is_stop = request == ControlRequest::Stop;
             match lock(&self.requests).add(&self.store, &self.record.id, request) {
                 Ok(number) => {
                     lock(&self.replies).insert(number, reply);
                     self.wake.notify_one();
+                    if is_stop {
+                        self.stop.notify_one();
+                    }
                     let replies = self.replies.clone();
                     senders.spawn(async move {
                         tokio::time::sleep(REQUEST_TIMEOUT).await;
@@ -458,10 +634,9 @@ impl Keeper {
         if !placement.is_away() {
             return None;
         }
-        let program = ship::program_path(&self.place).ok()?;
-        let host = Host::new(&self.place, &placement.host, &program);
+        let host = self.host().ok()??;
         let request = SessionRequest {
-            query: protocol::query(&self.repository, &self.record),
+            query: self.query(),
             attempt: placement.attempt,
             request: request.clone(),
         };
@@ -487,8 +662,12 @@ impl Keeper {
 
 /// Why a session cannot be kept at its place now.
 enum Unreached {
+    /// It waits for its job.
+    Waiting(String),
     /// For a reason that may pass.
     Problem(String),
+    /// Its job is over.
+    Lost(String),
     /// For a reason that stays.
     Refused(Failure),
 }

@@ -16,7 +16,7 @@ use crate::notification::Notifier;
 use crate::place::frames::{self, PlaceFrame};
 use crate::place::host::{Host, HostError};
 use crate::place::keeper::{Keeper, json_line};
-use crate::place::protocol::{self, Order};
+use crate::place::protocol::Order;
 use crate::place::protocol::{Delivered, FollowQuery};
 use crate::session::journal::{JournalEntry, JournalLine};
 use crate::session::summary::JournalSummary;
@@ -72,7 +72,7 @@ impl<'a> PlaceLink<'a> {
         let work = replica::work_refs(&keeper.repository, &keeper.record.session_repo)?;
         let work = work.unwrap_or_default();
         let query = FollowQuery {
-            query: protocol::query(&keeper.repository, &keeper.record),
+            query: keeper.query(),
             attempt: keeper.placement().attempt,
             at: journal.length().or_fail(fail)?,
             work: work.clone(),

@@ -15,3 +15,4 @@ pub mod node;
 mod protocol;
 mod requests;
 mod ship;
+mod slurm;

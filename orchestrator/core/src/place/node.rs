@@ -1,7 +1,9 @@
-//! The place's side: the hidden command `studio __node VERB SPOOL`, which home runs there.
+//! The place's side: the hidden command `studio __node VERB SPOOL`, which home runs there, and
+//! `studio __node hold SPOOL JOB`, which a job of a cluster runs.
 
 mod deliver;
 mod follow;
+mod hold;
 mod spool;
 
 use std::ffi::OsString;
@@ -23,7 +25,7 @@ use crate::place::requests::{NumberedRequest, RequestResult};
 use crate::session::journal::{JournalEntry, JournalTail};
 use crate::session::store::SessionStore;
 use crate::supervisor::control::{self, ControlRequest};
-use spool::Spool;
+use spool::{JobFiles, Spool};
 
 /// Maximum length of a line of input, in bytes.
 const MAX_LINE_BYTES: u64 = 64 << 20;
@@ -33,16 +35,19 @@ const MAX_LINE_BYTES: u64 = 64 << 20;
 pub struct NodeArgs {
     verb: String,
     spool: OsString,
+    /// The name of the job, for `hold`.
+    job: Option<String>,
 }
 
 impl NodeArgs {
-    /// Parses `__node VERB SPOOL`, which studio itself runs; returns `None` for other commands.
+    /// Parses `__node VERB SPOOL [JOB]`, which studio itself runs; returns `None` for other commands.
     pub fn parse(mut args: impl Iterator<Item = OsString>) -> Option<NodeArgs> {
         if args.next()? != COMMAND {
             return None;
         }
         let (verb, spool) = (args.next()?.into_string().ok()?, args.next()?);
-        args.next().is_none().then_some(NodeArgs { verb, spool })
+        let job = args.next().map(OsString::into_string).transpose().ok()?;
+        args.next().is_none().then_some(NodeArgs { verb, spool, job })
     }
 }
 
@@ -52,6 +57,7 @@ pub fn run(args: &NodeArgs) -> Result<u8> {
     let spool = Spool::open(Path::new(&args.spool))?;
     let mut input = BufReader::new(io::stdin().lock());
     match args.verb.as_str() {
+        "hold" => hold::hold(&spool, args.job.as_deref().unwrap_or_default()),
         "hello" => answer(&report(&spool, &read_line(&mut input)?)?),
         "deliver" => answer(&deliver::deliver(&spool, read_line(&mut input)?, &mut input)?),
         "follow" => follow::follow(&spool, &read_line(&mut input)?, &mut io::stdout().lock()),
@@ -86,7 +92,12 @@ fn report(spool: &Spool, query: &PlacedSession) -> Result<HostReport> {
     if let Some(repository) = &repository {
         refuse_other_protocol(query)?;
         commits = studio_git::replica::known_commits(repository)?;
+        let is_delivered = match &query.job {
+            Some(job) => JobFiles::new(spool, job)?.session().is_some(),
+            None => true,
+        };
         let attempt = spool::attempt(&SessionStore::new(&repository.common_dir), &query.id);
+        let attempt = attempt.filter(|_| is_delivered);
         session = attempt.map(|attempt| SessionReport { attempt });
     }
     Ok(HostReport {

@@ -29,6 +29,9 @@ pub(crate) struct PlacedSession {
     pub repository: String,
     /// The session.
     pub id: Id,
+    /// The name of the job that runs it, if a cluster does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
 }
 
 /// The delivery of a session. The journal and the pack follow it.
@@ -119,6 +122,9 @@ pub(crate) struct KnownSessions {
     pub query: PlacedSession,
     /// The ids of the sessions that can still be continued or undone.
     pub known: Vec<Id>,
+    /// The number of the delivery of the session whose run has ended: home has everything of it.
+    #[serde(default)]
+    pub settled: u32,
 }
 
 /// What home has of a session.
@@ -148,7 +154,7 @@ impl Order {
         repository: &Repository,
         settings: &StudioConfig,
         place: &Place,
-        record: &SessionRecord,
+        (query, record): (PlacedSession, &SessionRecord),
         (attempt, work): (u32, WorkRefs),
     ) -> Result<Order> {
         let info = |name: &str| {
@@ -165,7 +171,7 @@ impl Order {
             ..record.run_mode.clone()
         };
         Ok(Order {
-            query: query(repository, record),
+            query,
             attempt,
             record: SessionRecord { run_mode, after: Vec::new(), ..record.clone() },
             work,
@@ -179,12 +185,17 @@ impl Order {
     }
 }
 
-/// Returns what names a session at a place.
-pub(crate) fn query(repository: &Repository, record: &SessionRecord) -> PlacedSession {
+/// Returns what names a session at a place, and in a job there.
+pub(crate) fn query(
+    repository: &Repository,
+    record: &SessionRecord,
+    job: Option<String>,
+) -> PlacedSession {
     PlacedSession {
         protocol: PROTOCOL,
         repository: repository_name(&repository.common_dir),
         id: record.id.clone(),
+        job,
     }
 }
 

@@ -1,6 +1,6 @@
 //! The dispositions of sessions (accepted, discarded, …), read from the operation log.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +12,9 @@ use base::id::Id;
 use crate::session::record::SessionRecord;
 use crate::session::summary::{Dependency, Disposition};
 use studio_git::names::BranchName;
-use studio_git::oplog::{Intent, LogEntries, LogLine, OperationKind, TargetUpdate};
+use studio_git::oplog::{Intent, LogEntries, OperationKind, TargetUpdate};
 use studio_git::repo::Repository;
-use studio_git::{discard, moved_repository, trial};
+use studio_git::{discard, trial};
 
 /// How long the dispositions of an unchanged log are used: paths in it depend on where worktrees are.
 const CACHE_TIME: Duration = Duration::from_secs(2);
@@ -23,9 +23,9 @@ const CACHE_TIME: Duration = Duration::from_secs(2);
 pub struct Dispositions {
     by_session: BTreeMap<Id, Disposition>,
     undone_landings: BTreeSet<Id>,
-    intents: BTreeMap<String, Intent>,
+    intents: HashMap<String, Arc<Intent>>,
     trials: BTreeMap<Id, PathBuf>,
-    entries: LogEntries,
+    entries: Arc<LogEntries>,
 }
 
 impl Dispositions {
@@ -70,7 +70,7 @@ impl Dispositions {
     /// Returns the moves of branches with which these sessions landed, undone ones included.
     pub fn landings_of(&self, sessions: &BTreeSet<Id>) -> impl Iterator<Item = &TargetUpdate> {
         let is_theirs =
-            move |intent: &&Intent| intent.sessions.iter().any(|it| sessions.contains(&it.id));
+            move |intent: &&Arc<Intent>| intent.sessions.iter().any(|it| sessions.contains(&it.id));
         self.intents.values().filter(is_theirs).filter_map(|intent| intent.landing.as_ref())
     }
 
@@ -128,50 +128,27 @@ fn log_stamp(repository: &Repository) -> Option<LogStamp> {
 
 /// Reads the operation log without locking it.
 pub(crate) fn read(repository: &Repository) -> Result<Dispositions> {
-    let entries = LogEntries::read(repository)?;
-    let (by_session, undone_landings) = dispositions_of(entries.lines());
-    let mut intents = BTreeMap::new();
-    for line in entries.lines() {
-        if let LogLine::Intent(intent) = line {
-            let mut intent = intent.clone();
-            moved_repository::update_intent(&repository.common_dir, &mut intent);
-            intents.insert(intent.id.clone(), *intent);
-        }
-    }
-    let trials = trial::active_in(repository, &entries).into_iter();
+    let entries = LogEntries::read_current(repository)?;
+    let (by_session, undone_landings) = dispositions_of(&entries);
+    let intents = entries.intents().map(|intent| (intent.id.clone(), intent.clone())).collect();
+    let trials = trial::active_in(&entries).into_iter();
     let trials = trials.map(|trial| (trial.session_repo.id, trial.checkout.worktree)).collect();
     Ok(Dispositions { by_session, undone_landings, intents, trials, entries })
 }
 
 /// Returns the disposition of each session, and the sessions whose landing was undone.
-fn dispositions_of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id>) {
-    let operations_with = |done: bool| -> BTreeSet<&str> {
-        let is_match =
-            |line: &'_ LogLine| matches!(line, LogLine::Outcome(end) if end.done == done);
-        let matching = lines.iter().filter(|line| is_match(line));
-        matching
-            .filter_map(|line| match line {
-                LogLine::Outcome(end) => Some(end.id.as_str()),
-                LogLine::Intent(_) => None,
-            })
-            .collect()
-    };
-    let (completed, rolled_back) = (operations_with(true), operations_with(false));
+fn dispositions_of(entries: &LogEntries) -> (BTreeMap<Id, Disposition>, BTreeSet<Id>) {
     let (mut dispositions, mut undone_landings) = (BTreeMap::new(), BTreeSet::new());
-    let of_hunks: BTreeSet<&str> = lines
-        .iter()
-        .filter_map(|line| match line {
-            LogLine::Intent(intent) if intent.kind == OperationKind::AcceptHunks => {
-                Some(intent.id.as_str())
-            }
-            LogLine::Intent(_) | LogLine::Outcome(_) => None,
-        })
+    let of_hunks: HashSet<&str> = entries
+        .intents()
+        .filter(|intent| intent.kind == OperationKind::AcceptHunks)
+        .map(|intent| intent.id.as_str())
         .collect();
-    for line in lines {
-        let LogLine::Intent(intent) = line else { continue };
+    for intent in entries.intents() {
         // A session stays open during a trial, after a landing of some of its hunks, and after the
         // undo of either.
-        let is_done = completed.contains(intent.id.as_str());
+        let result = entries.result(&intent.id);
+        let is_done = result == Some(true);
         let keeps_session = match intent.kind {
             OperationKind::Relocate | OperationKind::Try => true,
             OperationKind::AcceptHunks => is_done,
@@ -182,7 +159,7 @@ fn dispositions_of(lines: &[LogLine]) -> (BTreeMap<Id, Disposition>, BTreeSet<Id
             }
             OperationKind::Accept | OperationKind::Discard => false,
         };
-        if rolled_back.contains(intent.id.as_str()) || keeps_session {
+        if result == Some(false) || keeps_session {
             continue;
         }
         let disposition = disposition(intent, is_done);

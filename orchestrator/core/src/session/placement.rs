@@ -13,6 +13,15 @@ use crate::session::store::SessionStore;
 /// The file of a session with its placement.
 const FILE: &str = "placement.json";
 
+/// A job of a cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlacedJob {
+    /// Its name, by which it is found.
+    pub name: String,
+    /// Its id; absent until the cluster has told it.
+    pub id: Option<String>,
+}
+
 /// Where a session is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -21,6 +30,8 @@ pub struct Placement {
     pub place: String,
     /// The host of the place.
     pub host: String,
+    /// The job that runs it, or that waits to run it.
+    pub job: Option<PlacedJob>,
     /// The number of the delivery; a side that knows a later one refuses an earlier one.
     pub attempt: u32,
     /// Whether the place has the session: then only the place writes its journal.
@@ -57,6 +68,7 @@ impl Placement {
         json!({
             "name": self.place,
             "host": self.host,
+            "job": self.job.as_ref().and_then(|job| job.id.clone()),
             "attempt": self.attempt,
             "away": self.away,
             "heard_at": self.heard_at,

@@ -12,7 +12,7 @@ use studio_git::repo::Repository;
 use studio_git::session_repo::SessionRepo;
 
 use crate::place::frames;
-use crate::place::node::spool::{self, Spool};
+use crate::place::node::spool::{self, JobFiles, Spool};
 use crate::place::protocol::Order;
 use crate::place::protocol::{Delivered, KnownSessions, refuse_other_protocol};
 use crate::project::pause;
@@ -33,6 +33,10 @@ pub(super) fn deliver(spool: &Spool, order: Order, input: &mut impl Read) -> Res
             .hint("studio fork ID    continues the work in a new session"));
     }
     refuse_full_disk(spool.root(), &order)?;
+    let job = order.query.job.as_ref().map(|name| JobFiles::new(spool, name)).transpose()?;
+    if let Some(job) = &job {
+        job.await_begin()?;
+    }
     let mut journal = Vec::new();
     input.take(order.journal_bytes).read_to_end(&mut journal).or_fail(fail)?;
     if journal.len() as u64 != order.journal_bytes {
@@ -54,7 +58,7 @@ pub(super) fn deliver(spool: &Spool, order: Order, input: &mut impl Read) -> Res
             files::replace(&path, &journal).or_fail(|| "cannot write the journal")?;
             store.rewrite(&record)?;
             files::step("deliver.continued");
-            spool::set_attempt(&store, &record.id, order.attempt)?;
+            complete_delivery(&store, &order, job.as_ref())?;
             drop(lock);
             return Ok(Delivered { set_aside });
         }
@@ -68,8 +72,14 @@ pub(super) fn deliver(spool: &Spool, order: Order, input: &mut impl Read) -> Res
     // its git directory only.
     complete(&store, &record, &journal)?;
     files::step("deliver.session");
-    spool::set_attempt(&store, &record.id, order.attempt)?;
+    complete_delivery(&store, &order, job.as_ref())?;
     Ok(Delivered { set_aside })
+}
+
+/// Saves that the session is delivered: from here on it may run.
+fn complete_delivery(store: &SessionStore, order: &Order, job: Option<&JobFiles>) -> Result<()> {
+    spool::set_attempt(store, &order.query.id, order.attempt)?;
+    job.map_or(Ok(()), |job| job.set_session(&order.query))
 }
 
 /// Writes record and journal beside the git directory.
@@ -196,8 +206,12 @@ fn move_aside(
     Ok(Some(target))
 }
 
-/// Deletes the sessions that home no longer has and that do not run.
+/// Notes that home has everything of a session, and deletes the sessions that home no longer has and
+/// that do not run.
 pub(super) fn tidy(spool: &Spool, known: &KnownSessions) -> Result<u64> {
+    if let Some(job) = &known.query.job {
+        JobFiles::new(spool, job)?.set_settled(known.settled)?;
+    }
     let _lock = spool.lock(&known.query)?;
     let Some(repository) = spool.existing_repository(&known.query)? else { return Ok(0) };
     let store = SessionStore::new(&repository.common_dir);

@@ -61,7 +61,10 @@ pub(super) fn follow(spool: &Spool, known: &FollowQuery, output: &mut impl Write
             if store.summary(id)?.phase != Phase::Queued || is_started {
                 return frames::write(output, &PlaceFrame::Ended, &[]).or_fail(fail);
             }
-            if let Some(lock) = store.lock(id)? {
+            // A job runs it itself.
+            if known.query.job.is_none()
+                && let Some(lock) = store.lock(id)?
+            {
                 spawn::spawn(&repository.common_dir, id, lock)?;
                 is_started = true;
             }

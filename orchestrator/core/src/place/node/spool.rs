@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
@@ -9,8 +10,11 @@ use base::lock::Lock;
 use studio_git::repo::Repository;
 
 use crate::place::protocol::PlacedSession;
+use crate::project::pause;
 use crate::session::store::SessionStore;
 
+/// How long the first program of a job may take to start.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// The file of a session with the number of its delivery.
 const ATTEMPT: &str = "attempt";
 
@@ -39,12 +43,10 @@ impl Spool {
                 .hint("[studio.places.NAME] spool = \"another/directory\""));
         }
         std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o700)).or_fail(fail)?;
-        let repositories = root.join("repos");
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&repositories)
-            .or_fail(fail)?;
+        for name in ["repos", "jobs"] {
+            let path = root.join(name);
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).or_fail(fail)?;
+        }
         Ok(Spool { root })
     }
 
@@ -94,6 +96,76 @@ impl Spool {
             ids.iter().filter(|id| store.is_locked(id)).count() as u64
         };
         stores.map(running).sum()
+    }
+}
+
+/// A job of a cluster, as its node knows it.
+#[derive(Debug)]
+pub(super) struct JobFiles {
+    session: PathBuf,
+    settled: PathBuf,
+    lock: PathBuf,
+}
+
+impl JobFiles {
+    /// Returns the files of a job.
+    pub(super) fn new(spool: &Spool, name: &str) -> Result<JobFiles> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if name.starts_with('.') || !name.bytes().all(is_plain) {
+            return Err(Failure::usage("home sent an invalid name of a job"));
+        }
+        let path = |end: &str| spool.root.join("jobs").join(format!("{name}{end}"));
+        Ok(JobFiles { session: path(".json"), settled: path(".settled"), lock: path(".lock") })
+    }
+
+    /// Begins the job: a session that an earlier start of it had is not its session any more. The job
+    /// runs as long as the lock exists.
+    pub(super) fn begin(&self) -> Result<Lock> {
+        let fail = || format!("cannot begin {}", self.lock.display());
+        self.remove();
+        Lock::take(&self.lock).or_fail(fail)
+    }
+
+    /// Waits until the job runs: a job may be looked at before its first program has started.
+    pub(super) fn await_begin(&self) -> Result<()> {
+        let deadline = Instant::now() + BEGIN_TIMEOUT;
+        while !Lock::is_held(&self.lock).unwrap_or(false) {
+            if Instant::now() > deadline {
+                return Err(Failure::failed("the job of the session does not begin")
+                    .because(format!("{} is not locked", self.lock.display())));
+            }
+            pause();
+        }
+        Ok(())
+    }
+
+    /// Returns the session that was delivered to the job.
+    pub(super) fn session(&self) -> Option<PlacedSession> {
+        serde_json::from_slice(&std::fs::read(&self.session).ok()?).ok()
+    }
+
+    /// Saves which session was delivered to the job.
+    pub(super) fn set_session(&self, session: &PlacedSession) -> Result<()> {
+        base::files::replace_json(&self.session, session)
+            .or_fail(|| format!("cannot save {}", self.session.display()))
+    }
+
+    /// Returns the number of the last delivery of which home has everything.
+    pub(super) fn settled(&self) -> Option<u32> {
+        std::fs::read_to_string(&self.settled).ok()?.trim().parse().ok()
+    }
+
+    /// Saves that home has everything of a delivery.
+    pub(super) fn set_settled(&self, attempt: u32) -> Result<()> {
+        base::files::replace(&self.settled, format!("{attempt}\n").as_bytes())
+            .or_fail(|| format!("cannot save {}", self.settled.display()))
+    }
+
+    /// Deletes them, but for the lock.
+    pub(super) fn remove(&self) {
+        for file in [&self.session, &self.settled] {
+            let _ = std::fs::remove_file(file);
+        }
     }
 }
 

@@ -1,0 +1,79 @@
+//! The job of a cluster: keeps its node until home has everything of a session, and runs the session's
+//! supervisor.
+
+use std::time::{Duration, Instant};
+
+use base::failure::{Failure, OrFail, Result};
+use base::id::Id;
+use studio_git::repo::Repository;
+
+use crate::interrupt::Interrupt;
+use crate::place::node::spool::{self, JobFiles, Spool};
+use crate::project::pause;
+use crate::session::store::SessionStore;
+use crate::session::summary::Phase;
+use crate::supervisor::control::{self, ControlRequest};
+use crate::supervisor::spawn;
+
+/// How long a job keeps its node for home: before the session is delivered, and after its run.
+const LINGER: Duration = Duration::from_secs(600);
+
+/// Runs the sessions that are delivered to a job, until home has everything of the last one.
+pub(super) fn hold(spool: &Spool, name: &str) -> Result<()> {
+    let interrupt = Interrupt::listen()?;
+    let files = JobFiles::new(spool, name)?;
+    let _lock = files.begin()?;
+    let mut idle_since = Instant::now();
+    while interrupt.check().is_ok() {
+        if let Some(session) = files.session()
+            && let Some(repository) = spool.existing_repository(&session)?
+        {
+            let store = SessionStore::new(&repository.common_dir);
+            let attempt = spool::attempt(&store, &session.id);
+            if attempt.is_some() && files.settled() == attempt {
+                break;
+            }
+            if attempt.is_some() && run_if_queued(&store, &repository, &session.id, &interrupt)? {
+                idle_since = Instant::now();
+            }
+        }
+        if idle_since.elapsed() > LINGER {
+            let minutes = base::text::count(LINGER.as_secs() / 60, "minute");
+            return Err(Failure::refused(format!("home did not connect for {minutes}")));
+        }
+        pause();
+    }
+    files.remove();
+    Ok(())
+}
+
+/// Runs the supervisor of a session that waits to run, and returns whether it did.
+fn run_if_queued(
+    store: &SessionStore,
+    repository: &Repository,
+    id: &Id,
+    interrupt: &Interrupt,
+) -> Result<bool> {
+    if store.summary(id)?.phase != Phase::Queued {
+        return Ok(false);
+    }
+    let Some(lock) = store.lock(id)? else { return Ok(false) };
+    let fail = || format!("cannot run the supervisor of `{id}`");
+    let mut supervisor = spawn::spawn_child(&repository.common_dir, id, lock)?;
+    let mut is_stopped = false;
+    loop {
+        if supervisor.wait_until(Some(Instant::now())).or_fail(fail)?.is_some() {
+            break;
+        }
+        if !is_stopped && interrupt.check().is_err() {
+            // The work is kept, and the run can be resumed.
+            let stop = control::send_request(&repository.common_dir, id, &ControlRequest::Stop);
+            is_stopped = stop.unwrap_or(false);
+        }
+        pause();
+    }
+    match store.summary(id)?.phase {
+        Phase::Ended { .. } => Ok(true),
+        _ => Err(Failure::failed(fail()).because("it exited unexpectedly")),
+    }
+}

@@ -1,0 +1,250 @@
+//! Sessions in jobs of a real Slurm with two nodes that share no files with home.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use testkit::env::until;
+
+use crate::fixtures::Scene;
+use crate::slurm_fixtures::SlurmCluster;
+
+/// A scene with a cluster as its place `farm`.
+fn scene_with_cluster(more: &str) -> (Scene, SlurmCluster) {
+    let mut scene = Scene::new();
+    let cluster = SlurmCluster::start(&mut scene, more);
+    (scene, cluster)
+}
+
+/// Waits until the agent of a session has written a file on a node, and returns the node.
+fn await_file(cluster: &SlurmCluster, id: &str, name: &str) -> usize {
+    let node = cluster.node_of(id);
+    until("the agent to write", || cluster.worktree_file(node, id, name).exists().then_some(()));
+    node
+}
+
+mod needs_slurm {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn a_session_in_a_job_is_ready_and_landed_as_one_here() {
+        let (scene, cluster) = scene_with_cluster("");
+        let script = "write a.txt one; commit first; write b.txt two; say done; gate go";
+        let id = scene.exec(["--on", "farm", "--check", "test -e b.txt", script]);
+        let node = await_file(&cluster, &id, "b.txt");
+        let status = scene.await_state(&id, "working");
+        assert_eq!(status["place"]["host"], format!("node{}", node + 1).as_str());
+        assert!(status["place"]["job"].is_string(), "{status}");
+        let there = cluster.session_file(node, &id, "journal.jsonl");
+        fs::write(cluster.worktree_file(node, &id, "go"), "").unwrap();
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        let here = fs::read_to_string(scene.session_file(&id, "journal.jsonl")).unwrap();
+        assert_eq!(here, fs::read_to_string(there).unwrap());
+        assert!(!scene.worktree(&id).path().exists(), "it has no worktree here");
+        scene.studio(["diff", &id]).output_contains("+one").output_contains("+two");
+        scene.studio(["accept", &id, "--message", "Add both"]).exits(0);
+        assert_eq!(scene.repo.show("main", "b.txt"), "two");
+        scene.repo.git(["fsck", "--strict"]);
+        // Home has everything, so the job ends by itself.
+        cluster.await_idle();
+        let jobs = cluster.run("squeue", &["-h", "-t", "all", "-o", "%T"]);
+        assert_eq!(jobs.trim(), "COMPLETED");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn a_lost_node_loses_nothing_that_was_kept() {
+        let (scene, mut cluster) = scene_with_cluster("keep_seconds = 1");
+        let script = "write a.txt one; gate go; write b.txt two";
+        let id = scene.exec(["--agent", "loads", "--on", "farm", script]);
+        let lost = await_file(&cluster, &id, "a.txt");
+        until("the work to be kept", || (scene.status(&id)["files_changed"] == 1).then_some(()));
+        cluster.kill_node(lost);
+        let other = until("the other node", || {
+            let status = scene.status(&id);
+            let is_elsewhere = status["place"]["host"] == format!("node{}", 2 - lost).as_str();
+            (is_elsewhere && status["place"]["attempt"] == 2).then_some(1 - lost)
+        });
+        until("the work there", || {
+            cluster.worktree_file(other, &id, "a.txt").exists().then_some(())
+        });
+        fs::write(cluster.worktree_file(other, &id, "go"), "").unwrap();
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        scene.studio(["logs", &id]).output_contains("it continues from the work that is here");
+        scene.studio(["accept", &id, "--message", "m"]).exits(0);
+        assert_eq!(scene.repo.show("main", "a.txt"), "one");
+        scene.repo.git(["fsck", "--strict"]);
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn a_session_whose_job_waits_says_why_and_can_be_stopped() {
+        let (scene, cluster) = scene_with_cluster("options = [\"--begin=now+1hour\"]");
+        let id = scene.exec(["--on", "farm", "write a.txt one"]);
+        until("the reason", || {
+            let why = scene.status(&id)["why"].as_str().unwrap_or_default().to_owned();
+            why.contains("waits: BeginTime").then_some(())
+        });
+        scene.studio(["stop", &id]).exits(0).output_contains("stopped");
+        scene.await_free(&id);
+        cluster.await_idle();
+        assert_eq!(scene.status(&id)["place"]["job"], Value::Null);
+        scene.configure("[studio.places.farm]\nengine = \"slurm\"\n");
+        scene.studio(["resume", &id]).exits(0);
+        scene.await_state(&id, "ready");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn a_cancelled_job_keeps_the_work() {
+        let (scene, cluster) = scene_with_cluster("keep_seconds = 1");
+        let id = scene.exec(["--agent", "talk", "--on", "farm", "write a.txt one; gate go"]);
+        await_file(&cluster, &id, "a.txt");
+        let job = job_of(&scene.await_state(&id, "working"));
+        cluster.run("scancel", &["--signal=TERM", "--batch", &job]);
+        scene.await_state(&id, "stopped");
+        scene.await_free(&id);
+        scene.studio(["diff", &id]).output_contains("+one");
+        cluster.await_idle();
+        // Slurm ends the next one at once, without a notice.
+        scene.studio(["resume", &id]);
+        until("the next run", || {
+            let status = scene.status(&id);
+            (status["place"]["attempt"] == 2 && status["place"]["away"] == true).then_some(())
+        });
+        let job = job_of(&scene.status(&id));
+        cluster.run("scancel", &["--signal=KILL", &job]);
+        cluster.run("scancel", &[&job]);
+        let status = scene.await_state(&id, "crashed");
+        let why = status["why"].as_str().unwrap();
+        assert!(why.contains("lost at farm: job"), "{why}");
+        scene.studio(["diff", &id]).output_contains("+one");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn messages_and_broken_connections_lose_and_repeat_nothing() {
+        let (scene, cluster) = scene_with_cluster("keep_seconds = 1");
+        let id = scene.exec(["--agent", "talk", "--on", "farm", "write a.txt one; gate go1"]);
+        let node = await_file(&cluster, &id, "a.txt");
+        cut_connections(&scene);
+        scene.studio(["send", &id, "write b.txt two; gate go2"]).exits(0);
+        fs::write(cluster.worktree_file(node, &id, "go1"), "").unwrap();
+        await_file(&cluster, &id, "b.txt");
+        cut_connections(&scene);
+        fs::write(cluster.worktree_file(node, &id, "go2"), "").unwrap();
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        let sent = |line: &&Value| line["entry"] == "sent";
+        assert_eq!(scene.journal(&id).iter().filter(sent).count(), 1);
+        cluster.await_idle();
+        scene.studio(["send", &id, "write c.txt three"]).exits(0);
+        until("the second job", || (scene.status(&id)["files_changed"] == 3).then_some(()));
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        assert_eq!(scene.status(&id)["place"]["attempt"], 2);
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn a_run_ends_well_although_the_controller_is_killed() {
+        let (scene, mut cluster) = scene_with_cluster("keep_seconds = 1");
+        let script = "write a.txt one; gate go; write b.txt two";
+        let id = scene.exec(["--on", "farm", script]);
+        let node = await_file(&cluster, &id, "a.txt");
+        cluster.kill_controller();
+        cut_connections(&scene);
+        fs::write(cluster.worktree_file(node, &id, "go"), "").unwrap();
+        until("a reason", || {
+            let why = scene.status(&id)["why"].as_str().unwrap_or_default().to_owned();
+            (!why.is_empty()).then_some(())
+        });
+        assert_eq!(scene.status(&id)["state"], "working");
+        cluster.start_controller();
+        scene.await_state(&id, "ready");
+        scene.studio(["diff", &id]).output_contains("+two");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn a_session_killed_at_any_step_at_home_has_one_job() {
+        let (mut scene, cluster) = scene_with_cluster("keep_seconds = 1");
+        for step in ["named", "submitted", "chosen", "delivered", "work", "journal"]
+            .map(|it| format!("place.{it}"))
+        {
+            scene.env.set("G3_TEST_KILL_AT", &step);
+            let id = scene.exec(["--on", "farm", "write a.txt one"]);
+            scene.env.set("G3_TEST_KILL_AT", "");
+            until(&format!("{id} to be ready after {step}"), || {
+                scene.studio(["resume", &id]);
+                (scene.status(&id)["state"] == "ready").then_some(())
+            });
+            scene.await_free(&id);
+            cluster.await_idle();
+            let turns = scene.journal(&id).iter().filter(|it| it["entry"] == "turn").count();
+            assert_eq!(turns, 1, "{step}");
+            scene.studio(["discard", "--yes", &id]).exits(0);
+        }
+        let jobs = cluster.run("squeue", &["-h", "-t", "all", "-o", "%T"]);
+        assert_eq!(jobs.matches("COMPLETED").count(), 6, "{jobs}");
+        assert_eq!(jobs.lines().count(), 6, "{jobs}");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn slurm_is_told_nothing_about_the_task_and_no_secret() {
+        let (mut scene, cluster) = scene_with_cluster("");
+        scene.env.set("SOME_API_KEY", "canary-key");
+        let id = scene.exec(["--on", "farm", "write a.txt canary-task"]);
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        let job = cluster.run("scontrol", &["show", "job"]);
+        for canary in ["canary-key", "canary-task", id.as_str()] {
+            assert!(!job.contains(canary), "{canary}: {job}");
+            for file in cluster.files() {
+                let bytes = fs::read(&file).unwrap_or_default();
+                let text = String::from_utf8_lossy(&bytes);
+                assert!(!text.contains(canary), "{canary} in {}", file.display());
+            }
+        }
+        assert!(job.contains("studio."), "a job is there at all: {job}");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn a_cluster_is_tried_out() {
+        let (scene, cluster) = scene_with_cluster("");
+        scene.studio(["places"]).output_contains("farm  slurm");
+        let check = scene.studio(["places", "check", "farm"]);
+        check.exits(0).output_contains("node").output_contains("git");
+        cluster.await_idle();
+        scene.configure("[studio.places.farm]\nengine = \"slurm\"\noptions = [\"--mem=900G\"]\n");
+        scene.studio(["places", "check", "farm"]).exits(1).output_contains("not available");
+        let id = scene.exec(["--on", "farm", "write a.txt one"]);
+        let status = scene.await_end(&id);
+        assert_eq!(status["state"], "failed");
+        assert!(status["why"].as_str().unwrap().contains("not available"), "{status}");
+    }
+}
+
+fn job_of(status: &Value) -> String {
+    status["place"]["job"].as_str().unwrap().to_owned()
+}
+
+/// Kills all connections of a scene to nodes.
+fn cut_connections(scene: &Scene) {
+    let home = scene.env.home().display().to_string();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let read = |name: &str| fs::read(entry.path().join(name)).unwrap_or_default();
+        let is_step = read("cmdline").starts_with(b"srun\0");
+        if is_step && String::from_utf8_lossy(&read("environ")).contains(&home) {
+            let id = entry.file_name().to_str().unwrap().parse().unwrap();
+            let _ = kill_process(Pid::from_raw(id).unwrap(), Signal::KILL);
+        }
+    }
+}
