@@ -8,7 +8,8 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use base::process::{Command, OutputLimits, Running, Stream};
-use testkit::env::until;
+use rustix::process::{Pid, Signal, kill_process};
+use testkit::env::{processes_in, until};
 
 use crate::fixtures::Scene;
 
@@ -164,6 +165,13 @@ impl Drop for SlurmCluster {
     fn drop(&mut self) {
         self.nodes = [None, None];
         self.controller = None;
+        // Home still asks for jobs.
+        let processes = processes_in(&self.home);
+        for process in processes {
+            if let Some(id) = Pid::from_raw(process.id.cast_signed()) {
+                let _ = kill_process(id, Signal::KILL);
+            }
+        }
     }
 }
 

@@ -79,7 +79,7 @@ impl<'a> PlaceLink<'a> {
         };
         let command = host.node("follow").stdin(Stream::Piped);
         let mut process = command.spawn_async().or_fail(fail)?;
-        let missing = || io::Error::other("a stream of ssh is missing");
+        let missing = || io::Error::other("a stream of the connection is missing");
         let mut input = process.child.stdin.take().ok_or_else(missing).or_fail(fail)?;
         // If it fails, the connection ends, and that is what is reported.
         let _ = input.write_all(&json_line(&query)).await;
@@ -251,7 +251,7 @@ impl<'a> PlaceLink<'a> {
         FollowEnd::Broken(format!("{}: {}", self.host.name, base::text::printable(reason)))
     }
 
-    /// Returns why `ssh` ended.
+    /// Returns why the connection ended.
     async fn end_reason(&mut self) -> String {
         let mut text = Vec::new();
         let mut errors = (&mut self.errors).take(4096);
@@ -261,7 +261,7 @@ impl<'a> PlaceLink<'a> {
         let text = base::text::printable(String::from_utf8_lossy(&text).trim());
         let reason = match (text.is_empty(), status) {
             (false, _) => text,
-            (true, Ok(status)) => format!("ssh ended: {status}"),
+            (true, Ok(status)) => format!("the connection ended: {status}"),
             (true, Err(error)) => error.to_string(),
         };
         format!("{}: {reason}", self.host.name)
