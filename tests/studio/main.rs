@@ -48,6 +48,7 @@ mod hostile_commands;
 mod inbox;
 mod isolation;
 mod issues;
+mod kubernetes;
 mod landed_elsewhere;
 mod landing_hooks;
 mod leftovers;

@@ -87,9 +87,8 @@ impl SessionView {
     pub fn placement_reason(&self) -> Option<String> {
         let placement = self.placement.as_ref()?;
         let is_ended = matches!(self.facts.summary.phase, Phase::Ended { .. });
-        let problem = placement.problem.as_ref().filter(|_| !is_ended);
+        let problem = placement.problem.clone().filter(|_| !is_ended);
         let lost = placement.lost.as_ref().filter(|_| self.state == SessionState::Crashed);
-        let problem = problem.map(|problem| format!("no connection to {problem}"));
         problem.or_else(|| lost.map(|why| format!("lost at {}: {why}", placement.place)))
     }
 

@@ -140,7 +140,7 @@ answer_types! {
         away: bool,
         /// When the place was last heard of.
         heard_at: Option<String>,
-        /// Why the place cannot be reached.
+        /// Why it is not connected.
         problem: Option<String>,
         /// Why its run is lost.
         lost: Option<String>,

@@ -9,12 +9,13 @@ use base::id::Id;
 use base::text::size;
 use serde::Serialize;
 
+use crate::place::cluster::Cluster;
 use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
+use crate::place::job::{self, Job, JobState};
 use crate::place::protocol::HostReport;
 use crate::place::protocol::{PROTOCOL, PlacedSession};
 use crate::place::ship;
-use crate::place::slurm::{Cluster, Job, JobState};
 use crate::project::pause;
 
 /// How long a job may wait in the queue.
@@ -59,25 +60,25 @@ pub fn check(place: &Place) -> Result<Vec<HostCheck>> {
 /// Submits a job, waits until it runs, and tries out its node.
 fn check_cluster(place: &Place, program: &str) -> Result<HostCheck> {
     let cluster = Cluster::new(place, program);
-    let name = Cluster::new_job_name()?;
+    let name = job::new_name()?;
     let mut found = match await_job(&cluster, &name) {
         Ok(host) => check_host(place, &host),
         Err(failure) => {
-            let mut found = HostCheck { host: cluster.host.name.clone(), ..HostCheck::default() };
+            let mut found = HostCheck { host: cluster.host().name.clone(), ..HostCheck::default() };
             found.missing.push(failure.sentence());
             found.hints.extend(failure.hints);
             found
         }
     };
     if let Err(error) = cluster.cancel(&name) {
-        found.notes.push(error.into_failure(&cluster.host).sentence());
+        found.notes.push(error.into_failure(cluster.host()).sentence());
     }
     Ok(found)
 }
 
 /// Submits a job and returns the node on which it runs.
 fn await_job(cluster: &Cluster<'_>, name: &str) -> Result<Host> {
-    let fail = |error: HostError| error.into_failure(&cluster.host);
+    let fail = |error: HostError| error.into_failure(cluster.host());
     cluster.submit(name).map_err(fail)?;
     let deadline = Instant::now() + JOB_TIMEOUT;
     loop {
@@ -90,13 +91,12 @@ fn await_job(cluster: &Cluster<'_>, name: &str) -> Result<Host> {
             Some(job) => {
                 return Err(Failure::failed("a job did not run").because(job.description()));
             }
-            None => "Slurm does not know the job".to_owned(),
+            None => "the cluster does not know the job".to_owned(),
         };
         if Instant::now() > deadline {
             let seconds = JOB_TIMEOUT.as_secs();
             return Err(Failure::failed(format!("a job did not run within {seconds} s"))
-                .because(description)
-                .hint("sinfo"));
+                .because(description));
         }
         pause();
     }

@@ -181,6 +181,25 @@ impl Host {
         let _ = master.output(OutputLimits::seconds(30));
     }
 
+    /// Runs a command of a cluster. An error that contains one of these texts may pass: the cluster
+    /// does not answer now.
+    pub(crate) fn ask_cluster(
+        &self,
+        command: Command,
+        transient: &[&str],
+    ) -> std::result::Result<Output, HostError> {
+        self.run(command).map_err(|error| match error {
+            HostError::Failed(failure)
+                if failure
+                    .reason()
+                    .is_some_and(|why| transient.iter().any(|text| why.contains(text))) =>
+            {
+                HostError::Connection(failure.reason().unwrap_or_default().to_owned())
+            }
+            error => error,
+        })
+    }
+
     /// Runs a command there that writes little.
     pub(crate) fn run(&self, command: Command) -> std::result::Result<Output, HostError> {
         let limits = OutputLimits { time: Some(TIMEOUT), bytes: 1 << 20 };

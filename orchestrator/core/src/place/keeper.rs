@@ -17,14 +17,15 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::launch::live_message::LiveMessages;
 use crate::notification::Notifier;
+use crate::place::cluster::{self, Cluster};
 use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
+use crate::place::job::{self, JobState};
 use crate::place::link::{self, FollowEnd, PlaceLink};
 use crate::place::protocol::{self, Order};
 use crate::place::protocol::{HostReport, KnownSessions, PlacedSession, SessionRequest};
 use crate::place::requests::{NumberedRequest, RequestResult, Requests};
 use crate::place::ship;
-use crate::place::slurm::{self, Cluster, JobState};
 use crate::project::Project;
 use crate::session::collect;
 use crate::session::journal::{JournalEntry, SessionOutcome};
@@ -160,13 +161,13 @@ impl Keeper {
                                 host.name
                             ));
                         }
-                        FollowEnd::Broken(problem) => problem,
+                        FollowEnd::Broken(problem) => no_connection(&problem),
                     }
                 }
                 Err(Unreached::Refused(failure)) if self.is_waiting()? => return Err(failure),
                 // The run goes on there, whatever is wrong with the host now.
                 Err(Unreached::Refused(failure)) => failure.sentence(),
-                Err(Unreached::Problem(problem)) => problem,
+                Err(Unreached::Problem(problem)) => no_connection(&problem),
                 Err(Unreached::Lost(why)) => return self.lose(&why),
                 Err(Unreached::Waiting(why)) => {
                     last_contact = Instant::now();
@@ -185,7 +186,7 @@ impl Keeper {
             if silence > Duration::from_secs(self.place.config.lost_after()) {
                 let minutes = silence.as_secs().div_ceil(60);
                 let minutes = base::text::count(minutes, "minute");
-                return self.lose(&format!("no connection for {minutes}: {problem}"));
+                return self.lose(&format!("{problem}, for {minutes}"));
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
@@ -233,7 +234,7 @@ impl Keeper {
             Some(job) => job.name.clone(),
             None => {
                 // Saved before it is submitted, so that it is found whatever happens in between.
-                let name = Cluster::new_job_name()?;
+                let name = job::new_name()?;
                 let job = PlacedJob { name: name.clone(), id: None };
                 self.update(|placement| {
                     placement.place.clone_from(&self.place.name);
@@ -243,10 +244,10 @@ impl Keeper {
                 name
             }
         };
-        let of_cluster = |error| Unreached::of(error, &cluster.host);
+        let of_cluster = |error| Unreached::of(error, cluster.host());
         let Some(job) = cluster.find(&name).map_err(of_cluster)? else {
             if placement.is_away() {
-                return Err(Unreached::Lost(format!("Slurm does not know its job {name}")));
+                return Err(Unreached::Lost(format!("the cluster does not know its job {name}")));
             }
             cluster.submit(&name).map_err(of_cluster)?;
             files::step("place.submitted");
@@ -263,13 +264,19 @@ impl Keeper {
                 }
                 return Err(Unreached::Waiting(job.description()));
             }
-            JobState::Ending => return Err(Unreached::Problem(job.description())),
+            JobState::Ending => {
+                return Err(Unreached::Problem(format!(
+                    "{}: {}",
+                    self.place.name,
+                    job.description()
+                )));
+            }
             JobState::Over(_) if placement.is_away() => {
                 return Err(Unreached::Lost(job.description()));
             }
             JobState::Over(_) => {
                 self.update(|placement| placement.job = None)?;
-                return Err(Unreached::Refused(slurm::ended_early(&job, &self.place)));
+                return Err(Unreached::Refused(cluster::ended_early(&job, &self.place)));
             }
         };
         let host = cluster.node(&job.id, node);
@@ -687,6 +694,10 @@ impl From<Failure> for Unreached {
     fn from(failure: Failure) -> Unreached {
         Unreached::Refused(failure)
     }
+}
+
+fn no_connection(problem: &str) -> String {
+    format!("no connection to {problem}")
 }
 
 /// Returns how much room a host has: free cores, and memory in units of what a session may need.

@@ -6,10 +6,13 @@
 //! ended, the place in between. So the journals are equal, or one continues the other.
 
 pub mod check;
+mod cluster;
 pub mod configured_place;
 mod frames;
 mod host;
+mod job;
 pub(crate) mod keeper;
+mod kubernetes;
 mod link;
 pub mod node;
 mod protocol;

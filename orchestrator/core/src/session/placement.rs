@@ -38,7 +38,7 @@ pub struct Placement {
     pub away: bool,
     /// When the place was last heard of, RFC 3339 in UTC.
     pub heard_at: Option<String>,
-    /// Why the place cannot be reached now.
+    /// Why the session is not connected now, as a clause.
     pub problem: Option<String>,
     /// Why the session no longer runs there, if it did not end by itself.
     pub lost: Option<String>,
