@@ -196,3 +196,20 @@ fn a_session_is_stopped_and_resumed_from_the_board() {
     browser.until(&format!("{state} == 'ready'"));
     assert_eq!(scene.worktree(&id).read("a"), "1\n");
 }
+
+#[test]
+fn lines_that_another_session_changes_are_marked_in_the_review() {
+    let scene = Scene::new();
+    scene.repo.commit_file("f.txt", "one\ntwo\nthree\nfour\nfive\n");
+    let id = scene.ready("sh sed -i 's/two/zwei/; s/five/cinq/' f.txt");
+    let other = scene.ready("sh sed -i s/two/deux/ f.txt");
+    let server = PageServer::start(&scene);
+    let browser = Browser::open(&scene, &server, &[]);
+    browser.goto(&format!("/sessions/{id}/review")).until("document.querySelector('.shared')");
+    let marked = browser.script(
+        "return [...document.querySelectorAll('tr:has(.shared)')].map((it) => [it.className, \
+         it.querySelector('.code').innerText, it.querySelector('.shared').title])",
+    );
+    let title = format!("also changed by {other}");
+    assert_eq!(marked, json!([["removed", "two", title], ["added", "zwei", title]]));
+}

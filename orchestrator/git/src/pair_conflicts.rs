@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::num::NonZero;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -357,7 +358,7 @@ fn merge_pairs(
     pairs: &[(usize, usize)],
 ) -> Result<Vec<PairConflict>> {
     in_parallel(repository, pairs, |repo, chunk| {
-        let mut merger = PairMerger { repo, attributes_of: None };
+        let mut merger = PairMerger::new(repo);
         let merge = |pair: &(usize, usize)| {
             let (ours, theirs) = (changes[pair.0].as_ref()?, changes[pair.1].as_ref()?);
             let (first, second) = (&works[pair.0], &works[pair.1]);
@@ -372,9 +373,22 @@ struct PairMerger<'repo> {
     repo: &'repo git2::Repository,
     /// The commit whose attributes apply.
     attributes_of: Option<String>,
+    /// Whether files have a merge attribute.
+    has_attribute: HashMap<PathBuf, bool>,
+    /// The lines of texts that changes replace; `None` for what is no text.
+    replaced: HashMap<(git2::Oid, git2::Oid), Option<Vec<Range<u32>>>>,
 }
 
-impl PairMerger<'_> {
+impl<'repo> PairMerger<'repo> {
+    fn new(repo: &'repo git2::Repository) -> PairMerger<'repo> {
+        PairMerger {
+            repo,
+            attributes_of: None,
+            has_attribute: HashMap::new(),
+            replaced: HashMap::new(),
+        }
+    }
+
     /// Returns the files in which two pieces of work conflict.
     fn conflicts(
         &mut self,
@@ -387,6 +401,7 @@ impl PairMerger<'_> {
             let base = self.repo.find_commit(refs::oid(&first.base)?).or_fail(cannot)?;
             set_attributes(self.repo, &base.tree().or_fail(cannot)?)?;
             self.attributes_of = Some(first.base.clone());
+            self.has_attribute.clear();
         }
         // libgit2 does not report all of these.
         let mut paths: BTreeSet<String> = nested_paths(ours, theirs)
@@ -406,7 +421,7 @@ impl PairMerger<'_> {
 
     /// Merges the files that both change, if each of them is a text that exists on both sides and
     /// has no merge attribute: such merges do not depend on other files. `None` otherwise.
-    fn text_conflicts(&self, ours: &Changes, theirs: &Changes) -> Result<Option<Vec<String>>> {
+    fn text_conflicts(&mut self, ours: &Changes, theirs: &Changes) -> Result<Option<Vec<String>>> {
         let (few, many) = if ours.len() <= theirs.len() { (ours, theirs) } else { (theirs, ours) };
         let mut paths = Vec::new();
         for (path, change) in few {
@@ -426,7 +441,7 @@ impl PairMerger<'_> {
 
     /// Returns whether two changes of a text conflict; `None` if that needs a merge of all files.
     fn text_conflict(
-        &self,
+        &mut self,
         path: &Path,
         change: FileChange,
         other: FileChange,
@@ -442,11 +457,63 @@ impl PairMerger<'_> {
         if path == Path::new(conflict::MEMORY_FILE) {
             return Ok(Some(false));
         }
-        let flags = git2::AttrCheckFlags::INDEX_ONLY;
-        if self.repo.get_attr_bytes(path, "merge", flags).or_fail(cannot)?.is_some() {
+        if self.has_merge_attribute(path)? {
             return Ok(None);
         }
+        if self.are_apart(old.0, ours.0, theirs.0)? {
+            return Ok(Some(false));
+        }
         conflict::texts_conflict(self.repo, old.0, ours.0, theirs.0)
+    }
+
+    fn has_merge_attribute(&mut self, path: &Path) -> Result<bool> {
+        if let Some(known) = self.has_attribute.get(path) {
+            return Ok(*known);
+        }
+        let flags = git2::AttrCheckFlags::INDEX_ONLY;
+        let value = self.repo.get_attr_bytes(path, "merge", flags).or_fail(cannot)?;
+        self.has_attribute.insert(path.to_owned(), value.is_some());
+        Ok(value.is_some())
+    }
+
+    /// Returns whether unchanged lines are between all changes of two sides of a text: then they
+    /// merge, and most pairs need no merge.
+    fn are_apart(&mut self, old: git2::Oid, ours: git2::Oid, theirs: git2::Oid) -> Result<bool> {
+        self.read_replaced(old, ours)?;
+        self.read_replaced(old, theirs)?;
+        let replaced = |new: git2::Oid| self.replaced.get(&(old, new)).and_then(Option::as_deref);
+        let (Some(ours), Some(theirs)) = (replaced(ours), replaced(theirs)) else {
+            return Ok(false);
+        };
+        let is_apart = |a: &Range<u32>, b: &Range<u32>| a.end < b.start || b.end < a.start;
+        Ok(ours.iter().all(|ours| theirs.iter().all(|theirs| is_apart(ours, theirs))))
+    }
+
+    /// Reads which lines of a text a change replaces; an insertion is an empty range.
+    fn read_replaced(&mut self, old: git2::Oid, new: git2::Oid) -> Result<()> {
+        if self.replaced.contains_key(&(old, new)) {
+            return Ok(());
+        }
+        let blob = |id| self.repo.find_blob(id).or_fail(cannot);
+        let (before, after) = (blob(old)?, blob(new)?);
+        let mut options = git2::DiffOptions::new();
+        options.context_lines(0);
+        let read = || -> std::result::Result<Option<Vec<Range<u32>>>, git2::Error> {
+            let patch = git2::Patch::from_blobs(&before, None, &after, None, Some(&mut options))?;
+            if before.is_binary() || after.is_binary() {
+                return Ok(None);
+            }
+            let range = |hunk: &git2::DiffHunk<'_>| {
+                // An insertion names the line before it.
+                let start = hunk.old_start() + u32::from(hunk.old_lines() == 0);
+                start..start + hunk.old_lines()
+            };
+            let hunks = (0..patch.num_hunks()).map(|index| Ok(range(&patch.hunk(index)?.0)));
+            Ok(Some(hunks.collect::<std::result::Result<_, git2::Error>>()?))
+        };
+        let ranges = read().or_fail(cannot)?;
+        self.replaced.insert((old, new), ranges);
+        Ok(())
     }
 }
 

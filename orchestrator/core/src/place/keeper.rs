@@ -119,6 +119,7 @@ impl Keeper {
         if let Err(failure) = &end {
             // Home writes the journal from here on.
             self.update(|placement| {
+                placement.place.clone_from(&self.place.name);
                 placement.away = false;
                 placement.problem = None;
                 placement.lost.get_or_insert_with(|| failure.sentence());
@@ -353,11 +354,7 @@ impl Keeper {
         let waiting = lock(&self.requests).waiting.clone();
         let stop = waiting.into_iter().find(|it| it.request == ControlRequest::Stop);
         let Some(stop) = stop.filter(|_| !placement.is_away()) else { return Ok(false) };
-        if let Some(job) = &placement.job {
-            let cluster = Cluster::new(&self.place, &ship::program_path(&self.place)?);
-            // A job that is not cancelled ends by itself: nothing is delivered to it.
-            let _ = cluster.cancel(&job.name);
-        }
+        self.cancel_job();
         self.write_journal(&[JournalEntry::Exit { outcome: SessionOutcome::Stopped, ms: None }])?;
         self.update(|placement| {
             placement.job = None;
@@ -368,6 +365,14 @@ impl Keeper {
             let _ = reply.send(Ok(()));
         }
         Ok(true)
+    }
+
+    /// Cancels the job of the session, if it has one. A job that cannot be cancelled ends by itself
+    /// when home does not connect to it.
+    fn cancel_job(&self) {
+        if let (Some(job), Ok(program)) = (self.placement().job, ship::program_path(&self.place)) {
+            let _ = Cluster::new(&self.place, &program).cancel(&job.name);
+        }
     }
 
     /// Returns whether the run ended without a result although a job was to run it: the job is looked
@@ -535,6 +540,7 @@ impl Keeper {
 
     /// Records that the run is lost. One that never began, as far as home knows, has failed.
     fn lose(&self, why: &str) -> Result<Option<SessionOutcome>> {
+        self.cancel_job();
         self.update(|placement| {
             placement.away = false;
             placement.problem = None;

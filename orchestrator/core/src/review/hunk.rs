@@ -1,5 +1,6 @@
 //! The hunks of a review with what decides their order: risk, and whether they are mechanical.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,8 @@ pub struct ReviewHunk {
     pub risk: Risk,
     /// Why it needs no attention, if it does not.
     pub mechanical: Option<MechanicalChange>,
+    /// The lines, by index, that other sessions change too, with those sessions.
+    pub shared_lines: BTreeMap<usize, Vec<String>>,
     /// The user's decision.
     pub decision: HunkDecision,
     /// Whether it was returned in a message that was sent.

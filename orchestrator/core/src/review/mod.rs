@@ -138,6 +138,7 @@ pub fn open(
                 hunk: hunk.clone(),
                 risk,
                 mechanical,
+                shared_lines: overlaps.shared_lines(file, hunk),
                 decision: HunkDecision::Undecided,
                 is_sent: false,
             });

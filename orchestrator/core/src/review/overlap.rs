@@ -111,6 +111,25 @@ impl Overlaps {
         self.changes(file).iter().filter(touches).map(|change| change.session.clone()).collect()
     }
 
+    /// Returns the changed lines of this hunk, by index, that other sessions change, with those
+    /// sessions. Work that started from another state of the file has no comparable lines.
+    pub fn shared_lines(&self, file: &FilePatch, hunk: &DiffHunk) -> BTreeMap<usize, Vec<String>> {
+        let mut shared: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        for (range, indexes) in changed_ranges(hunk) {
+            for change in self.changes(file) {
+                if change.old != file.old.map(|old| old.id)
+                    || !change.lines.iter().any(|other| overlap(&range, other))
+                {
+                    continue;
+                }
+                for index in indexes.clone() {
+                    shared.entry(index).or_default().push(change.session.clone());
+                }
+            }
+        }
+        shared
+    }
+
     /// Returns the sessions that change this file.
     pub fn same_file(&self, file: &FilePatch) -> Vec<String> {
         self.changes(file).iter().map(|change| change.session.clone()).collect()
@@ -125,18 +144,23 @@ fn overlap(a: &Range<u32>, b: &Range<u32>) -> bool {
 
 /// Returns the changed lines of a hunk before the change.
 fn changed_lines(hunk: &DiffHunk) -> Vec<Range<u32>> {
-    let mut ranges: Vec<Range<u32>> = Vec::new();
+    changed_ranges(hunk).into_iter().map(|(range, _)| range).collect()
+}
+
+/// Returns the changed parts of a hunk: the lines before the change, and the indexes in the hunk.
+fn changed_ranges(hunk: &DiffHunk) -> Vec<(Range<u32>, Range<usize>)> {
+    let mut ranges: Vec<(Range<u32>, Range<usize>)> = Vec::new();
     let mut next = hunk.old.range().start as u32;
     let mut was_context = true;
-    for line in &hunk.lines {
+    for (index, line) in hunk.lines.iter().enumerate() {
         if line.origin == LineOrigin::Context {
             (next, was_context) = (next + 1, true);
             continue;
         }
         let end = next + u32::from(line.origin == LineOrigin::Removed);
         match ranges.last_mut() {
-            Some(last) if !was_context => last.end = end,
-            Some(_) | None => ranges.push(next..end),
+            Some((lines, indexes)) if !was_context => (lines.end, indexes.end) = (end, index + 1),
+            Some(_) | None => ranges.push((next..end, index..index + 1)),
         }
         (next, was_context) = (end, false);
     }

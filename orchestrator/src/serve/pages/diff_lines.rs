@@ -36,13 +36,14 @@ struct StyledLines<'h> {
     lines: &'h [DiffLine],
     syntax: Vec<SyntaxSpans>,
     words: BTreeMap<usize, Vec<Range<usize>>>,
+    shared: &'h BTreeMap<usize, Vec<String>>,
 }
 
-/// Returns the lines as a table.
+/// Returns the lines as a table; those that other sessions change too are marked.
 pub(crate) fn table(
     highlighter: &SyntaxHighlighter,
     path: &Path,
-    lines: &[DiffLine],
+    (lines, shared): (&[DiffLine], &BTreeMap<usize, Vec<String>>),
     layout: DiffLayout,
 ) -> Markup {
     let mut changed_words = BTreeMap::new();
@@ -53,7 +54,7 @@ pub(crate) fn table(
         }
     }
     let syntax = syntax(highlighter, path, lines);
-    let styled = StyledLines { lines, syntax, words: changed_words };
+    let styled = StyledLines { lines, syntax, words: changed_words, shared };
     html! {
         table.diff.(layout.name()) {
             tbody {
@@ -120,8 +121,19 @@ impl StyledLines<'_> {
             tr.(class(line.origin)) data-line=(index) {
                 td.number { (number(line.old)) }
                 td.number { (number(line.new)) }
-                td.mark { (mark(line.origin)) }
+                td.mark { (mark(line.origin)) (self.shared_mark(index)) }
                 td.code { (self.code(index)) }
+            }
+        }
+    }
+
+    /// Marks a line that other sessions change too.
+    fn shared_mark(&self, index: usize) -> Markup {
+        let sessions = self.shared.get(&index).map(|sessions| sessions.join(", "));
+        html! {
+            @if let Some(sessions) = sessions {
+                @let text = format!("also changed by {}", printable(&sessions));
+                span.shared role="img" title=(text) aria-label=(text) { "‖" }
             }
         }
     }
@@ -136,7 +148,7 @@ impl StyledLines<'_> {
                 };
                 html! {
                     td.number { (number(number_of)) }
-                    td.mark.(class) { (mark(line.origin)) }
+                    td.mark.(class) { (mark(line.origin)) (self.shared_mark(index)) }
                     td.code.(class) { (self.code(index)) }
                 }
             }
@@ -223,9 +235,11 @@ mod tests {
             line(LineOrigin::Removed, "let a = \"<script>x</script>\";"),
             line(LineOrigin::Added, "let b = \"<script>x</script>\";"),
         ];
+        let shared = [(1, vec!["other-1a2b".to_owned()])].into();
         let highlighter = SyntaxHighlighter::load();
-        let html =
-            table(&highlighter, Path::new("a.rs"), &lines, DiffLayout::Unified).into_string();
+        let html = table(&highlighter, Path::new("a.rs"), (&lines, &shared), DiffLayout::Unified);
+        let html = html.into_string();
+        assert_eq!(html.matches("aria-label=\"also changed by other-1a2b\"").count(), 1, "{html}");
         assert!(!html.contains("<script"), "{html}");
         assert!(html.contains("<mark class=\"plain\">b</mark>"), "{html}");
         assert!(html.contains("<span class=\"keyword\">let</span>"), "{html}");

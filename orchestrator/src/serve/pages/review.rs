@@ -221,7 +221,7 @@ pub(crate) fn lines_of(
     html! {
         @if !it.hunk.lines.is_empty() {
             div.hunk-header { (printable(&it.hunk.header())) }
-            (diff_lines::table(reviews.highlighter(), path, &it.hunk.lines, view))
+            (diff_lines::table(reviews.highlighter(), path, (&it.hunk.lines, &it.shared_lines), view))
         }
     }
 }

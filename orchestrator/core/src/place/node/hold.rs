@@ -23,8 +23,13 @@ pub(super) fn hold(spool: &Spool, name: &str) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let files = JobFiles::new(spool, name)?;
     let _lock = files.begin()?;
-    let mut idle_since = Instant::now();
-    while interrupt.check().is_ok() {
+    let (mut idle_since, mut has_run) = (Instant::now(), false);
+    loop {
+        let is_interrupted = interrupt.check().is_err();
+        // After a run it stays although it is told to end: home may not have everything yet.
+        if is_interrupted && !has_run {
+            break;
+        }
         if let Some(session) = files.session()
             && let Some(repository) = spool.existing_repository(&session)?
         {
@@ -33,8 +38,11 @@ pub(super) fn hold(spool: &Spool, name: &str) -> Result<()> {
             if attempt.is_some() && files.settled() == attempt {
                 break;
             }
-            if attempt.is_some() && run_if_queued(&store, &repository, &session.id, &interrupt)? {
-                idle_since = Instant::now();
+            if attempt.is_some()
+                && !is_interrupted
+                && run_if_queued(&store, &repository, &session.id, &interrupt)?
+            {
+                (idle_since, has_run) = (Instant::now(), true);
             }
         }
         if idle_since.elapsed() > LINGER {
