@@ -498,7 +498,7 @@ impl<'repo> PairMerger<'repo> {
         let (before, after) = (blob(old)?, blob(new)?);
         let mut options = git2::DiffOptions::new();
         options.context_lines(0);
-        let read = || -> std::result::Result<Option<Vec<Range<u32>>>, git2::Error> {
+        let mut read = || -> std::result::Result<Option<Vec<Range<u32>>>, git2::Error> {
             let patch = git2::Patch::from_blobs(&before, None, &after, None, Some(&mut options))?;
             if before.is_binary() || after.is_binary() {
                 return Ok(None);
