@@ -235,7 +235,10 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
         "recheck",
         &["session", "session_view", "project", "project_args", "live_sessions", "landing"],
     ),
-    ("place", &["session", "admission", "launch", "notification", "supervisor", "project"]),
+    (
+        "place",
+        &["session", "admission", "interrupt", "launch", "notification", "supervisor", "project"],
+    ),
     ("forge", &["session", "exec", "session_view", "project", "landing"]),
     ("attempts", &["session", "launch", "session_view", "project", "review", "redact", "landing"]),
     (

@@ -9,6 +9,7 @@ use serde_json::Value;
 use testkit::env::{poll, until};
 
 use crate::fixtures::Scene;
+use crate::place_fixtures::SshHost;
 use crate::slurm_fixtures::SlurmCluster;
 
 /// A scene with a cluster as its place `farm`.
@@ -229,6 +230,22 @@ mod needs_slurm {
             }
         }
         assert!(job.contains("studio-"), "a job is there at all: {job}");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn a_cluster_is_reached_over_ssh() {
+        let (scene, cluster) = scene_with_cluster("");
+        let variable = format!("SLURM_CONF={}", cluster.configuration_file().display());
+        let host = SshHost::start_with(&variable);
+        host.use_in(&scene, "engine = \"slurm\"\noptions = [\"--mem=300M\"]");
+        let id = scene.exec(["--on", "farm", "write a.txt one"]);
+        let status = scene.await_state(&id, "ready");
+        assert!(status["place"]["host"].as_str().unwrap().starts_with("node"), "{status}");
+        scene.await_free(&id);
+        scene.studio(["accept", &id, "--message", "m"]).exits(0);
+        assert_eq!(scene.repo.show("main", "a.txt"), "one");
+        cluster.await_idle();
     }
 
     #[test]

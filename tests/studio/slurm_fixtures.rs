@@ -62,7 +62,8 @@ impl SlurmCluster {
         cluster
     }
 
-    fn configuration_file(&self) -> PathBuf {
+    /// Returns the configuration of Slurm.
+    pub fn configuration_file(&self) -> PathBuf {
         self.directory.path().join("etc/slurm.conf")
     }
 

@@ -201,7 +201,7 @@ fn a_session_is_stopped_and_resumed_from_the_board() {
 fn lines_that_another_session_changes_are_marked_in_the_review() {
     let scene = Scene::new();
     scene.repo.commit_file("f.txt", "one\ntwo\nthree\nfour\nfive\n");
-    let id = scene.ready("sh sed -i 's/two/zwei/; s/five/cinq/' f.txt");
+    let id = scene.ready("sh sed -i s/two/zwei/ f.txt; sh sed -i s/five/cinq/ f.txt");
     let other = scene.ready("sh sed -i s/two/deux/ f.txt");
     let server = PageServer::start(&scene);
     let browser = Browser::open(&scene, &server, &[]);

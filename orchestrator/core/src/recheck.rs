@@ -62,9 +62,18 @@ fn existing<'a>(directory: &'a Path, other: &'a Path) -> &'a Path {
     if directory.is_dir() { directory } else { other }
 }
 
+/// Like [`run`], but reads only the open sessions if there is nothing to check.
+pub(crate) fn run_if_needed(project: &Project) -> Result<()> {
+    if is_needed(project)? { run(project) } else { Ok(()) }
+}
+
 /// Checks until no ready session is behind its target. The priority of this process stays low.
-pub(crate) fn run(project: &Project) -> Result<()> {
-    if !is_needed(project)? {
+fn run(project: &Project) -> Result<()> {
+    if !project.config.studio.recheck {
+        return Ok(());
+    }
+    let mut sessions = LiveSessions::read(project)?;
+    if next(project, sessions.views())?.is_none() {
         return Ok(());
     }
     // One process checks, and at most one waits to look for what that one has not seen.
@@ -74,7 +83,6 @@ pub(crate) fn run(project: &Project) -> Result<()> {
     drop(waiting);
     // If it fails, the checks compete with other programs as any others.
     let _ = rustix::process::nice(LOWEST_PRIORITY);
-    let mut sessions = LiveSessions::read(project)?;
     loop {
         // Only the sessions that changed are read again.
         sessions.refresh(project)?;

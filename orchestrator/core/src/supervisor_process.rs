@@ -117,7 +117,7 @@ pub fn run(args: &SupervisorArgs) -> Result<u8> {
     // The session is ready and free already. If no message is written, the landing writes one.
     let _ = message::prepare(&project, &id);
     // It may have been based on an earlier state of its target.
-    let _ = recheck::run(&project);
+    let _ = recheck::run_if_needed(&project);
     Ok(0)
 }
 

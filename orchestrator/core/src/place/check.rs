@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::place::cluster::Cluster;
 use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
-use crate::place::job::{self, Job, JobState};
+use crate::place::job::{self, ClusterJob, JobState};
 use crate::place::protocol::HostReport;
 use crate::place::protocol::{PROTOCOL, PlacedSession};
 use crate::place::ship;
@@ -84,7 +84,7 @@ fn await_job(cluster: &Cluster<'_>, name: &str) -> Result<Host> {
     loop {
         let job = cluster.find(name).map_err(fail)?;
         let description = match job {
-            Some(Job { id, state: JobState::Running(node) }) => {
+            Some(ClusterJob { id, state: JobState::Running(node) }) => {
                 return Ok(cluster.node(&id, &node));
             }
             Some(job) if !matches!(job.state, JobState::Over(_)) => job.description(),

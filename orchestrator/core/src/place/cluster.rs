@@ -5,7 +5,7 @@ use base::failure::Failure;
 
 use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
-use crate::place::job::Job;
+use crate::place::job::ClusterJob;
 use crate::place::kubernetes::Kubernetes;
 use crate::place::slurm::Slurm;
 
@@ -45,7 +45,7 @@ impl<'a> Cluster<'a> {
     }
 
     /// Returns the job with this name; `None` if the cluster does not know it (any more).
-    pub(crate) fn find(&self, name: &str) -> std::result::Result<Option<Job>, HostError> {
+    pub(crate) fn find(&self, name: &str) -> std::result::Result<Option<ClusterJob>, HostError> {
         match self {
             Cluster::Slurm(slurm) => slurm.find(name),
             Cluster::Kubernetes(kubernetes) => kubernetes.find(name),
@@ -70,7 +70,7 @@ impl<'a> Cluster<'a> {
 }
 
 /// Returns the failure of a session whose job was over before it was delivered.
-pub(crate) fn ended_early(job: &Job, place: &Place) -> Failure {
+pub(crate) fn ended_early(job: &ClusterJob, place: &Place) -> Failure {
     Failure::failed(format!("it did not start at {}", place.name))
         .because(job.description())
         .hint(format!("studio places check {}", place.name))

@@ -7,7 +7,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base::config::places::HERE;
 use base::failure::Failure;
 use base::process::{Command, Output, OutputLimits, Stream};
 use serde::de::DeserializeOwned;
@@ -15,6 +14,8 @@ use serde::de::DeserializeOwned;
 use crate::place::configured_place::Place;
 use crate::place::protocol;
 
+/// The name of the host without `ssh`.
+const THIS_MACHINE: &str = "this machine";
 /// The exit code of `ssh` when the connection fails.
 const CONNECTION_FAILED: i32 = 255;
 /// Exit codes of shells for a program that does not exist or cannot be run.
@@ -127,7 +128,7 @@ impl Host {
 
     fn here(place: &Place, program: &str) -> Host {
         Host {
-            name: HERE.to_owned(),
+            name: THIS_MACHINE.to_owned(),
             place: place.name.clone(),
             program: program.to_owned(),
             spool: place.config.spool_path().to_owned(),

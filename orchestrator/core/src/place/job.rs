@@ -8,7 +8,7 @@ use crate::place::protocol;
 
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Job {
+pub(crate) struct ClusterJob {
     /// Its id.
     pub id: String,
     /// Its state.
@@ -28,10 +28,10 @@ pub(crate) enum JobState {
     Over(String),
 }
 
-impl Job {
+impl ClusterJob {
     /// Says what has become of it.
     pub(crate) fn description(&self) -> String {
-        let Job { id, state } = self;
+        let ClusterJob { id, state } = self;
         match state {
             JobState::Pending(reason) => format!("job {id} waits: {reason}"),
             JobState::Running(node) => format!("job {id} runs on {node}"),
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_lost_run_says_what_became_of_its_job() {
         let described = |state: &str| {
-            Job { id: "7".to_owned(), state: JobState::Over(state.to_owned()) }.description()
+            ClusterJob { id: "7".to_owned(), state: JobState::Over(state.to_owned()) }.description()
         };
         assert_eq!(described("TIMEOUT"), "job 7 reached its time limit");
         assert_eq!(described("OUT_OF_MEMORY"), "job 7 reached its memory limit");

@@ -1,6 +1,6 @@
 //! The jobs of Kubernetes in which sessions run, by `kubectl`.
 
-use base::config::places::PlaceConfig;
+use base::config::places::{PlaceConfig, is_word};
 use base::failure::OrFail;
 use base::process::Command;
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError, JobStep};
-use crate::place::job::{self, Job, JobState};
+use crate::place::job::{self, ClusterJob, JobState};
 
 /// The label of a job and its pods with the name of the job.
 const LABEL: &str = "studio/job";
@@ -59,7 +59,7 @@ impl Kubernetes<'_> {
     }
 
     /// Returns the job with this name; `None` if Kubernetes does not know it (any more).
-    pub(crate) fn find(&self, name: &str) -> std::result::Result<Option<Job>, HostError> {
+    pub(crate) fn find(&self, name: &str) -> std::result::Result<Option<ClusterJob>, HostError> {
         let label = format!("--selector={LABEL}={name}");
         let words = ["get", "jobs,pods", &label, "--output=json"];
         let output = self.host.ask_cluster(self.kubectl(words), AWAY)?;
@@ -237,11 +237,15 @@ struct ContainerReason {
 }
 
 /// Returns the state of a job: that of its newest pod, unless the job is over.
-fn find_job(listing: &Listing) -> Option<Job> {
+fn find_job(listing: &Listing) -> Option<ClusterJob> {
     let of_kind = |kind: &'static str| listing.items.iter().filter(move |item| item.kind == kind);
     let job = of_kind("Job").next()?;
     let pod = of_kind("Pod").max_by_key(|pod| &pod.metadata.creation_timestamp);
     let id = pod.map_or(&job.metadata.name, |pod| &pod.metadata.name).clone();
+    // It becomes an argument of `kubectl`.
+    if !is_word(&id) {
+        return None;
+    }
     let holds = |condition: &&Condition| condition.status == "True";
     let end = job.status.conditions.iter().filter(holds).find_map(|condition| {
         match condition.kind.as_str() {
@@ -268,7 +272,7 @@ fn find_job(listing: &Listing) -> Option<Job> {
             _ => JobState::Pending(pod.status.wait_reason()),
         },
     };
-    Some(Job { id, state })
+    Some(ClusterJob { id, state })
 }
 
 impl Status {
@@ -294,7 +298,7 @@ impl Status {
 mod tests {
     use super::*;
 
-    fn state(items: &Value) -> Option<Job> {
+    fn state(items: &Value) -> Option<ClusterJob> {
         let listing = json!({"kind": "List", "items": items});
         find_job(&serde_json::from_value(listing).unwrap())
     }
@@ -330,8 +334,13 @@ mod tests {
         let failed = pod("studio-1-a", "2026-01-01T00:00:00Z", &json!({"phase": "Failed"}));
         let running = pod("studio-1-b", "2026-01-01T00:01:00Z", &json!({"phase": "Running"}));
         let found = state(&json!([failed, running, open])).unwrap();
-        assert_eq!(found, Job { id: "studio-1-b".into(), state: JobState::Running("n1".into()) });
+        assert_eq!(
+            found,
+            ClusterJob { id: "studio-1-b".into(), state: JobState::Running("n1".into()) }
+        );
         assert_eq!(state(&json!([failed, open])).unwrap().state, JobState::Ending);
+        let hostile = pod("--kubeconfig=/x", "3", &json!({"phase": "Running"}));
+        assert_eq!(state(&json!([open, hostile])), None);
     }
 
     #[test]

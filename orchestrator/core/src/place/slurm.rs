@@ -2,7 +2,7 @@
 
 use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError, JobStep};
-use crate::place::job::{self, Job, JobState};
+use crate::place::job::{self, ClusterJob, JobState};
 
 /// How long before its time limit a job is told to end, in seconds.
 const NOTICE_SECONDS: u32 = 120;
@@ -50,7 +50,7 @@ impl Slurm<'_> {
     }
 
     /// Returns the job with this name; `None` if Slurm does not know it (any more).
-    pub(crate) fn find(&self, name: &str) -> std::result::Result<Option<Job>, HostError> {
+    pub(crate) fn find(&self, name: &str) -> std::result::Result<Option<ClusterJob>, HostError> {
         let option = format!("--name={name}");
         let words = ["squeue", "--me", "--noheader", "--states=all", &option, "--format", FIELDS];
         let output = self.host.ask_cluster(self.host.command(words), AWAY)?;
@@ -77,13 +77,13 @@ impl Slurm<'_> {
 }
 
 /// Returns the job of the output of `squeue` that is not over, else the last one.
-fn newest_job(text: &str) -> Option<Job> {
-    let mut jobs: Vec<Job> = text.lines().filter_map(parse_job).collect();
+fn newest_job(text: &str) -> Option<ClusterJob> {
+    let mut jobs: Vec<ClusterJob> = text.lines().filter_map(parse_job).collect();
     jobs.sort_by_key(|job| (!matches!(job.state, JobState::Over(_)), job.id.parse::<u64>().ok()));
     jobs.pop()
 }
 
-fn parse_job(line: &str) -> Option<Job> {
+fn parse_job(line: &str) -> Option<ClusterJob> {
     let mut fields = line.trim().splitn(4, '@');
     let (id, state, node) = (fields.next()?, fields.next()?, fields.next()?);
     let reason = fields.next().unwrap_or_default();
@@ -100,7 +100,7 @@ fn parse_job(line: &str) -> Option<Job> {
         "COMPLETING" | "STAGE_OUT" => JobState::Ending,
         other => JobState::Over(other.to_owned()),
     };
-    Some(Job { id, state })
+    Some(ClusterJob { id, state })
 }
 
 #[cfg(test)]
