@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write;
 
 use serde_json::Value;
 use testkit::env::until;
@@ -234,6 +235,30 @@ mod needs_sshd {
         assert_equal_journals(&scene, &other, &id);
         scene.studio(["resume", &id, "--on", "farm"]);
         scene.await_state(&id, "ready");
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn sessions_that_start_together_are_spread_over_the_hosts_of_a_place() {
+        let (scene, first, second) = (Scene::new(), SshHost::start(), SshHost::start());
+        // One configuration of ssh with both hosts.
+        let text = fs::read_to_string(second.path("ssh_config")).unwrap();
+        let other = text.replace("Host farm", "Host barn");
+        let mut file = fs::OpenOptions::new().append(true).open(first.path("ssh_config")).unwrap();
+        file.write_all(other.as_bytes()).unwrap();
+        scene.configure(&format!(
+            "[studio.places.farm]\nhosts = [\"farm\", \"barn\"]\nssh_config = {:?}\n",
+            first.path("ssh_config")
+        ));
+        let tasks = ["write a 1", "write b 1", "write c 1", "write d 1"];
+        let [a, b, c, d] = tasks;
+        scene.studio(["run", "--on", "farm", a, b, c, d]).exits(0);
+        let sessions = scene.studio(["list", "--json"]).json()["sessions"].clone();
+        let on = |host: &str| {
+            let sessions = sessions.as_array().unwrap().iter();
+            sessions.filter(|session| session["place"]["host"] == host).count()
+        };
+        assert_eq!((on("farm"), on("barn")), (2, 2));
     }
 
     #[test]

@@ -11,6 +11,7 @@ use base::clock::Clock;
 use base::config::places::PlaceEngine;
 use base::failure::{Failure, OrFail, Result};
 use base::files;
+use base::lock::Lock;
 use studio_git::replica;
 use studio_git::repo::Repository;
 use tokio::sync::{Notify, mpsc, oneshot};
@@ -428,28 +429,56 @@ impl Keeper {
         Ok(report)
     }
 
-    /// Returns the host with the most room.
+    /// Returns the host with the most room, and saves that the session goes there: sessions that start
+    /// at the same time see each other, although no host knows of them yet.
     fn choose_host(&self, program: &str) -> std::result::Result<(Host, HostReport), Unreached> {
-        let mut best: Option<(f64, Host, HostReport)> = None;
-        let mut first_error = None;
+        let (mut reached, mut first_error) = (Vec::new(), None);
         for name in self.place.config.all_hosts() {
             let host = Host::new(&self.place, &name, program);
             host.share_connection();
             match self.report(&host) {
-                Ok(report) => {
-                    let room = room(&report);
-                    if best.as_ref().is_none_or(|(most, ..)| room > *most) {
-                        best = Some((room, host, report));
-                    }
-                }
+                Ok(report) => reached.push((host, report)),
                 Err(error) => drop(first_error.get_or_insert(error)),
             }
         }
+        let path = self.repository.studio_dir()?.join("places.lock");
+        let _lock = Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))?;
+        let placed = self.placed_sessions()?;
+        for (host, report) in &mut reached {
+            let here = placed.get(&host.name).copied().unwrap_or_default();
+            report.sessions = report.sessions.max(here);
+        }
+        let mut best: Option<(Host, HostReport)> = None;
+        for (host, report) in reached {
+            if best.as_ref().is_none_or(|(_, other)| room(&report) > room(other)) {
+                best = Some((host, report));
+            }
+        }
         match (best, first_error) {
-            (Some((_, host, report)), _) => Ok((host, report)),
+            (Some((host, report)), _) => {
+                self.update(|placement| {
+                    placement.place.clone_from(&self.place.name);
+                    placement.host.clone_from(&host.name);
+                    placement.lost = None;
+                })?;
+                Ok((host, report))
+            }
             (None, Some(error)) => Err(error),
             (None, None) => Err(Failure::usage("the place has no host").into()),
         }
+    }
+
+    /// Returns how many sessions of this repository run or are about to run on each host of the place.
+    fn placed_sessions(&self) -> Result<BTreeMap<String, u64>> {
+        let mut counts = BTreeMap::new();
+        for id in self.store.ids()? {
+            let is_other = id != self.record.id && self.store.is_locked(&id);
+            let placement = is_other.then(|| Placement::read(&self.store, &id)).flatten();
+            if let Some(placement) = placement.filter(|it| it.place == self.place.name) {
+                *counts.entry(placement.host).or_default() += 1;
+            }
+        }
+        Ok(counts)
     }
 
     /// Creates the session's branch and private git directory at home. A worktree that is there is
