@@ -19,10 +19,18 @@ fn scene_with_cluster(more: &str) -> (Scene, SlurmCluster) {
     (scene, cluster)
 }
 
+/// Waits for what Slurm does in its own time: it looks at nodes and jobs in intervals.
+fn until_slowly<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let mut attempts = (0..8).filter_map(|_| poll(&mut condition));
+    attempts.next().unwrap_or_else(|| panic!("waited for: {what}"))
+}
+
 /// Waits until the agent of a session has written a file on a node, and returns the node.
 fn await_file(cluster: &SlurmCluster, id: &str, name: &str) -> usize {
     let node = cluster.node_of(id);
-    until("the agent to write", || cluster.worktree_file(node, id, name).exists().then_some(()));
+    until_slowly("the agent to write", || {
+        cluster.worktree_file(node, id, name).exists().then_some(())
+    });
     node
 }
 
@@ -41,9 +49,7 @@ mod needs_slurm {
         });
         assert_eq!(scene.status(&id)["state"], "queued");
         cluster.start_controller();
-        let is_ready = || (scene.status(&id)["state"] == "ready").then_some(());
-        poll(is_ready).or_else(|| poll(is_ready));
-        scene.await_state(&id, "ready");
+        until_slowly("the run to end", || (scene.status(&id)["state"] == "ready").then_some(()));
     }
 
     #[test]
@@ -80,9 +86,11 @@ mod needs_slurm {
         let script = "write a.txt one; gate go; write b.txt two";
         let id = scene.exec(["--agent", "loads", "--on", "farm", script]);
         let lost = await_file(&cluster, &id, "a.txt");
-        until("the work to be kept", || (scene.status(&id)["files_changed"] == 1).then_some(()));
+        until_slowly("the work to be kept", || {
+            (scene.status(&id)["files_changed"] == 1).then_some(())
+        });
         cluster.kill_node(lost);
-        let other = until("the other node", || {
+        let other = until_slowly("the other node", || {
             let status = scene.status(&id);
             let is_elsewhere = status["place"]["host"] == format!("node{}", 2 - lost).as_str();
             (is_elsewhere && status["place"]["attempt"] == 2).then_some(1 - lost)
@@ -129,7 +137,9 @@ mod needs_slurm {
         cluster.await_idle();
         // This one ends at once, without a notice.
         let id = scene.exec(["--agent", "talk", "--on", "farm", "write a.txt one; gate go"]);
-        until("the work to be kept", || (scene.status(&id)["files_changed"] == 1).then_some(()));
+        until_slowly("the work to be kept", || {
+            (scene.status(&id)["files_changed"] == 1).then_some(())
+        });
         let job = job_of(&scene.status(&id));
         cluster.run("scancel", &["--signal=KILL", &job]);
         cluster.run("scancel", &[&job]);
@@ -157,7 +167,7 @@ mod needs_slurm {
         assert_eq!(scene.journal(&id).iter().filter(sent).count(), 1);
         cluster.await_idle();
         scene.studio(["send", &id, "write c.txt three"]).exits(0);
-        until("the second job", || (scene.status(&id)["files_changed"] == 5).then_some(()));
+        until_slowly("the second job", || (scene.status(&id)["files_changed"] == 5).then_some(()));
         scene.await_state(&id, "ready");
         scene.await_free(&id);
         assert_eq!(scene.status(&id)["place"]["attempt"], 2);
@@ -181,9 +191,7 @@ mod needs_slurm {
         assert_eq!(scene.status(&id)["state"], "working");
         cluster.start_controller();
         // Slurm starts steps again once it has heard of its nodes, which can take most of a minute.
-        let is_ready = || (scene.status(&id)["state"] == "ready").then_some(());
-        poll(is_ready).or_else(|| poll(is_ready)).or_else(|| poll(is_ready));
-        scene.await_state(&id, "ready");
+        until_slowly("the run to end", || (scene.status(&id)["state"] == "ready").then_some(()));
         scene.studio(["diff", &id]).output_contains("+two");
     }
 
@@ -197,7 +205,7 @@ mod needs_slurm {
             scene.env.set("G3_TEST_KILL_AT", &step);
             let id = scene.exec(["--on", "farm", "write a.txt one"]);
             scene.env.set("G3_TEST_KILL_AT", "");
-            until(&format!("{id} to be ready after {step}"), || {
+            until_slowly(&format!("{id} to be ready after {step}"), || {
                 scene.studio(["doctor"]);
                 (scene.status(&id)["state"] == "ready").then_some(())
             });

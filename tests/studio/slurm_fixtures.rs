@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use base::process::{Command, OutputLimits, Running, Stream};
 use rustix::process::{Pid, Signal, kill_process};
-use testkit::env::{processes_in, until};
+use testkit::env::{poll, processes_in, until};
 
 use crate::fixtures::Scene;
 
@@ -142,7 +142,8 @@ impl SlurmCluster {
 
     /// Waits until Slurm has no job that waits or runs.
     pub fn await_idle(&self) {
-        until("no job", || self.run("squeue", &["-h"]).trim().is_empty().then_some(()));
+        let is_idle = || self.run("squeue", &["-h"]).trim().is_empty().then_some(());
+        assert!(poll(is_idle).or_else(|| poll(is_idle)).is_some(), "a job is left");
     }
 
     /// Returns all files in which Slurm keeps what it was told, and its logs.

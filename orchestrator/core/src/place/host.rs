@@ -26,6 +26,9 @@ const KILLED: i32 = 128;
 const SHARED_SECONDS: u32 = 60;
 /// Timeout of a command that asks something.
 const TIMEOUT: Duration = Duration::from_secs(60);
+/// Timeout of such a command in a job: after a restart of the cluster's controller, a step may wait
+/// forever although the next one would run.
+const STEP_TIMEOUT: Duration = Duration::from_secs(15);
 /// The maximum length of a socket's path, with what `ssh` adds to it while it creates it.
 const MAX_SOCKET_BYTES: usize = 107 - 20;
 /// Options of every call: no questions, checked host keys, no forwarding, and the end of a connection
@@ -203,7 +206,8 @@ impl Host {
 
     /// Runs a command there that writes little.
     pub(crate) fn run(&self, command: Command) -> std::result::Result<Output, HostError> {
-        let limits = OutputLimits { time: Some(TIMEOUT), bytes: 1 << 20 };
+        let time = if self.step.is_some() { STEP_TIMEOUT } else { TIMEOUT };
+        let limits = OutputLimits { time: Some(time), bytes: 1 << 20 };
         self.checked(command.output(limits))
     }
 
@@ -251,7 +255,7 @@ impl Host {
         let error = base::text::printable(base::text::tail(&output.error_text(), 2000));
         match output.code() {
             _ if output.timed_out => {
-                Err(HostError::Connection(format!("no answer within {} s", TIMEOUT.as_secs())))
+                Err(HostError::Connection("it does not answer in time".to_owned()))
             }
             _ if self.step.as_ref().is_some_and(|step| error.contains(step.not_runnable)) => {
                 Err(HostError::NotInstalled)
