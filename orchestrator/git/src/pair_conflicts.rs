@@ -375,7 +375,7 @@ struct PairMerger<'repo> {
     attributes_of: Option<String>,
     /// Whether files have a merge attribute.
     has_attribute: HashMap<PathBuf, bool>,
-    /// The lines of texts that changes replace; `None` for what is no text.
+    /// The lines that each change of a text replaces; `None` for binary files.
     replaced: HashMap<(git2::Oid, git2::Oid), Option<Vec<Range<u32>>>>,
 }
 

@@ -58,8 +58,7 @@ impl Spool {
     /// Returns the path of a repository.
     pub(super) fn repository_path(&self, query: &PlacedSession) -> Result<PathBuf> {
         let name = &query.repository;
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        if name.is_empty() || name.starts_with('.') || !name.bytes().all(is_plain) {
+        if !is_file_name(name) {
             return Err(Failure::usage("home sent an invalid name of a repository"));
         }
         Ok(self.root.join("repos").join(format!("{name}.git")))
@@ -99,6 +98,12 @@ impl Spool {
     }
 }
 
+/// Returns whether a name that home sent may be that of a file of the spool.
+fn is_file_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    !name.is_empty() && !name.starts_with('.') && name.bytes().all(is_plain)
+}
+
 /// A job of a cluster, as its node knows it.
 #[derive(Debug)]
 pub(super) struct JobFiles {
@@ -110,8 +115,7 @@ pub(super) struct JobFiles {
 impl JobFiles {
     /// Returns the files of a job.
     pub(super) fn new(spool: &Spool, name: &str) -> Result<JobFiles> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        if name.starts_with('.') || !name.bytes().all(is_plain) {
+        if !is_file_name(name) {
             return Err(Failure::usage("home sent an invalid name of a job"));
         }
         let path = |end: &str| spool.root.join("jobs").join(format!("{name}{end}"));
