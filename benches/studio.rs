@@ -14,7 +14,8 @@ mod common {
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use base::process::{Pty, Running, Stream};
@@ -214,10 +215,12 @@ fn at_once(sessions: usize) -> Row {
     row
 }
 
+/// Measures a session whose agent does nothing, beside git's worktree and beside the least that any
+/// program must do: two threads that only create and write the files.
 fn made(files: usize) -> Row {
     let bench = Bench::new(files, AGENTS);
     let name = format!("a session from start to end, {files} files");
-    let mut row = Row::new(&name, ["studio run", "git worktree add"]);
+    let mut row = Row::new(&name, ["studio run", "git worktree add", "two threads, files alone"]);
     for turn in 0..5 {
         row.add(
             0,
@@ -225,8 +228,32 @@ fn made(files: usize) -> Row {
         );
         let args = ["worktree", "add", "-q", "--detach", &format!(".worktrees/{turn}")];
         row.add(1, measure(vec![bench.job("git").args(args)]));
+        row.add(2, write_files_alone(&bench.place.path().join(format!("alone-{turn}")), files));
     }
     row
+}
+
+/// Creates the files of the repository on two threads, without git.
+fn write_files_alone(directory: &Path, files: usize) -> Sample {
+    let id = std::process::id();
+    let (cpu, begin) = (process_cpu(id), Instant::now());
+    let next = AtomicUsize::new(0);
+    let write = || {
+        let directories = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        for number in directories.take_while(|number| number * 100 < files) {
+            let directory = directory.join(format!("d{number}"));
+            fs::create_dir_all(&directory).expect("writable");
+            for file in number * 100..files.min(number * 100 + 100) {
+                let text = format!("file {file}\n").repeat(20);
+                fs::write(directory.join(format!("f{file}.txt")), text).expect("writable");
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(write);
+        scope.spawn(write);
+    });
+    Sample { wall: begin.elapsed(), cpu: process_cpu(id).saturating_sub(cpu) }
 }
 
 /// Measures sessions that take over a worktree that was prepared before.

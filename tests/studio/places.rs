@@ -35,6 +35,9 @@ mod needs_sshd {
         assert_eq!(status["files_changed"], 2);
         assert_eq!(status["dirty"], true);
         scene.await_free(&id);
+        let ssh_host = status["place"]["host"].as_str().expect("a host");
+        let place = format!("farm (host {ssh_host})");
+        scene.studio(["status", &id]).output_contains(&place);
         assert_equal_journals(&scene, &host, &id);
         assert!(!scene.worktree(&id).path().exists(), "it has no worktree here");
         scene.studio(["diff", &id]).output_contains("+one").output_contains("+two");

@@ -67,6 +67,8 @@ fn states() -> States {
     let ready = scene.exec(["--agent", "talk", "--check", "true", change]);
     scene.await_state(&ready, "ready");
     scene.await_supervisor(&ready);
+    let conflicting = scene.ready("write notes.txt other words");
+    scene.await_supervisor(&conflicting);
     let failed = scene.exec(["--agent", "talk", "--check", "false", "write d 1"]);
     scene.await_state(&failed, "failed");
     let waiting = scene.exec(["--agent", "talk", "--ask", "ask rm -rf target"]);
@@ -114,6 +116,8 @@ mod needs_axe_core {
             (format!("{review}?view=split"), "document.querySelector('table.split')".to_owned()),
             ("/plan".to_owned(), "document.querySelector('.graph-box')".to_owned()),
             ("/plan/edit/tasks".to_owned(), "document.getElementById('plan-text')".to_owned()),
+            (format!("/sessions/{ready}/conflicts"), "document.querySelector('.sides')".to_owned()),
+            ("/queue".to_owned(), "document.getElementById('land-all')".to_owned()),
             ("/operations".to_owned(), "document.querySelector('.operations li')".to_owned()),
             ("/no-such-page".to_owned(), "document.querySelector('.failure')".to_owned()),
         ];

@@ -5,6 +5,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use base::process::{Running, find_program};
+use fantoccini::actions::KeyAction::{Down, Up};
+use fantoccini::actions::{InputSource, KeyAction, KeyActions};
 use fantoccini::key::Key;
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -181,16 +183,28 @@ impl Browser {
         self
     }
 
-    /// Presses keys where the focus is.
+    /// Presses keys one after the other, where the focus is.
     pub fn press(&self, keys: &str) -> &Browser {
-        let element = self.run(self.client.active_element());
-        self.run(element.send_keys(keys));
-        self
+        let strokes = keys.chars().flat_map(|value| [Down { value }, Up { value }]);
+        self.perform(strokes)
     }
 
     /// Presses Ctrl-Enter where the focus is.
     pub fn press_control_enter(&self) -> &Browser {
-        self.press(&format!("{}{}", char::from(Key::Control), char::from(Key::Enter)))
+        let [control, enter] = [Key::Control, Key::Enter].map(char::from);
+        self.perform([
+            Down { value: control },
+            Down { value: enter },
+            Up { value: enter },
+            Up { value: control },
+        ])
+    }
+
+    /// Moves keys of the keyboard, not of an element: the page may replace the focused one at any time.
+    fn perform(&self, strokes: impl IntoIterator<Item = KeyAction>) -> &Browser {
+        let keyboard = KeyActions::new("keyboard".to_owned());
+        self.run(self.client.perform_actions(strokes.into_iter().fold(keyboard, KeyActions::then)));
+        self
     }
 
     /// Sets the size of the window.

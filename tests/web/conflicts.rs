@@ -9,6 +9,43 @@ use crate::server::PageServer;
 /// What would run if the page did not escape it.
 const SCRIPT: &str = "<img src=x onerror=window.ran=1>";
 
+/// A task that writes a file, and merges the commit that a later turn names, keeping its own lines.
+const RESOLVES: &str = "sh t=$(tr '\\0' '\\n' </proc/$PPID/cmdline | \
+     grep -o 'git merge [0-9a-f]\\{40\\}' | head -1 | cut -d' ' -f3) && [ -n \"$t\" ] && \
+     git add -A && git commit -qm mine && git merge -q -X ours $t || echo resolved > shared";
+
+#[test]
+fn a_conflict_goes_to_the_agent_with_one_button_and_then_lands() {
+    let scene = Scene::new();
+    let id = scene.ready(RESOLVES);
+    scene.await_free(&id);
+    scene.repo.commit_file("shared", "of the branch\n");
+    let server = PageServer::start(&scene);
+    let browser = Browser::open(&scene, &server, &[]);
+    browser.goto(&format!("/sessions/{id}")).until_text("Conflicts with its branch");
+    browser.click("#branch-conflicts button").until_text("landed on main as");
+    assert_eq!(scene.repo.read("shared"), "resolved\n");
+    let turns = scene.journal(&id).iter().filter(|line| line["entry"] == "turn").count();
+    assert_eq!(turns, 2, "the task and one turn");
+    browser.until("!document.getElementById('branch-conflicts')");
+}
+
+#[test]
+fn an_agent_that_cannot_resolve_a_conflict_keeps_its_work_and_the_page_says_so() {
+    let scene = Scene::new();
+    let id = scene.ready("write shared mine");
+    scene.await_free(&id);
+    scene.repo.commit_file("shared", "theirs\n");
+    let server = PageServer::start(&scene);
+    let browser = Browser::open(&scene, &server, &[]);
+    browser.goto(&format!("/sessions/{id}")).until_text("Conflicts with its branch");
+    browser.click("#branch-conflicts button").until("document.querySelector('.toast.bad')");
+    scene.await_state(&id, "ready");
+    assert_eq!(scene.worktree(&id).read("shared"), "mine\n");
+    assert_eq!(scene.repo.read("shared"), "theirs\n");
+    browser.until("document.getElementById('branch-conflicts')");
+}
+
 #[test]
 fn the_lines_of_both_sides_of_a_conflict_are_shown() {
     let scene = Scene::new();

@@ -26,6 +26,8 @@ fn pages_fit_narrow_and_wide_windows_in_light_and_dark() {
     scene.await_supervisor(&id);
     let asking = scene.exec(["--agent", "talk", "--ask", "ask rm -rf target"]);
     scene.await_state(&asking, "waiting");
+    let other = scene.ready("write notes.txt the same file");
+    scene.await_supervisor(&other);
     let mut server = PageServer::start(&scene);
     for (name, flags) in [("light", &[][..]), ("dark", &["--force-dark-mode"][..])] {
         let browser = Browser::open(&scene, &server, flags);
@@ -40,6 +42,8 @@ fn pages_fit_narrow_and_wide_windows_in_light_and_dark() {
                 ("session", format!("/sessions/{id}")),
                 ("request", format!("/sessions/{asking}")),
                 ("review", format!("/sessions/{id}/review")),
+                ("conflicts", format!("/sessions/{id}/conflicts")),
+                ("queue", "/queue".to_owned()),
                 ("operations", "/operations".to_owned()),
             ] {
                 browser.goto(&path).until("document.querySelector('h1')");

@@ -88,3 +88,64 @@ fn a_queue_of_a_terminal_is_shown_and_a_killed_one_is_not_shown_as_running() {
     browser.until(&format!("{} == 'landed'", state_of(&id)));
     assert_eq!(scene.repo.read("a"), "1\n");
 }
+
+#[test]
+fn the_queue_shows_its_order_before_and_a_failed_check_while_it_runs() {
+    let scene = Scene::new();
+    scene.configure("checks = \"test ! -e alone || test ! -e two\"");
+    // It conflicts with two others, and comes last; the one without conflicts comes first.
+    let hub = scene.ready("write one 1; write two 1");
+    let [first, second] = [scene.ready("write one 2"), scene.ready("write two 2")];
+    let alone = scene.ready("write alone 1");
+    [&hub, &first, &second, &alone].into_iter().for_each(|id| scene.await_free(id));
+    let server = PageServer::start(&scene);
+    let browser = Browser::open(&scene, &server, &[]);
+    browser.goto("/queue").until("document.querySelectorAll('#ready li').length == 4");
+    let order = "[...document.querySelectorAll('#ready li')].map((it) => it.innerText).join()";
+    let order = browser.script(&format!("return {order}"));
+    let expected = [&alone, &first, &second, &hub].map(String::as_str).join(",");
+    assert_eq!(order, json!(expected));
+    browser.click("#land-all");
+    for id in [&alone, &first] {
+        browser.until(&format!("{} == 'landed'", state_of(id)));
+    }
+    for (id, reason) in [(&second, "test ! -e alone || test ! -e two"), (&hub, "conflict")] {
+        browser.until(&format!("{} == 'refused'", state_of(id)));
+        let line = format!("document.getElementById('queued-{id}').innerText");
+        browser.until(&format!("{line}.includes('{reason}')"));
+    }
+    let order = "[...document.querySelectorAll('.queue li a')].map((it) => it.innerText).join()";
+    assert_eq!(browser.script(&format!("return {order}")), json!(expected));
+}
+
+#[test]
+fn a_queue_that_is_killed_between_two_landings_goes_on_from_its_page() {
+    let scene = Scene::new();
+    let directory = scene.env.home().join("gate");
+    std::fs::create_dir(&directory).expect("the home is writable");
+    let open = directory.join("open");
+    // The merged tree with the second session waits.
+    let line = format!(
+        "[ ! -e b ] || [ ! -e c ] || while [ ! -e {} ]; do sleep 0.05; done",
+        open.display()
+    );
+    scene.configure(&format!("checks = {line:?}\n[sandbox]\nwrite = [{:?}]", directory.display()));
+    let ids = [scene.ready("write b 1"), scene.ready("write c 1")];
+    ids.iter().for_each(|id| scene.await_free(id));
+    let server = PageServer::start(&scene);
+    let browser = Browser::open(&scene, &server, &[]);
+    browser.goto("/queue").until_text(&ids[1]);
+    let args = ["accept", "--all"];
+    let mut running = scene.env.start(crate::fixtures::studio(), scene.repo.path(), args);
+    browser.until(&format!("{} == 'landed'", state_of(&ids[0])));
+    let process = rustix::process::Pid::from_raw(running.id().cast_signed()).expect("a process");
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it runs");
+    until("the queue to end", || running.wait_until(None).ok().flatten());
+    browser.until_text("was killed");
+    browser.until(&format!("{} == 'landed'", state_of(&ids[0])));
+    browser.until(&format!("{} == 'waiting'", state_of(&ids[1])));
+    std::fs::write(&open, "").expect("the home is writable");
+    browser.click("#land-all").until(&format!("{} == 'landed'", state_of(&ids[1])));
+    assert_eq!((scene.repo.read("b"), scene.repo.read("c")), ("1\n".to_owned(), "1\n".to_owned()));
+    scene.repo.is_sound();
+}

@@ -1,5 +1,6 @@
 //! The context of every command: the repository, its sessions, the configuration, the clock.
 
+use std::cell::OnceCell;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
@@ -306,15 +307,26 @@ impl Project {
             results.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
         });
         let (views, unreadable): (Vec<_>, Vec<_>) = results.into_iter().unzip();
-        let mut views: Vec<SessionView> = views.into_iter().flatten().collect();
-        views.sort_by(|a, b| {
-            let dir_created_at = |view: &SessionView| self.store.dir_created_at(&view.record.id);
-            a.record
-                .created_at
-                .cmp(&b.record.created_at)
-                .then_with(|| dir_created_at(a).cmp(&dir_created_at(b)))
-        });
+        let views = self.oldest_first(views.into_iter().flatten().collect());
         (views, unreadable.into_iter().flatten().collect())
+    }
+
+    /// Sorts sessions by their age. The directories of those that began in the same second are asked
+    /// once each.
+    fn oldest_first(&self, views: Vec<SessionView>) -> Vec<SessionView> {
+        let dirs_created_at = vec![OnceCell::new(); views.len()];
+        let dir_created_at = |index: usize| {
+            let id = &views[index].record.id;
+            *dirs_created_at[index].get_or_init(|| self.store.dir_created_at(id))
+        };
+        let created_at = |index: usize| &views[index].record.created_at;
+        let mut order: Vec<usize> = (0..views.len()).collect();
+        order.sort_by(|a, b| {
+            let by_time = created_at(*a).cmp(created_at(*b));
+            by_time.then_with(|| dir_created_at(*a).cmp(&dir_created_at(*b)))
+        });
+        let mut views: Vec<Option<SessionView>> = views.into_iter().map(Some).collect();
+        order.into_iter().filter_map(|index| views[index].take()).collect()
     }
 
     fn view_all(

@@ -1,12 +1,14 @@
 //! `studio accept --all --status`: the progress of the landing queue, and what the next one would land.
 
 use base::failure::Result;
+use base::id::Id;
 use base::text::printable;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::json;
 use studio_core::landing::queue::progress::{self, QueueState, QueuedSession, QueuedState};
+use studio_core::radar::{self, RadarSession};
 use studio_core::session::state::SessionState;
 
 use crate::commands::context::CommandContext;
@@ -25,7 +27,7 @@ pub(crate) struct QueueReport {
     pub began_at: Option<String>,
     /// The sessions of the last queue.
     pub sessions: Vec<QueuedSessionReport>,
-    /// The ready sessions, which the next `studio accept --all` takes.
+    /// The ready sessions, which the next `studio accept --all` takes, in the best order.
     pub ready: Vec<String>,
 }
 
@@ -69,8 +71,6 @@ impl QueuedSessionReport {
 /// Reads the report. Changes nothing.
 pub(crate) fn read(context: &CommandContext) -> Result<QueueReport> {
     let (state, progress) = progress::read(context)?;
-    let views = context.views()?;
-    let ready = views.iter().filter(|view| view.state == SessionState::Ready);
     let is_running = state == QueueState::Running;
     let name = match state {
         QueueState::None => "none",
@@ -84,8 +84,26 @@ pub(crate) fn read(context: &CommandContext) -> Result<QueueReport> {
         state: name.to_owned(),
         began_at: (state != QueueState::None).then_some(progress.began_at),
         sessions: sessions.map(|session| QueuedSessionReport::new(session, is_running)).collect(),
-        ready: ready.map(|view| view.record.id.to_string()).collect(),
+        ready: ready_in_order(context)?.iter().map(Id::to_string).collect(),
     })
+}
+
+/// Returns the ready sessions in the best landing order, as of their last snapshots; those without
+/// changes come last.
+fn ready_in_order(context: &CommandContext) -> Result<Vec<Id>> {
+    let mut views = context.views()?;
+    views.retain(|view| view.state == SessionState::Ready);
+    let with_work = views
+        .iter()
+        .filter_map(|view| RadarSession::of(&view.record, &view.facts.summary, &view.state));
+    let report = radar::scan(&context.repository, &with_work.collect::<Vec<_>>(), usize::MAX)?;
+    let mut ready: Vec<Id> = report.order.into_iter().map(|step| step.id).collect();
+    for view in views {
+        if !ready.contains(&view.record.id) {
+            ready.push(view.record.id);
+        }
+    }
+    Ok(ready)
 }
 
 /// Prints the report.

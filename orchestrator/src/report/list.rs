@@ -51,17 +51,12 @@ pub(crate) fn sessions(
 ) -> String {
     let mut views: Vec<&SessionView> = views.iter().collect();
     views.sort_by_key(|view| rank(view));
-    let full: Vec<Row> = views.iter().map(|view| Row::full(view, now)).collect();
-    let short = || views.iter().map(|view| Row::short(view, ids, now));
-    let (rows, widths) =
-        match Widths::of(&full, layout.width).filter(|it| it.task >= FULL_TASK_WIDTH) {
-            Some(widths) => (full, Some(widths)),
-            None => {
-                let rows: Vec<Row> = short().collect();
-                let widths = Widths::of(&rows, layout.width);
-                (rows, widths)
-            }
-        };
+    let mut rows: Vec<Row> = views.iter().map(|view| Row::full(view, now)).collect();
+    let mut widths = Widths::of(&rows, layout.width).filter(|it| it.task >= FULL_TASK_WIDTH);
+    if widths.is_none() {
+        rows.iter_mut().zip(&views).for_each(|(row, view)| row.shorten(view, ids));
+        widths = Widths::of(&rows, layout.width);
+    }
     let mut lines: Vec<String> = widths.iter().map(|it| it.header(layout)).collect();
     let blocks: Vec<Vec<String>> =
         rows.iter().map(|row| row.lines(widths.as_ref(), layout)).collect();
@@ -130,31 +125,12 @@ struct Row {
 impl Row {
     /// Creates a row with the whole id.
     fn full(view: &SessionView, now: Timestamp) -> Row {
-        Row::of(view, view.record.id.as_str(), now)
-    }
-
-    /// Creates a row with the shortest unique prefix of the id, and without details that `status`
-    /// shows.
-    fn short(view: &SessionView, ids: &[Id], now: Timestamp) -> Row {
-        let id = shortest_prefix(&view.record.id, ids);
-        let mut row = Row::of(view, id, now);
-        if let Some(work) = view.work() {
-            let dirty = if work.dirty { "*" } else { "" };
-            row.changes = format!("+{} -{}{dirty}", work.insertions, work.deletions);
-        }
-        if columns(&row.next) > MAX_COMMAND_WIDTH {
-            row.next.clone_from(&row.short_next);
-        }
-        row
-    }
-
-    fn of(view: &SessionView, id: &str, now: Timestamp) -> Row {
         let has_warning = view.conflict_text().is_some() || view.tampered.is_some();
         let mark = if has_warning { " (!)" } else { "" };
         let one_line =
             |text: &str| printable(text).split_whitespace().collect::<Vec<_>>().join(" ");
-        Row {
-            id: id.to_owned(),
+        let mut row = Row {
+            id: String::new(),
             state: format!("{}{mark}", view.state_with_place()),
             style: if has_warning { YELLOW } else { style(&view.state) },
             task: match view.attempt_number() {
@@ -165,9 +141,30 @@ impl Row {
             changes: changes(view),
             age: age(&view.record.created_at, now),
             reason: reason(view).map(|text| one_line(&text)),
-            next: view.next_commands(id).into_iter().next().unwrap_or_default(),
-            short_next: short_command(view, id),
+            next: String::new(),
+            short_next: String::new(),
+        };
+        row.name(view, view.record.id.as_str());
+        row
+    }
+
+    /// Replaces the id by its shortest unique prefix, and leaves out details that `status` shows.
+    fn shorten(&mut self, view: &SessionView, ids: &[Id]) {
+        self.name(view, shortest_prefix(&view.record.id, ids));
+        if let Some(work) = view.work() {
+            let dirty = if work.dirty { "*" } else { "" };
+            self.changes = format!("+{} -{}{dirty}", work.insertions, work.deletions);
         }
+        if columns(&self.next) > MAX_COMMAND_WIDTH {
+            self.next.clone_from(&self.short_next);
+        }
+    }
+
+    /// Sets the id and the commands that contain it.
+    fn name(&mut self, view: &SessionView, id: &str) {
+        id.clone_into(&mut self.id);
+        self.next = view.next_commands(id).into_iter().next().unwrap_or_default();
+        self.short_next = short_command(view, id);
     }
 
     /// Returns one line, or several if the page is too narrow; then the reason.

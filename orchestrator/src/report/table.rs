@@ -86,14 +86,15 @@ pub(crate) fn page(view: &SessionView) -> String {
         row("base", &base(view)),
         row("branch", record.session_repo.branch.as_str()),
         row("worktree", &record.session_repo.worktree.display().to_string()),
-        row(
-            "changes",
-            &match view.work() {
-                Some(work) => format!("{}, {}", changes(view), count(work.commits, "commit")),
-                None => "none yet".to_owned(),
-            },
-        ),
     ]);
+    lines.extend(place(view).map(|place| row("place", &place)));
+    lines.push(row(
+        "changes",
+        &match view.work() {
+            Some(work) => format!("{}, {}", changes(view), count(work.commits, "commit")),
+            None => "none yet".to_owned(),
+        },
+    ));
     if let Some(group) = &record.group {
         let text = format!("{} of the group {group}: studio compare {group}", record.attempt);
         lines.push(row("attempt", &text));
@@ -143,6 +144,18 @@ pub(crate) fn page(view: &SessionView) -> String {
     }
     lines.extend(view.suggested_commands().iter().map(|next| row("next", next)));
     printable(&lines.join("\n"))
+}
+
+/// Returns the place of a session, with its host and its job as far as they are known.
+fn place(view: &SessionView) -> Option<String> {
+    let name = view.record.run_mode.place.as_ref().map(ToString::to_string);
+    let Some(placement) = &view.placement else { return name };
+    let host = Some(&placement.host).filter(|host| !host.is_empty());
+    let job = placement.job.as_ref().map(|job| job.id.as_ref().unwrap_or(&job.name));
+    let host = host.map(|host| format!("host {host}"));
+    let facts: Vec<String> = host.into_iter().chain(job.map(|job| format!("job {job}"))).collect();
+    let name = name.unwrap_or_else(|| placement.place.clone());
+    Some(if facts.is_empty() { name } else { format!("{name} ({})", facts.join(", ")) })
 }
 
 fn base(view: &SessionView) -> String {

@@ -21,6 +21,7 @@ use crate::notification::Notifier;
 use crate::place::cluster::{self, Cluster};
 use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
+use crate::place::host_choice::{self, HostAnswer};
 use crate::place::job::{self, JobState};
 use crate::place::link::{self, FollowEnd, PlaceLink};
 use crate::place::protocol::{self, Order};
@@ -429,43 +430,54 @@ impl Keeper {
         Ok(report)
     }
 
-    /// Returns the host with the most room, and saves that the session goes there: sessions that start
-    /// at the same time see each other, although no host knows of them yet.
+    /// Returns the host with the most room, and saves that the session goes there. Only that one is
+    /// asked if the hosts have answered another start just now.
     fn choose_host(&self, program: &str) -> std::result::Result<(Host, HostReport), Unreached> {
-        let (mut reached, mut first_error) = (Vec::new(), None);
-        for name in self.place.config.all_hosts() {
+        let names = self.place.config.all_hosts();
+        let path = host_choice::answers_file(&self.repository, &self.place)?;
+        if let Some(name) = self.take_best(&host_choice::recent_answers(&path, &names))? {
             let host = Host::new(&self.place, &name, program);
             host.share_connection();
-            match self.report(&host) {
-                Ok(report) => reached.push((host, report)),
+            if let Ok(report) = self.report(&host) {
+                return Ok((host, report));
+            }
+        }
+        let (mut answers, mut first_error) = (Vec::new(), None);
+        let ask = |name: &str| {
+            let host = Host::new(&self.place, name, program);
+            host.share_connection();
+            self.report(&host)
+        };
+        for (name, answer) in names.iter().zip(host_choice::ask_all(&names, ask)) {
+            match answer {
+                Ok(report) => answers.push(HostAnswer { name: name.clone(), report }),
                 Err(error) => drop(first_error.get_or_insert(error)),
             }
         }
-        let path = self.repository.studio_dir()?.join("places.lock");
-        let _lock = Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))?;
-        let placed = self.placed_sessions()?;
-        for (host, report) in &mut reached {
-            let here = placed.get(&host.name).copied().unwrap_or_default();
-            report.sessions = report.sessions.max(here);
-        }
-        let mut best: Option<(Host, HostReport)> = None;
-        for (host, report) in reached {
-            if best.as_ref().is_none_or(|(_, other)| room(&report) > room(other)) {
-                best = Some((host, report));
-            }
-        }
-        match (best, first_error) {
-            (Some((host, report)), _) => {
-                self.update(|placement| {
-                    placement.place.clone_from(&self.place.name);
-                    placement.host.clone_from(&host.name);
-                    placement.lost = None;
-                })?;
-                Ok((host, report))
+        host_choice::save_answers(&path, &answers);
+        let name = self.take_best(&answers)?;
+        match (answers.into_iter().find(|it| Some(&it.name) == name.as_ref()), first_error) {
+            (Some(HostAnswer { name, report }), _) => {
+                Ok((Host::new(&self.place, &name, program), report))
             }
             (None, Some(error)) => Err(error),
             (None, None) => Err(Failure::usage("the place has no host").into()),
         }
+    }
+
+    /// Saves that the session goes to the best of these hosts; returns its name. Sessions that start at
+    /// the same time see each other, although no host knows of them yet.
+    fn take_best(&self, answers: &[HostAnswer]) -> Result<Option<String>> {
+        let path = self.repository.studio_dir()?.join("places.lock");
+        let _lock = Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))?;
+        let placed = self.placed_sessions()?;
+        let Some(best) = host_choice::best(answers, &placed) else { return Ok(None) };
+        self.update(|placement| {
+            placement.place.clone_from(&self.place.name);
+            placement.host.clone_from(&best.name);
+            placement.lost = None;
+        })?;
+        Ok(Some(best.name.clone()))
     }
 
     /// Returns how many sessions of this repository run or are about to run on each host of the place.
@@ -735,15 +747,6 @@ fn no_connection(problem: &str) -> String {
     format!("no connection to {problem}")
 }
 
-/// Returns how much room a host has: free cores, and memory in units of what a session may need.
-fn room(report: &HostReport) -> f64 {
-    let busy = report.load.unwrap_or_default().max(report.sessions as f64);
-    let cores = report.cores as f64 - busy;
-    let memory =
-        report.free_memory.map_or(f64::INFINITY, |bytes| bytes as f64 / (1u64 << 30) as f64);
-    cores.min(memory - report.sessions as f64)
-}
-
 /// Returns a value as one line.
 pub(crate) fn json_line(value: &impl serde::Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).unwrap_or_default();
@@ -753,26 +756,4 @@ pub(crate) fn json_line(value: &impl serde::Serialize) -> Vec<u8> {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_host_with_the_most_free_cores_and_memory_is_chosen() {
-        let host = |cores, load, sessions, gib: u64| HostReport {
-            cores,
-            load: Some(load),
-            sessions,
-            free_memory: Some(gib << 30),
-            ..HostReport::default()
-        };
-        let idle = host(8, 0.1, 0, 16);
-        for busy in
-            [host(8, 7.0, 0, 16), host(8, 0.1, 6, 16), host(2, 0.0, 0, 16), host(8, 0.1, 0, 1)]
-        {
-            assert!(room(&idle) > room(&busy), "{busy:?}");
-        }
-    }
 }

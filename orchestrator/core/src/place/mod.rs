@@ -10,6 +10,7 @@ mod cluster;
 pub mod configured_place;
 mod frames;
 mod host;
+mod host_choice;
 mod job;
 pub(crate) mod keeper;
 mod kubernetes;

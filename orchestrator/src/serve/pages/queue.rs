@@ -52,7 +52,7 @@ fn content(queue: &QueueReport, now: Timestamp) -> Markup {
                 h2 #ready-title { "Ready to land" }
                 @if queue.ready.is_empty() { p.empty { "No session is ready." } }
                 @else {
-                    ul { @for id in &queue.ready { li { a href=(format!("/sessions/{id}")) { (id) } } } }
+                    ol { @for id in &queue.ready { li { a href=(format!("/sessions/{id}")) { (id) } } } }
                     form.action action="/api/v1/accept" method="post" data-done="the queue has ended" {
                         button.primary #land-all { "Land all, in the best order, as far as they pass together" }
                     }

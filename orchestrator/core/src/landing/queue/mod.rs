@@ -112,8 +112,12 @@ impl Queue {
             }
         }
         run.settled = vec![false; run.entries.len()];
-        let order = entry::in_order(project, &run.entries);
-        if let Err(failure) = order.and_then(|order| run.land_all(order)) {
+        let landing = entry::in_order(project, &run.entries).and_then(|order| {
+            let in_order = order.iter().map(|index| run.entries[*index].id().clone());
+            self.progress.add(&in_order.collect::<Vec<_>>());
+            run.land_all(order)
+        });
+        if let Err(failure) = landing {
             run.outcome.failure.get_or_insert(failure);
         }
         run.outcome

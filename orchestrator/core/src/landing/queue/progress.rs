@@ -41,7 +41,7 @@ pub struct QueueProgress {
     pub began_at: String,
     /// Whether it ended in order.
     is_over: bool,
-    /// Its sessions, in the order in which they were read.
+    /// Its sessions, in the order in which it lands them.
     pub sessions: Vec<QueuedSession>,
 }
 
@@ -126,7 +126,7 @@ impl ProgressFile {
         ProgressFile { path, clock, progress: Arc::new(progress.into()) }
     }
 
-    /// Adds sessions, or lets them wait again.
+    /// Adds sessions at the end; those that are there already are moved there and wait again.
     pub(super) fn add(&self, ids: &[Id]) {
         self.change(|progress, now| {
             for id in ids {
