@@ -8,6 +8,10 @@ use std::time::Duration;
 const WATCHED_FILES: [&str; 3] = ["journal.jsonl", "agent.log", "operations.jsonl"];
 /// Maximum wait: changes without a file being written (a released lock) are noticed then.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+/// The longest such wait, when it takes long to look at all sessions.
+const LONGEST_IDLE_INTERVAL: Duration = Duration::from_secs(5);
+/// How many times as long as looking the wait is at least: looking then takes about 0.3 % of a core.
+const IDLE_FACTOR: u32 = 300;
 /// The wait after a change: the writer of a run's exit line releases its lock shortly afterwards.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Number of such short waits after a change.
@@ -18,6 +22,7 @@ pub(crate) struct DirectoryWatcher {
     #[cfg(target_os = "linux")]
     inotify: Option<tokio::net::unix::pipe::Receiver>,
     polls_left: u32,
+    idle_interval: Duration,
 }
 
 impl DirectoryWatcher {
@@ -34,7 +39,13 @@ impl DirectoryWatcher {
             #[cfg(target_os = "linux")]
             inotify,
             polls_left: ACTIVE_POLLS,
+            idle_interval: IDLE_INTERVAL,
         }
+    }
+
+    /// Lets the maximum wait grow with the time that it takes to look at all sessions.
+    pub(crate) fn set_cost(&mut self, cost: Duration) {
+        self.idle_interval = (IDLE_FACTOR * cost).clamp(IDLE_INTERVAL, LONGEST_IDLE_INTERVAL);
     }
 
     /// Adds the files of a directory.
@@ -53,7 +64,7 @@ impl DirectoryWatcher {
     /// Returns when something was written, or after a timeout.
     pub(crate) async fn next(&mut self) {
         let interval = match self.polls_left {
-            0 => IDLE_INTERVAL,
+            0 => self.idle_interval,
             _ => POLL_INTERVAL,
         };
         if tokio::time::timeout(interval, self.wait_for_write()).await.is_ok() {
@@ -121,5 +132,14 @@ mod tests {
         assert!(other.is_err() || !cfg!(target_os = "linux"));
         std::fs::write(dir.path().join("journal.jsonl"), "x").unwrap();
         changes.wait_for_write().await;
+    }
+    #[tokio::test(flavor = "current_thread")]
+    async fn the_wait_grows_with_the_cost_of_looking_up_to_its_maximum() {
+        let mut changes = DirectoryWatcher::start();
+        let waits = [1, 15, 500].map(|cost| {
+            changes.set_cost(Duration::from_millis(cost));
+            changes.idle_interval.as_millis()
+        });
+        assert_eq!(waits, [1000, 4500, 5000]);
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base::failure::Result;
 use base::id::Id;
@@ -147,12 +147,17 @@ impl SessionFeed {
                 watched.insert(id);
             }
             let feed = Arc::clone(&self);
-            // The thread ends only by a panic, which the next reading repeats.
-            let _ = tokio::task::spawn_blocking(move || {
+            let looked = tokio::task::spawn_blocking(move || {
+                let begin = Instant::now();
                 feed.refresh();
+                let cost = begin.elapsed();
                 feed.compare();
-            })
-            .await;
+                cost
+            });
+            // The thread ends only by a panic, which the next reading repeats.
+            if let Ok(cost) = looked.await {
+                changes.set_cost(cost);
+            }
             tokio::time::sleep(REFRESH_INTERVAL).await;
             changes.next().await;
         }
