@@ -243,7 +243,7 @@ mod needs_sshd {
     #[test]
     #[ignore = "needs sshd"]
     fn sessions_that_start_together_are_spread_over_the_hosts_of_a_place() {
-        let (scene, first, second) = (Scene::new(), SshHost::start(), SshHost::start());
+        let (scene, mut first, second) = (Scene::new(), SshHost::start(), SshHost::start());
         // One configuration of ssh with both hosts.
         let text = fs::read_to_string(second.path("ssh_config")).unwrap();
         let other = text.replace("Host farm", "Host barn");
@@ -262,6 +262,24 @@ mod needs_sshd {
             sessions.filter(|session| session["place"]["host"] == host).count()
         };
         assert_eq!((on("farm"), on("barn")), (2, 2));
+        // The next start asks only hosts that have just answered.
+        let path = scene.repo.path().join(".git/studio/cache/place-farm.json");
+        let text = fs::read_to_string(&path).unwrap();
+        let mut answers: Vec<Value> = serde_json::from_str(&text).unwrap();
+        answers.retain(|answer| answer["name"] == "barn");
+        assert_eq!(answers.len(), 1, "{text}");
+        fs::write(&path, serde_json::to_string(&answers).unwrap()).unwrap();
+        let id = scene.exec(["--on", "farm", "write e 1"]);
+        scene.await_state(&id, "ready");
+        assert_eq!(scene.status(&id)["place"]["host"], "barn");
+        // If none of these can be reached, all are asked.
+        scene.await_free(&id);
+        answers[0]["name"] = "farm".into();
+        fs::write(&path, serde_json::to_string(&answers).unwrap()).unwrap();
+        first.stop_server();
+        let id = scene.exec(["--on", "farm", "write f 1"]);
+        scene.await_state(&id, "ready");
+        assert_eq!(scene.status(&id)["place"]["host"], "barn");
     }
 
     #[test]

@@ -50,7 +50,10 @@ pub(super) fn recent_answers(path: &Path, hosts: &[String]) -> Vec<HostAnswer> {
 
 /// Saves the answers of hosts. Without them, later starts ask all hosts.
 pub(super) fn save_answers(path: &Path, answers: &[HostAnswer]) {
-    let _ = base::files::replace_json(path, &answers);
+    if let (Some(directory), Ok(text)) = (path.parent(), serde_json::to_vec(answers)) {
+        let _ = std::fs::create_dir_all(directory);
+        let _ = base::files::replace_cache(path, &text);
+    }
 }
 
 /// Asks hosts, several at the same time; returns the answers in their order.
@@ -142,7 +145,7 @@ mod tests {
     #[test]
     fn saved_answers_serve_configured_hosts_until_they_are_old() {
         let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("place-farm.json");
+        let path = directory.path().join("cache/place-farm.json");
         let hosts = ["one".to_owned(), "two".to_owned()];
         let names = || -> Vec<String> {
             recent_answers(&path, &hosts).into_iter().map(|it| it.name).collect()
