@@ -6,16 +6,11 @@ use std::path::PathBuf;
 use serde_json::Value;
 use testkit::env::{CommandRun, until};
 
-use crate::fixtures::{Scene, studio};
+use crate::fixtures::{RESOLVES, Scene, studio};
 
 /// A check that passes if every name in `uses` is in `names`.
 const NAMES: &str = "for u in uses/*; do [ ! -e \"$u\" ] || grep -qx \"$(cat \"$u\")\" names || \
      { echo \"$u: unknown name\"; exit 1; }; done\n";
-
-/// A task that writes a file, and merges the target into its work when it gets a conflict.
-const RESOLVES: &str = "sh t=$(tr '\\0' '\\n' </proc/$PPID/cmdline | \
-     grep -o 'git merge [0-9a-f]\\{40\\}' | head -1 | cut -d' ' -f3) && [ -n \"$t\" ] && \
-     git add -A && git commit -qm mine && git merge -q -X ours $t || echo resolved > shared";
 
 /// A repository with the check of names.
 fn with_names() -> Scene {

@@ -200,7 +200,8 @@ impl Browser {
         ])
     }
 
-    /// Moves keys of the keyboard, not of an element: the page may replace the focused one at any time.
+    /// Presses and releases keys of the keyboard, not of an element: the page may replace the focused one
+    /// at any time.
     fn perform(&self, strokes: impl IntoIterator<Item = KeyAction>) -> &Browser {
         let keyboard = KeyActions::new("keyboard".to_owned());
         self.run(self.client.perform_actions(strokes.into_iter().fold(keyboard, KeyActions::then)));

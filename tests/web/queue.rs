@@ -11,16 +11,17 @@ use crate::server::PageServer;
 /// What would run if the page did not escape the line of a check.
 const HOSTILE_CHECK: &str = "true '<img src=x onerror=window.ran=1>'";
 
-/// Configures a check that waits for a file on merged trees: sessions have a branch, check worktrees a
-/// detached HEAD. Returns the function that lets it go on.
-fn gate(scene: &Scene) -> impl Fn() {
+/// True in the worktrees of sessions, which have a branch; check worktrees have a detached HEAD.
+const IN_SESSION: &str = "git symbolic-ref -q HEAD >/dev/null";
+
+/// Configures a check that waits for a file unless a condition of the shell is true. Returns the
+/// function that lets it go on.
+fn gate(scene: &Scene, condition: &str) -> impl Fn() {
     let directory = scene.env.home().join("gate");
     std::fs::create_dir(&directory).expect("the home is writable");
     let open = directory.join("open");
-    let line = format!(
-        "git symbolic-ref -q HEAD >/dev/null || while [ ! -e {} ]; do sleep 0.05; done",
-        open.display()
-    );
+    let wait = format!("while [ ! -e {} ]; do sleep 0.05; done", open.display());
+    let line = format!("{condition} || {wait}");
     let checks = format!("checks = [{line:?}, {HOSTILE_CHECK:?}]");
     scene.configure(&format!("{checks}\n[sandbox]\nwrite = [{:?}]", directory.display()));
     move || std::fs::write(&open, "").expect("the home is writable")
@@ -33,7 +34,7 @@ fn state_of(id: &str) -> String {
 #[test]
 fn the_queue_is_started_on_its_page_and_followed_in_every_window() {
     let scene = Scene::new();
-    let open = gate(&scene);
+    let open = gate(&scene, IN_SESSION);
     let good = scene.ready("write a 1");
     let clashing = [scene.ready("write same 1"), scene.ready("write same 2")];
     let mut server = PageServer::start(&scene);
@@ -66,7 +67,7 @@ fn the_queue_is_started_on_its_page_and_followed_in_every_window() {
 #[test]
 fn a_queue_of_a_terminal_is_shown_and_a_killed_one_is_not_shown_as_running() {
     let scene = Scene::new();
-    let open = gate(&scene);
+    let open = gate(&scene, IN_SESSION);
     let id = scene.ready("write a 1");
     let mut server = PageServer::start(&scene);
     let browser = Browser::open(&scene, &server, &[]);
@@ -121,15 +122,8 @@ fn the_queue_shows_its_order_before_and_a_failed_check_while_it_runs() {
 #[test]
 fn a_queue_that_is_killed_between_two_landings_goes_on_from_its_page() {
     let scene = Scene::new();
-    let directory = scene.env.home().join("gate");
-    std::fs::create_dir(&directory).expect("the home is writable");
-    let open = directory.join("open");
-    // The merged tree with the second session waits.
-    let line = format!(
-        "[ ! -e b ] || [ ! -e c ] || while [ ! -e {} ]; do sleep 0.05; done",
-        open.display()
-    );
-    scene.configure(&format!("checks = {line:?}\n[sandbox]\nwrite = [{:?}]", directory.display()));
+    // The merged tree with both files waits.
+    let open = gate(&scene, "[ ! -e b ] || [ ! -e c ]");
     let ids = [scene.ready("write b 1"), scene.ready("write c 1")];
     ids.iter().for_each(|id| scene.await_free(id));
     let server = PageServer::start(&scene);
@@ -144,7 +138,7 @@ fn a_queue_that_is_killed_between_two_landings_goes_on_from_its_page() {
     browser.until_text("was killed");
     browser.until(&format!("{} == 'landed'", state_of(&ids[0])));
     browser.until(&format!("{} == 'waiting'", state_of(&ids[1])));
-    std::fs::write(&open, "").expect("the home is writable");
+    open();
     browser.click("#land-all").until(&format!("{} == 'landed'", state_of(&ids[1])));
     assert_eq!((scene.repo.read("b"), scene.repo.read("c")), ("1\n".to_owned(), "1\n".to_owned()));
     scene.repo.is_sound();

@@ -311,8 +311,8 @@ impl Project {
         (views, unreadable.into_iter().flatten().collect())
     }
 
-    /// Sorts sessions by their age. The directories of those that began in the same second are asked
-    /// once each.
+    /// Sorts sessions by their age. Of those that began at the same time, the time of the directory
+    /// decides; it is read once for each.
     fn oldest_first(&self, views: Vec<SessionView>) -> Vec<SessionView> {
         let dirs_created_at = vec![OnceCell::new(); views.len()];
         let dir_created_at = |index: usize| {
