@@ -116,14 +116,20 @@ impl Repo {
     /// refs, HEAD, status, worktrees and all files of the working tree.
     #[track_caller]
     pub fn everything(&self) -> BTreeMap<String, String> {
-        let mut all = BTreeMap::new();
-        // A supervisor may still be writing below `.git`.
-        walk(&self.path, &self.path, &|name| name == ".git", &mut all);
+        let mut all = self.files();
         all.insert("<refs>".into(), self.git(["for-each-ref"]));
         all.insert("<HEAD>".into(), self.git(["rev-parse", "--symbolic-full-name", "HEAD"]));
         all.insert("<index>".into(), self.git(["ls-files", "-s"]));
         all.insert("<worktrees>".into(), self.git(["worktree", "list", "--porcelain"]));
         all
+    }
+
+    /// Returns all files of the working tree, as [`tree`] does.
+    pub fn files(&self) -> BTreeMap<String, String> {
+        let mut files = BTreeMap::new();
+        // A supervisor may still be writing below `.git`.
+        walk(&self.path, &self.path, &|name| name == ".git", &mut files);
+        files
     }
 
     /// Asserts that `git fsck` finds no errors.

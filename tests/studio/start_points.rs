@@ -7,14 +7,14 @@ use std::fs;
 use testkit::env::built;
 use testkit::model_server::ModelServer;
 use testkit::model_server::reply::ScriptedReply;
-use testkit::repo::{Repo, tree};
+use testkit::repo::Repo;
 
 use crate::fixtures::{Scene, studio};
 
 /// Returns the files of a worktree, without its `.git`.
 fn files(repo: &Repo) -> BTreeMap<String, String> {
-    let mut files = tree(repo.path());
-    files.retain(|name, _| name != ".git" && !name.starts_with(".git/"));
+    let mut files = repo.files();
+    files.remove(".git");
     files
 }
 

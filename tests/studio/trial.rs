@@ -5,7 +5,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use testkit::env::{CommandRun, until};
-use testkit::repo::{Repo, tree};
+use testkit::repo::Repo;
 use testkit::tmux::TmuxTerminal;
 
 use crate::fixtures::{Scene, studio};
@@ -13,8 +13,7 @@ use crate::fixtures::{Scene, studio};
 /// What a trial must not change for good: every file with its permissions, the bytes of the index,
 /// HEAD and the branches.
 fn checkout(repo: &Repo) -> BTreeMap<String, String> {
-    let mut files = tree(repo.path());
-    files.retain(|name, _| !name.starts_with(".git/"));
+    let mut files = repo.files();
     let git = repo.path().join(".git");
     let git = if git.is_dir() { git } else { repo.git(["rev-parse", "--git-dir"]).into() };
     let index = fs::read(git.join("index")).expect("there is an index");

@@ -55,7 +55,7 @@ fn make_unique(named_parts: Vec<(&str, String)>, max_part: usize) -> Vec<String>
             return part;
         }
         let hash = base::config::trust::hash(name.as_bytes());
-        let head = &part[..part.len().min(max_part - HASH_SUFFIX)];
+        let head = part[..part.len().min(max_part - HASH_SUFFIX)].trim_end_matches('_');
         format!("{head}_{}", &hash[..HASH_SUFFIX - 1]).trim_start_matches('_').to_owned()
     };
     named_parts.into_iter().map(with_hash).collect()
@@ -83,6 +83,12 @@ mod tests {
         assert_eq!(one, other);
         assert_ne!(one[0], one[1]);
         assert_eq!(one[2], "mcp__s__c");
+    }
+
+    #[test]
+    fn a_server_part_that_is_cut_at_an_underscore_has_no_two_underscores() {
+        let part = servers(["0a AaA0a a0A a{A aAa -Aa"]).remove(0);
+        assert!(part.starts_with("0a_AaA0a_a0A_a") && !part.contains("__"), "{part}");
     }
 
     proptest! {
