@@ -62,6 +62,7 @@ const WRITERS: &[(&str, &str)] = &[
     ("agent/desktop/src/cancel.rs", "the helper's stdout carries its protocol"),
     ("agent/src/modes/mcp.rs", "stdout carries MCP"),
     ("orchestrator/core/src/place/node.rs", "stdout carries the answers of a place"),
+    ("orchestrator/core/src/place/node/check.rs", "stdout carries the answers of a place"),
     ("orchestrator/src/commands/mcp/mod.rs", "stdout carries MCP"),
     ("orchestrator/src/dashboard/terminal.rs", "it draws the dashboard"),
     ("orchestrator/core/src/sandbox/mod.rs", "a box that cannot be made has no interface above it"),

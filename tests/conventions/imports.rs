@@ -214,12 +214,27 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
     ("create_session", &["session", "schedule", "project", "fork"]),
     ("redact", &[]),
     ("commit_message", &["session", "redact"]),
+    ("tree_checks", &["session", "exec", "check", "project"]),
+    (
+        "place",
+        &[
+            "session",
+            "admission",
+            "interrupt",
+            "launch",
+            "notification",
+            "supervisor",
+            "project",
+            "tree_checks",
+        ],
+    ),
     (
         "landing",
         &[
             "session",
             "exec",
-            "check",
+            "tree_checks",
+            "place",
             "coach_json",
             "launch",
             "session_view",
@@ -235,12 +250,20 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
         "recheck",
         &["session", "session_view", "project", "project_args", "live_sessions", "landing"],
     ),
-    (
-        "place",
-        &["session", "admission", "interrupt", "launch", "notification", "supervisor", "project"],
-    ),
     ("forge", &["session", "exec", "session_view", "project", "landing"]),
-    ("attempts", &["session", "launch", "session_view", "project", "review", "redact", "landing"]),
+    (
+        "attempts",
+        &[
+            "session",
+            "launch",
+            "session_view",
+            "project",
+            "review",
+            "redact",
+            "tree_checks",
+            "landing",
+        ],
+    ),
     (
         "supervisor_process",
         &[

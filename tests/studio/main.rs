@@ -64,6 +64,7 @@ mod network;
 mod notifications;
 mod pains;
 mod permissions;
+mod place_checks;
 mod place_fixtures;
 mod places;
 mod plan;

@@ -3,8 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
 
 use base::process::{Command, OutputLimits, Running, Stream};
 use rustix::process::{Pid, Signal, kill_process};
@@ -71,6 +75,20 @@ impl SshHost {
     /// Writes the user's configuration with this host as the place `farm`.
     pub fn use_in(&self, scene: &Scene, more: &str) {
         scene.configure(&self.configuration("farm", more));
+    }
+
+    /// Lets all connections to the host go through a wire.
+    pub fn connect_through(&self, wire: &Wire) {
+        for name in ["ssh_config", "known_hosts"] {
+            let text = fs::read_to_string(self.path(name)).unwrap();
+            let text = text.replace(&self.port.to_string(), &wire.port.to_string());
+            fs::write(self.path(name), text).unwrap();
+        }
+    }
+
+    /// Returns the port of the server.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Gives the programs there more variables from now on.
@@ -202,6 +220,70 @@ impl Drop for SshHost {
     fn drop(&mut self) {
         self.stop_server();
         self.kill_all();
+    }
+}
+
+/// A wire to a server on loopback, which sees everything that goes over it, and can be cut without either
+/// end being told.
+pub struct Wire {
+    port: u16,
+    state: Arc<WireState>,
+}
+
+#[derive(Default)]
+struct WireState {
+    /// Connections made before the last cut carry nothing any more.
+    cuts: AtomicUsize,
+    seen: Mutex<Vec<u8>>,
+}
+
+impl Wire {
+    /// Opens a wire to a port.
+    pub fn to(target: u16) -> Wire {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(WireState::default());
+        let shared = state.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else { continue };
+                let cuts = shared.cuts.load(Ordering::SeqCst);
+                for (from, to) in [(&client, &server), (&server, &client)] {
+                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let shared = shared.clone();
+                    thread::spawn(move || shared.carry(from, to, cuts));
+                }
+            }
+        });
+        Wire { port, state }
+    }
+
+    /// Carries nothing any more over the connections that there are; new ones work.
+    pub fn cut_silently(&self) {
+        self.state.cuts.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Returns everything that went over the wire, in both directions.
+    pub fn seen(&self) -> Vec<u8> {
+        self.state.seen.lock().unwrap().clone()
+    }
+}
+
+impl WireState {
+    fn carry(&self, mut from: TcpStream, mut to: TcpStream, cuts: usize) {
+        let mut block = [0; 1 << 16];
+        while let Ok(length @ 1..) = from.read(&mut block) {
+            if self.cuts.load(Ordering::SeqCst) != cuts {
+                continue;
+            }
+            self.seen.lock().unwrap().extend_from_slice(&block[..length]);
+            if to.write_all(&block[..length]).is_err() {
+                return;
+            }
+        }
+        if self.cuts.load(Ordering::SeqCst) == cuts {
+            let _ = to.shutdown(Shutdown::Both);
+        }
     }
 }
 

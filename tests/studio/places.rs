@@ -9,9 +9,10 @@ use std::io::Write;
 
 use serde_json::Value;
 use testkit::env::until;
+use testkit::tmux::TmuxTerminal;
 
 use crate::fixtures::{Scene, studio};
-use crate::place_fixtures::SshHost;
+use crate::place_fixtures::{SshHost, Wire};
 
 /// Asserts that home's journal is that of the place, byte for byte.
 fn assert_equal_journals(scene: &Scene, host: &SshHost, id: &str) {
@@ -103,6 +104,75 @@ mod needs_sshd {
         scene.repo.git(["fsck", "--strict"]);
         scene.studio(["accept", &id, "--message", "All"]).exits(0);
         assert_eq!(scene.repo.show("main", "c.txt"), "three");
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn the_conversation_is_live_across_a_broken_connection() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        host.use_in(&scene, "");
+        let words = "alpha beta gamma delta ".repeat(8);
+        let script =
+            format!("say {words}; gate go; say omega {words}; gate end; ask x; say Second reply");
+        let id = scene.exec(["--agent", "stranger", "--on", "farm", &script]);
+        scene.await_state(&id, "working");
+        let arguments = [studio(), "attach", id.as_str()];
+        let terminal = TmuxTerminal::start(&scene.env, scene.repo.path(), (80, 24), arguments);
+        let written = terminal.shows("alpha beta gamma delta");
+        assert!(!written.contains("omega"), "{written}");
+        let has_text = |line: &Value| line["event"]["type"] == "text";
+        assert!(!scene.journal(&id).iter().any(has_text), "the message is not complete");
+        host.cut_connections();
+        fs::write(host.worktree_file(&id, "go"), "").unwrap();
+        terminal.shows("omega");
+        assert!(!scene.journal(&id).iter().any(has_text), "the message is not complete");
+        fs::write(host.worktree_file(&id, "end"), "").unwrap();
+        let text = terminal.shows_all(&["Second reply", "[ready] >"]);
+        for part in ["omega", "asks 1: x", "Second reply"] {
+            assert_eq!(text.matches(part).count(), 1, "{part} is shown once: {text}");
+        }
+        // What is typed there resumes it there.
+        scene.await_free(&id);
+        terminal.enters("say third");
+        terminal.shows("you: say third");
+        scene.await_state(&id, "ready");
+        terminal.presses("C-d");
+        terminal.ends();
+        scene.await_free(&id);
+        assert_equal_journals(&scene, &host, &id);
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn a_connection_that_carries_nothing_is_given_up() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        let wire = Wire::to(host.port());
+        host.connect_through(&wire);
+        host.use_in(&scene, "");
+        let secret = format!("canary{}", base::random::hex::<8>().unwrap());
+        let script = format!("write a.txt {secret}; gate go; write b.txt two");
+        let id = scene.exec(["--on", "farm", &script]);
+        scene.await_state(&id, "working");
+        until("the agent to wait", || {
+            host.repositories().first()?;
+            host.worktree_file(&id, "a.txt").exists().then_some(())
+        });
+        // Neither end learns that the connection is gone.
+        wire.cut_silently();
+        fs::write(host.worktree_file(&id, "go"), "").unwrap();
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        assert_equal_journals(&scene, &host, &id);
+        scene.studio(["accept", &id, "--message", "m"]).exits(0);
+        assert_eq!(scene.repo.show("main", "b.txt"), "two");
+        assert_eq!(scene.repo.show("main", "a.txt"), secret);
+        // Neither the task, the work nor a name can be read on the way.
+        let seen = wire.seen();
+        assert!(seen.starts_with(b"SSH-2.0-") && seen.len() > 10_000);
+        for text in [secret.as_str(), &id, "a.txt", "journal"] {
+            let bytes = text.as_bytes();
+            assert!(!seen.windows(bytes.len()).any(|part| part == bytes), "{text} in clear");
+        }
     }
 
     #[test]

@@ -95,9 +95,9 @@ mod needs_axe_core {
         let review = format!("/sessions/{ready}/review");
         // A decision and comments have their own colours.
         browser.goto(&review).until("document.querySelectorAll('.hunk table').length == 3");
-        browser.press("j").press("a");
+        browser.press("a");
         browser.until("document.querySelector('.hunk').dataset.decision == 'accepted'");
-        browser.press("j").press("c").press("why?").press_control_enter();
+        browser.press("c").press("why?").press_control_enter();
         browser.until("document.querySelector('.comment .said')");
         let rows = ready_rows(&[&ready, &failed, &waiting, &working, &stopped]);
         let drawn = "document.querySelector('.hunk table')".to_owned();

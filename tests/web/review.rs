@@ -37,11 +37,13 @@ fn a_review_is_done_from_the_keyboard_and_goes_to_the_agent_as_one_turn() {
     assert_eq!(shown, json!(expected));
     browser.until("document.querySelector('.hunk tr.added mark')?.innerText == '2'");
     browser.until("document.querySelector('.hunk .keyword')?.innerText == 'fn'");
-    browser.press("j").press("a");
+    // The first hunk is the current one, and a decision moves to the next.
+    browser.until("document.querySelector('.hunk').getAttribute('aria-current') == 'true'");
+    browser.press("a");
     browser.until("document.querySelector('.hunk').dataset.decision == 'accepted'");
-    browser.press("j").press("r");
+    browser.press("r");
     browser.until("document.querySelectorAll('.hunk')[1].dataset.decision == 'returned'");
-    browser.press("j").press("c").press("write answer yes").press_control_enter();
+    browser.press("c").press("write answer yes").press_control_enter();
     browser.until("document.querySelectorAll('.hunk')[2].querySelector('.comment')?.innerText.includes('write answer yes')");
     browser.press("f").until("document.querySelectorAll('.hunk')[2].hasAttribute('data-folded')");
     browser.press("f").press("k");

@@ -254,6 +254,7 @@ static KEYS: &[ConfigKey] = &[
     key("studio.agents.*.hosts", ValueKind::Texts),
     key("studio.agents.*.proxy_keys", ValueKind::Texts),
     key("studio.on", ValueKind::Text),
+    key("studio.checks_on", ValueKind::Text),
     key("studio.places.*.engine", ValueKind::OneOf(&["ssh", "slurm", "kubernetes"])),
     key("studio.places.*.options", ValueKind::Texts),
     key("studio.places.*.image", ValueKind::Text),

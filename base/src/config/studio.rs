@@ -84,6 +84,10 @@ pub struct StudioConfig {
     /// can choose it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<String>,
+    /// The place where the checks of merged trees run; here when absent. Only the user's own
+    /// configuration can choose it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checks_on: Option<String>,
     /// Other machines on which sessions run, by name. Only the user's own configuration can name
     /// them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -122,6 +126,7 @@ impl Default for StudioConfig {
             agent: None,
             agents: BTreeMap::new(),
             on: None,
+            checks_on: None,
             places: BTreeMap::new(),
         }
     }

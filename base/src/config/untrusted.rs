@@ -11,10 +11,11 @@ use crate::config::network::NetworkPolicy;
 use crate::config::providers::TYPES;
 
 /// The settings that a repository's file never sets, not even a trusted one, and why.
-const USERS_OWN: [([&str; 2], &str); 3] = [
+const USERS_OWN: [([&str; 2], &str); 4] = [
     (["studio", "filters"], "names filters"),
     (["studio", "places"], "names places"),
     (["studio", "on"], "chooses places"),
+    (["studio", "checks_on"], "chooses places"),
 ];
 
 /// Splits the settings of an untrusted file into the allowed ones and a notice for each ignored

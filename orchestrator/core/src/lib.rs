@@ -50,6 +50,7 @@ pub mod stats;
 pub mod supervisor;
 pub mod supervisor_process;
 pub mod timeline;
+pub mod tree_checks;
 pub mod trial;
 mod waker;
 pub mod waker_process;

@@ -111,18 +111,13 @@ pub fn pack(repository: &Repository, commits: &[String], existing: &[String]) ->
 }
 
 /// Takes a pack whose commits nothing refers to yet, and keeps them by a ref.
-pub fn take_base(
-    repository: &Repository,
-    session_repo: &SessionRepo,
-    commits: &[String],
-    pack: File,
-) -> Result<()> {
-    let kept = object_quarantine::import_pack(repository, pack, &session_repo.id)?;
+pub fn take_base(repository: &Repository, id: &Id, commits: &[String], pack: File) -> Result<()> {
+    let kept = object_quarantine::import_pack(repository, pack, id)?;
     let repo = repository.open()?;
     let mut changes = Vec::new();
     for (number, commit) in commits.iter().enumerate() {
         refuse_missing(&repo, commit)?;
-        let name = format!("{}{number}", base_prefix(&session_repo.id));
+        let name = format!("{}{number}", base_prefix(id));
         changes.push(RefChange::new(name.clone(), refs::read(&repo, &name)?, Some(commit.clone())));
     }
     refs::update_or_fail(repository, &changes, "studio: work from another machine")?;

@@ -18,6 +18,7 @@ use studio_core::session::journal::{CheckResult, JournalEntry, SessionOutcome, W
 use studio_core::session::state::SessionState;
 use studio_core::session::summary::Phase;
 use studio_core::session_view::{SessionView, checks_json};
+use studio_core::tree_checks;
 
 /// The command line of `check`.
 #[derive(Clone, Debug, clap::Args)]
@@ -90,7 +91,7 @@ fn run_checks(
     context.make_worktree_here(view)?;
     let runner =
         SandboxedRunner::of(&context.repository, record, &context.config, Purpose::Checks)?;
-    let timeout = Duration::from_secs(merge_checks::check_seconds(context));
+    let timeout = Duration::from_secs(tree_checks::check_seconds(context));
     let runtime = base::runtime::current_thread();
     let runtime = runtime.or_fail(|| "cannot start the runtime")?;
     let mut results = Vec::new();

@@ -12,8 +12,9 @@ use crate::commands::{trace, trusted_checks};
 use crate::report;
 use crate::report::requirements::ServedRequirement;
 use crate::report::verify::{CurrentResult, VerifiedLine, VerifyFinding, VerifyReport};
-use studio_core::landing::merge_checks::{self, ChecksRun};
+use studio_core::landing::merge_checks;
 use studio_core::session::record::Templates;
+use studio_core::tree_checks::ChecksRun;
 use studio_git::landing_history::{self, Landing};
 
 /// The command line.

@@ -2,6 +2,7 @@
 //! numbered changes, so that a page that was away gets what it missed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use base::failure::Result;
 use base::id::Id;
 use studio_core::live_sessions::LiveSessions;
-use studio_core::overview::{Overview, OverviewRow};
+use studio_core::overview::Overview;
 use studio_core::project::Project;
 use studio_core::session_view::SessionView;
 use studio_core::standing;
@@ -36,7 +37,8 @@ pub(crate) struct SessionFeed {
 
 struct FeedState {
     sessions: LiveSessions,
-    rows: BTreeMap<Id, Vec<OverviewRow>>,
+    /// A hash of the rows of each session, as the pages last saw them.
+    seen_rows: BTreeMap<Id, u64>,
     changes: VecDeque<(u64, BTreeSet<Id>)>,
     compared: Option<u64>,
 }
@@ -54,9 +56,9 @@ impl SessionFeed {
     /// Reads all sessions.
     pub(crate) fn read(context: CommandContext) -> Result<SessionFeed> {
         let sessions = LiveSessions::read(&context)?;
-        let rows = rows(&sessions);
+        let seen_rows = row_hashes(&sessions);
         let run = base::random::hex::<4>().unwrap_or_else(|_: io::Error| "0".to_owned());
-        let inner = FeedState { sessions, rows, changes: VecDeque::new(), compared: None };
+        let inner = FeedState { sessions, seen_rows, changes: VecDeque::new(), compared: None };
         Ok(SessionFeed { context, inner: Mutex::new(inner), last: watch::Sender::new(0), run })
     }
 
@@ -112,12 +114,12 @@ impl SessionFeed {
 
     /// Records which sessions look different now.
     fn publish(&self, inner: &mut FeedState) {
-        let rows = rows(&inner.sessions);
-        let is_other = |(id, row): &(&Id, &Vec<OverviewRow>)| inner.rows.get(*id) != Some(*row);
+        let rows = row_hashes(&inner.sessions);
+        let is_other = |(id, hash): &(&Id, &u64)| inner.seen_rows.get(*id) != Some(*hash);
         let mut changed: BTreeSet<Id> =
             rows.iter().filter(is_other).map(|(id, _)| id.clone()).collect();
-        changed.extend(inner.rows.keys().filter(|id| !rows.contains_key(*id)).cloned());
-        inner.rows = rows;
+        changed.extend(inner.seen_rows.keys().filter(|id| !rows.contains_key(*id)).cloned());
+        inner.seen_rows = rows;
         if changed.is_empty() {
             return;
         }
@@ -188,10 +190,10 @@ impl SessionFeed {
     }
 }
 
-fn rows(sessions: &LiveSessions) -> BTreeMap<Id, Vec<OverviewRow>> {
-    let mut by_session: BTreeMap<Id, Vec<OverviewRow>> = BTreeMap::new();
+fn row_hashes(sessions: &LiveSessions) -> BTreeMap<Id, u64> {
+    let mut hashers: BTreeMap<Id, DefaultHasher> = BTreeMap::new();
     for row in Overview::of(&sessions.oldest_first()).rows {
-        by_session.entry(row.key.id.clone()).or_default().push(row);
+        format!("{row:?}").hash(hashers.entry(row.key.id.clone()).or_default());
     }
-    by_session
+    hashers.into_iter().map(|(id, hasher)| (id, hasher.finish())).collect()
 }

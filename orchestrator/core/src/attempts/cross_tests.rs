@@ -9,8 +9,9 @@ use base::failure::{Failure, FailureKind, Result};
 use studio_git::overlay::{self, Overlay};
 
 use crate::attempts::{Attempt, CrossResult};
-use crate::landing::merge_checks::{self, ChecksRun, TreeState};
+use crate::landing::merge_checks::{self, TreeState};
 use crate::project::Project;
+use crate::tree_checks::ChecksRun;
 
 /// Returns for each attempt the results of the tests of all attempts on its code.
 pub(crate) fn run(project: &Project, attempts: &[Attempt]) -> Result<Vec<Vec<CrossResult>>> {

@@ -15,6 +15,7 @@ use base::config::studio::{AgentRow, SessionLimits};
 use base::failure::{OrFail, Result};
 use base::lock::Lock;
 use base::process::{AsyncRunning, GRACE, Stream};
+use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -77,7 +78,7 @@ pub(crate) struct Process {
 }
 
 /// The result of a program.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CommandOutput {
     /// Its exit code; 124 after a timeout.
     pub exit: i32,

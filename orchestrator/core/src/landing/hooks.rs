@@ -13,9 +13,9 @@ use studio_git::merge::{Candidate, CommitMessage};
 use studio_git::safe_open::SafeDir;
 
 use crate::exec::runner::CommandOutput;
-use crate::landing::merge_checks::{self, CheckEnvironment};
 use crate::project::Project;
 use crate::session::record::SessionRecord;
+use crate::tree_checks::{self, CheckEnvironment};
 
 /// Maximum size of a hook in bytes.
 const MAX_HOOK_BYTES: u64 = 1 << 20;
@@ -183,9 +183,9 @@ impl LandingHooks {
         let mut argv = vec!["sh".to_owned(), "-c".to_owned(), line.to_owned()];
         argv.extend([copy.to_string_lossy().into_owned(), head.to_owned()]);
         argv.extend_from_slice(args);
-        let timeout = Duration::from_secs(merge_checks::check_seconds(project));
+        let timeout = Duration::from_secs(tree_checks::check_seconds(project));
         let runner = &environment.runner;
-        merge_checks::block_on(project, runner, runner.run_program(&argv, timeout)).map(Some)
+        tree_checks::block_on(project, runner, runner.run_program(&argv, timeout)).map(Some)
     }
 
     /// Returns the check worktree with the merged tree, set up as for checks.
@@ -199,8 +199,8 @@ impl LandingHooks {
             Some(environment) => environment,
             None => {
                 let commit = &candidate.merged_commit;
-                let environment = merge_checks::environment(project, &record.templates, commit)?;
-                merge_checks::set_up_for_hooks(project, &environment)?;
+                let environment = tree_checks::environment(project, &record.templates, commit)?;
+                tree_checks::set_up_for_hooks(project, &environment)?;
                 environment
             }
         };

@@ -1,27 +1,21 @@
-//! Checks of merged and of landed trees, in a separate check worktree; passed checks are cached.
+//! Checks of merged and of landed trees; passed checks are cached.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use base::config::network::NetworkPolicy;
-use base::failure::{Failure, OrFail, Result};
+use base::failure::{Failure, Result};
 use base::id::Id;
 use base::text::{head, printable_output, tail};
 use sha2::{Digest, Sha256};
+use studio_git::landing_history;
+use studio_git::merge::Candidate;
+use studio_git::names::BranchName;
 
-use crate::check;
-use crate::exec::build_caches;
-use crate::exec::runner::{CommandOutput, Directories, DiskLimit, SandboxedRunner, home};
+use crate::exec::runner::CommandOutput;
+use crate::place::checks_there;
 use crate::project::Project;
 use crate::session::journal::CheckResult;
-use crate::session::record::{RunLimits, SessionRecord, Templates};
-use studio_git::check_worktree::CheckWorktree;
-use studio_git::merge::Candidate;
-use studio_git::names::{BranchName, WorktreeTemplate};
-use studio_git::{check_worktree, landing_history, worktreeinclude};
-
-/// Default timeout of one check, in seconds.
-const DEFAULT_CHECK_SECONDS: u64 = 3600;
+use crate::session::record::{SessionRecord, Templates};
+use crate::tree_checks::{self, ChecksRun};
 
 /// The first of the exit codes that say nothing about the files: 124 after a timeout, 125 to 127 if the
 /// sandbox or the command could not be started, 128 and above after a signal (POSIX, "Exit Status for
@@ -131,7 +125,9 @@ pub(crate) fn check_tree(
         return Ok(TreeOutcome::Passed(cached.into_iter().flatten().collect()));
     }
     let lines = checks.iter().map(|line| format!("`{line}`")).collect::<Vec<_>>().join(", ");
-    let activity = format!("checking {lines} on the merged tree");
+    let there = project.config.studio.checks_on.as_ref();
+    let there = there.map(|place| format!(" at {place}")).unwrap_or_default();
+    let activity = format!("checking {lines} on the merged tree{there}");
     let _step = project.console.step(&record.id, &activity);
     let first = run(project, &record.templates, state, checks)?;
     let repeated = match (&first, retry) {
@@ -317,11 +313,6 @@ pub fn fails_on_base(
     Ok(fails.then(|| branch.as_str().to_owned()))
 }
 
-/// Returns the timeout of one check, in seconds.
-pub fn check_seconds(project: &Project) -> u64 {
-    project.config.studio.limits.check_seconds.unwrap_or(DEFAULT_CHECK_SECONDS)
-}
-
 /// The state of the files to check.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeState<'a> {
@@ -331,127 +322,24 @@ pub struct TreeState<'a> {
     pub tree: &'a str,
 }
 
-/// The outcome of a check run.
-#[derive(Debug)]
-pub enum ChecksRun {
-    /// The result of each check.
-    Checks(Vec<CheckResult>),
-    /// No check ran, because a setup line failed.
-    SetUpFailed {
-        /// The line.
-        line: String,
-        /// Its result.
-        output: CommandOutput,
-        /// A likely cause.
-        hint: Option<String>,
-    },
-}
-
-/// An exclusive check worktree, and the sandbox of its programs.
-pub(crate) struct CheckEnvironment {
-    /// The worktree.
-    pub worktree: CheckWorktree,
-    /// Runs programs in it.
-    pub runner: SandboxedRunner,
-}
-
-/// Prepares an exclusive check worktree with the files of a commit, and its sandbox. The setup
-/// commands have not run.
-pub(crate) fn environment(
-    project: &Project,
-    templates: &Templates,
-    commit: &str,
-) -> Result<CheckEnvironment> {
-    let (repository, settings) = (&project.repository, &project.config.studio);
-    // The current location of worktrees, even for sessions that were created with another one.
-    let worktrees = WorktreeTemplate::parse(&settings.worktree)?;
-    let configured = settings.check_caches.list();
-    let kept_paths = check_worktree::parse_kept_paths("check_caches", &configured)?;
-    let branches = templates.branches()?;
-    let prepared = check_worktree::prepare(repository, &worktrees, &branches, &kept_paths, commit)?;
-    let home = home();
-    build_caches::recreate(&prepared.caches, &home)?;
-    build_caches::seed(&prepared.caches, &prepared.session_repo.worktree, &home)?;
-    let directories = Directories { temporary: &prepared.temporary, cache: &prepared.caches };
-    let sandbox = &project.config.sandbox;
-    let runner = SandboxedRunner::with_directories(
-        repository,
-        &prepared.session_repo,
-        directories,
-        sandbox,
-        None,
-    )?;
-    let slot = prepared.session_repo.git_dir.parent().and_then(Path::file_name);
-    let holder = Path::new("checks").join(slot.unwrap_or_default());
-    let name = prepared.session_repo.id.as_str();
-    let runner = runner.with_leases(repository, &holder, name, &project.config);
-    let policy = settings.check_network.or(sandbox.network).unwrap_or(NetworkPolicy::AllowList);
-    let runner = runner.with_network(&project.config, policy, None)?;
-    let runner = runner.with_limits(&RunLimits::default(), &settings.limits, DiskLimit::Limited);
-    Ok(CheckEnvironment { worktree: prepared, runner })
-}
-
-/// Runs the setup commands for hooks; fails (1) if one fails.
-pub(crate) fn set_up_for_hooks(project: &Project, environment: &CheckEnvironment) -> Result<()> {
-    let timeout = Duration::from_secs(check_seconds(project));
-    let setup = project.config.studio.setup.list();
-    let runner = &environment.runner;
-    let failed = block_on(project, runner, set_up(runner, &setup, timeout))?;
-    let Some((line, output)) = failed else { return Ok(()) };
-    let exit = output.exit;
-    Err(Failure::failed(format!("setup `{line}` fails on the merged tree with exit code {exit}"))
-        .because(printable_output(tail(output.tail.trim_end(), 1500))))
-}
-
-/// Waits for programs of a sandbox. If the user interrupts, it returns after they ended.
-pub(crate) fn block_on<T>(
-    project: &Project,
-    runner: &SandboxedRunner,
-    programs: impl Future<Output = Result<T>>,
-) -> Result<T> {
-    let runtime = base::runtime::current_thread();
-    let runtime = runtime.or_fail(|| "cannot start the runtime")?;
-    runtime.block_on(async {
-        let outcome = project.interrupt.or(programs).await;
-        if outcome.is_err() {
-            // Interrupted processes have ended before the worktree is reused.
-            runner.wait_all().await;
-        }
-        outcome
-    })?
-}
-
-/// Runs checks on a state of the files: in an exclusive check worktree, set up as configured, in
-/// its own sandbox. Passed checks are cached.
+/// Runs checks on a state of the files, here or at the place of `[studio] checks_on`. Passed checks are
+/// cached.
 pub fn run(
     project: &Project,
     templates: &Templates,
     state: TreeState<'_>,
     checks: &[String],
 ) -> Result<ChecksRun> {
-    let CheckEnvironment { worktree: prepared, runner } =
-        environment(project, templates, state.commit)?;
-    let timeout = Duration::from_secs(check_seconds(project));
-    let setup = project.config.studio.setup.list();
-    let checks_run = async {
-        match set_up(&runner, &setup, timeout).await? {
-            Some((line, output)) => {
-                let hint = runner.failure_hint(&output.tail);
-                let hint = hint.or_else(|| worktreeinclude::notice(&prepared.not_copied));
-                Ok(ChecksRun::SetUpFailed { line, output, hint })
-            }
-            None => Ok(ChecksRun::Checks(check::run(&runner, checks, timeout).await)),
-        }
+    let outcome = match &project.config.studio.checks_on {
+        Some(place) => checks_there::run(project, place, templates, state.commit, checks)?,
+        None => tree_checks::run(project, templates, state.commit, checks)?,
     };
-    let outcome = block_on(project, &runner, checks_run)?;
-    let ChecksRun::Checks(mut results) = outcome else { return Ok(outcome) };
-    for result in results.iter_mut().filter(|result| !result.ok && result.hint.is_none()) {
-        result.hint = worktreeinclude::notice(&prepared.not_copied);
+    if let ChecksRun::Checks(results) = &outcome {
+        for result in results.iter().filter(|result| result.ok) {
+            write_cached(&cache_file(project, state.tree, &result.command), result);
+        }
     }
-    for result in results.iter().filter(|result| result.ok) {
-        write_cached(&cache_file(project, state.tree, &result.command), result);
-    }
-    Ok(ChecksRun::Checks(results))
+    Ok(outcome)
 }
 
 /// Like [`run`]; if each check has a result of an earlier run on these files, none runs. Failed ones are
@@ -474,22 +362,6 @@ pub(crate) fn run_cached(
     Ok(outcome)
 }
 
-/// Runs the setup lines in the worktree and returns the first that failed. They run every time,
-/// because the work may have changed what it needs.
-async fn set_up(
-    runner: &SandboxedRunner,
-    setup: &[String],
-    timeout: Duration,
-) -> Result<Option<(String, CommandOutput)>> {
-    for line in setup {
-        let output = runner.run_shell(line, timeout).await?;
-        if output.exit != 0 {
-            return Ok(Some((line.clone(), output)));
-        }
-    }
-    Ok(None)
-}
-
 /// Returns the cache file of a passed check: by tree, command, setup, toolchain and environment.
 fn cache_file(project: &Project, tree: &str, command: &str) -> PathBuf {
     let mut hash = Sha256::new();
@@ -502,6 +374,10 @@ fn cache_file(project: &Project, tree: &str, command: &str) -> PathBuf {
     let settings = &project.config.studio;
     let environment = (&project.config.sandbox, &settings.check_caches, &settings.worktree);
     hash.update(serde_json::to_vec(&environment).unwrap_or_default());
+    if let Some(place) = &settings.checks_on {
+        hash.update(place);
+        hash.update([0]);
+    }
     let program = command.split_whitespace().next().unwrap_or_default();
     if let Some(path) = base::process::find_program(program)
         && let Ok(metadata) = std::fs::metadata(&path)

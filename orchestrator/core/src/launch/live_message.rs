@@ -4,6 +4,9 @@
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+/// Maximum length of a text that is followed from elsewhere, in bytes: more than a supervisor publishes.
+const MAX_TEXT_BYTES: usize = 256 << 10;
+
 /// A message, as far as it has arrived.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveMessage {
@@ -46,6 +49,17 @@ impl LiveMessages {
                 *message = LiveMessage { number: message.number + 1, text: String::new() };
             }
             had_text
+        });
+    }
+
+    /// Adds a part that another supervisor published to a client. Its first part replaces what an earlier
+    /// client got. Of a text that is too long, the end is kept.
+    pub(crate) fn add(&self, part: LiveMessagePart, is_first: bool) {
+        self.0.send_modify(|message| {
+            message.add(LiveMessagePart { replaces: part.replaces || is_first, ..part });
+            if message.text.len() > MAX_TEXT_BYTES {
+                message.text = base::text::tail(&message.text, MAX_TEXT_BYTES / 2).to_owned();
+            }
         });
     }
 
@@ -110,5 +124,11 @@ mod tests {
         assert_eq!(update(), Some((true, "Next".to_owned())));
         live.replace("xt");
         assert_eq!(update(), Some((true, "xt".to_owned())));
+        // Another client begins from nothing.
+        let copy = LiveMessages::default();
+        let first = followed.borrow().part_after(&LiveMessage::default()).expect("it has text");
+        copy.add(first.clone(), true);
+        copy.add(first, true);
+        assert_eq!(*copy.subscribe().borrow(), *followed.borrow());
     }
 }

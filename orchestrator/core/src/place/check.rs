@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use base::clock::Clock;
-use base::config::places::PlaceEngine;
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::text::size;
@@ -45,8 +44,8 @@ pub struct HostCheck {
 /// Tries out every host of a place, or one node of a cluster.
 pub fn check(place: &Place) -> Result<Vec<HostCheck>> {
     let program = ship::program_path(place)?;
-    if place.config.engine != PlaceEngine::Ssh {
-        return Ok(vec![check_cluster(place, &program)?]);
+    if let Some(cluster) = Cluster::of(place, &program) {
+        return Ok(vec![check_cluster(place, &cluster)?]);
     }
     let names = place.config.all_hosts();
     let checks = names.iter().map(|name| {
@@ -58,10 +57,9 @@ pub fn check(place: &Place) -> Result<Vec<HostCheck>> {
 }
 
 /// Submits a job, waits until it runs, and tries out its node.
-fn check_cluster(place: &Place, program: &str) -> Result<HostCheck> {
-    let cluster = Cluster::new(place, program);
+fn check_cluster(place: &Place, cluster: &Cluster<'_>) -> Result<HostCheck> {
     let name = job::new_name()?;
-    let mut found = match await_job(&cluster, &name) {
+    let mut found = match await_job(cluster, &name) {
         Ok(host) => check_host(place, &host),
         Err(failure) => {
             let mut found = HostCheck { host: cluster.host().name.clone(), ..HostCheck::default() };

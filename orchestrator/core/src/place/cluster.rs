@@ -18,13 +18,19 @@ pub(crate) enum Cluster<'a> {
 }
 
 impl<'a> Cluster<'a> {
-    /// Returns the cluster of a place. `program` is studio at its nodes.
-    pub(crate) fn new(place: &'a Place, program: &str) -> Cluster<'a> {
-        let host = Host::of_cluster(place, program);
-        host.share_connection();
+    /// Returns the cluster of a place; `None` if it consists of hosts. `program` is studio at its nodes.
+    pub(crate) fn of(place: &'a Place, program: &str) -> Option<Cluster<'a>> {
+        let host = || {
+            let host = Host::of_cluster(place, program);
+            host.share_connection();
+            host
+        };
         match place.config.engine {
-            PlaceEngine::Kubernetes => Cluster::Kubernetes(Kubernetes { host, place }),
-            PlaceEngine::Slurm | PlaceEngine::Ssh => Cluster::Slurm(Slurm { host, place }),
+            PlaceEngine::Ssh => None,
+            PlaceEngine::Slurm => Some(Cluster::Slurm(Slurm { host: host(), place })),
+            PlaceEngine::Kubernetes => {
+                Some(Cluster::Kubernetes(Kubernetes { host: host(), place }))
+            }
         }
     }
 

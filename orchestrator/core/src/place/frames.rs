@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use studio_git::replica::WorkRefs;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
+use crate::launch::live_message::LiveMessagePart;
+
 /// Maximum length of the line of a frame, in bytes.
 const MAX_LINE_BYTES: u64 = 1 << 20;
 /// Maximum number of bytes of the journal in one frame.
@@ -28,6 +30,13 @@ pub(crate) enum PlaceFrame {
     Journal {
         /// The offset of the first line.
         at: u64,
+        /// The number of bytes.
+        bytes: u64,
+    },
+    /// A part of the message that the agent is writing; the journal has it when it is complete.
+    Message(LiveMessagePart),
+    /// The outcome of checks, as JSON of this many bytes, which follow.
+    Checked {
         /// The number of bytes.
         bytes: u64,
     },

@@ -84,6 +84,19 @@ pub(super) fn best<'a>(
     answers.iter().rev().max_by(|a, b| room(a).total_cmp(&room(b)))
 }
 
+/// Returns the host for the checks of a commit: commits are spread over the hosts that have a free core,
+/// or are checked where there is the most room.
+pub(super) fn spread(answers: &[HostAnswer], commit: &str) -> Option<String> {
+    let has_room = |answer: &&HostAnswer| room(&answer.report, answer.report.sessions) >= 1.0;
+    let free: Vec<&HostAnswer> = answers.iter().filter(has_room).collect();
+    let digits = commit.get(..8).and_then(|digits| usize::from_str_radix(digits, 16).ok());
+    let chosen = match (free.len(), digits) {
+        (count @ 1.., Some(number)) => Some(free[number % count]),
+        _ => best(answers, &BTreeMap::new()),
+    };
+    chosen.map(|answer| answer.name.clone())
+}
+
 /// Returns how much room a host has beside its sessions: free cores, and memory in units of what a
 /// session may need.
 fn room(report: &HostReport, sessions: u64) -> f64 {

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::clock::Clock;
-use base::config::places::PlaceEngine;
 use base::failure::{Failure, OrFail, Result};
 use base::files;
 use base::lock::Lock;
@@ -20,6 +19,7 @@ use crate::launch::live_message::LiveMessages;
 use crate::notification::Notifier;
 use crate::place::cluster::{self, Cluster};
 use crate::place::configured_place::Place;
+use crate::place::hello;
 use crate::place::host::{Host, HostError};
 use crate::place::host_choice::{self, HostAnswer};
 use crate::place::job::{self, JobState};
@@ -65,6 +65,8 @@ pub(crate) struct Keeper {
     requests: Arc<Mutex<Requests>>,
     /// Who waits for the results of requests, by number.
     replies: Arc<Mutex<BTreeMap<u64, ReplySender>>>,
+    /// The message that the agent is writing there.
+    pub live: LiveMessages,
     /// Wakes the task that carries requests over.
     wake: Arc<Notify>,
     /// Ends a wait when the session is to be stopped.
@@ -98,6 +100,7 @@ pub(crate) fn supervise(
         place,
         settings: Arc::new(project.config.studio.clone()),
         placement: Arc::new(Mutex::new(placement)),
+        live: LiveMessages::default(),
         wake: Arc::default(),
         stop: Arc::default(),
     };
@@ -111,7 +114,7 @@ impl Keeper {
     async fn run(&self, project: &Project, notifier: &Notifier) -> Result<Option<SessionOutcome>> {
         let id = &self.record.id;
         let (requests_tx, requests_rx) = mpsc::unbounded_channel();
-        let channels = ControlChannels { requests: requests_tx, live: LiveMessages::default() };
+        let channels = ControlChannels { requests: requests_tx, live: self.live.clone() };
         let _endpoint = control::serve(&self.repository.common_dir, id, channels)
             .or_fail(|| "cannot open the control socket")?;
         let carrier = tokio::spawn(self.clone().carry_requests(requests_rx));
@@ -201,11 +204,11 @@ impl Keeper {
 
     /// Makes sure that the session is at a host of the place, and returns the host.
     fn connect(&self) -> std::result::Result<Host, Unreached> {
-        if self.place.config.engine != PlaceEngine::Ssh {
-            return self.connect_job();
+        let program = ship::program_path(&self.place)?;
+        if let Some(cluster) = Cluster::of(&self.place, &program) {
+            return self.connect_job(&cluster);
         }
         let placement = self.placement();
-        let program = ship::program_path(&self.place)?;
         if placement.is_away() {
             let host = Host::new(&self.place, &placement.host, &program);
             host.share_connection();
@@ -230,8 +233,7 @@ impl Keeper {
     }
 
     /// Makes sure that a job for the session runs and has the session, and returns its node.
-    fn connect_job(&self) -> std::result::Result<Host, Unreached> {
-        let cluster = Cluster::new(&self.place, &ship::program_path(&self.place)?);
+    fn connect_job(&self, cluster: &Cluster<'_>) -> std::result::Result<Host, Unreached> {
         let placement = self.placement();
         let name = match &placement.job {
             Some(job) => job.name.clone(),
@@ -372,8 +374,10 @@ impl Keeper {
     /// Cancels the job of the session, if it has one. A job that cannot be cancelled ends by itself
     /// when home does not connect to it.
     fn cancel_job(&self) {
-        if let (Some(job), Ok(program)) = (self.placement().job, ship::program_path(&self.place)) {
-            let _ = Cluster::new(&self.place, &program).cancel(&job.name);
+        if let (Some(job), Ok(program)) = (self.placement().job, ship::program_path(&self.place))
+            && let Some(cluster) = Cluster::of(&self.place, &program)
+        {
+            let _ = cluster.cancel(&job.name);
         }
     }
 
@@ -387,47 +391,25 @@ impl Keeper {
     /// Returns what names the session at its place.
     pub(crate) fn query(&self) -> PlacedSession {
         let job = self.placement().job.map(|job| job.name);
-        protocol::query(&self.repository, &self.record, job)
+        protocol::query(&self.repository, &self.record.id, job)
     }
 
     /// Returns the host that has the session; `None` if no job runs it.
     fn host(&self) -> Result<Option<Host>> {
         let program = ship::program_path(&self.place)?;
         let placement = self.placement();
-        Ok(match (self.place.config.engine, placement.job.and_then(|job| job.id)) {
-            (PlaceEngine::Ssh, _) => Some(Host::new(&self.place, &placement.host, &program)),
-            (PlaceEngine::Slurm | PlaceEngine::Kubernetes, Some(id)) => {
-                Some(Cluster::new(&self.place, &program).node(&id, &placement.host))
-            }
-            (PlaceEngine::Slurm | PlaceEngine::Kubernetes, None) => None,
+        let job = placement.job.and_then(|job| job.id);
+        Ok(match (Cluster::of(&self.place, &program), job) {
+            (None, _) => Some(Host::new(&self.place, &placement.host, &program)),
+            (Some(cluster), Some(id)) => Some(cluster.node(&id, &placement.host)),
+            (Some(_), None) => None,
         })
     }
 
-    /// Returns what a host says about itself. Copies this program to it if that is missing.
+    /// Returns what a host says about itself.
     fn report(&self, host: &Host) -> std::result::Result<HostReport, Unreached> {
-        let query = self.query();
-        let ask = || host.ask::<HostReport>("hello", json_line(&query));
-        let report = match ask() {
-            Err(HostError::NotInstalled) => {
-                ship::install_studio(host, &self.place)?;
-                ask()
-            }
-            answer => answer,
-        };
-        let report = report.map_err(|error| Unreached::of(error, host))?;
-        if let Some(problem) = &report.git_problem {
-            return Err(Failure::refused(format!("{} cannot run sessions", host.name))
-                .because(problem.as_str())
-                .hint(format!("install git there, then: studio places check {}", host.place))
-                .into());
-        }
-        if report.protocol != protocol::PROTOCOL {
-            return Err(Failure::refused(format!("studio on {} is another version", host.name))
-                .because(format!("{} there", report.version))
-                .hint("install the same version there, or remove `binary` of the place")
-                .into());
-        }
-        Ok(report)
+        let report = hello::report(&self.place, host, &self.query());
+        report.map_err(|error| Unreached::of(error, host))
     }
 
     /// Returns the host with the most room, and saves that the session goes there. Only that one is

@@ -56,6 +56,8 @@ pub(crate) struct PlaceLink<'a> {
     summary: JournalSummary,
     saved_contact: Option<Instant>,
     is_heard: bool,
+    /// Whether a part of the agent's message has arrived.
+    has_message: bool,
 }
 
 impl<'a> PlaceLink<'a> {
@@ -98,6 +100,7 @@ impl<'a> PlaceLink<'a> {
             summary: store.summary(id)?,
             saved_contact: None,
             is_heard: false,
+            has_message: false,
         })
     }
 
@@ -152,6 +155,12 @@ impl<'a> PlaceLink<'a> {
             PlaceFrame::Journal { at, bytes } => {
                 let lines = frames::read_bytes(&mut self.output, bytes).await?;
                 self.append(at, &lines)?;
+            }
+            PlaceFrame::Message(part) => {
+                self.keeper.live.add(part, !std::mem::replace(&mut self.has_message, true));
+            }
+            PlaceFrame::Checked { .. } => {
+                return Err(Refusal::Broken("it sent an outcome of checks".to_owned()));
             }
             PlaceFrame::Alive => {}
             PlaceFrame::Ended => return Ok(Some(FollowEnd::Ended)),

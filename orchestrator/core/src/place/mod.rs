@@ -6,9 +6,11 @@
 //! ended, the place in between. So the journals are equal, or one continues the other.
 
 pub mod check;
+pub(crate) mod checks_there;
 mod cluster;
 pub mod configured_place;
 mod frames;
+mod hello;
 mod host;
 mod host_choice;
 mod job;

@@ -1,6 +1,7 @@
 //! The place's side: the hidden command `studio __node VERB SPOOL`, which home runs there, and
 //! `studio __node hold SPOOL JOB`, which a job of a cluster runs.
 
+mod check;
 mod deliver;
 mod follow;
 mod hold;
@@ -61,6 +62,7 @@ pub fn run(args: &NodeArgs) -> Result<u8> {
         "hello" => answer(&report(&spool, &read_line(&mut input)?)?),
         "deliver" => answer(&deliver::deliver(&spool, read_line(&mut input)?, &mut input)?),
         "follow" => follow::follow(&spool, &read_line(&mut input)?, &mut io::stdout().lock()),
+        "check" => check::check(&spool, &read_line(&mut input)?, &mut input),
         "request" => answer(&carry_out(&spool, &read_line(&mut input)?)?),
         "tidy" => answer(&deliver::tidy(&spool, &read_line(&mut input)?)?),
         other => Err(Failure::usage(format!("unknown verb: `{other}`"))),

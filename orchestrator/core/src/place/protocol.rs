@@ -13,12 +13,12 @@ use studio_git::session_repo;
 use crate::place::configured_place::Place;
 use crate::place::requests::NumberedRequest;
 use crate::session::home_settings::HomeSettings;
-use crate::session::record::{RunMode, SessionRecord};
+use crate::session::record::{RunMode, SessionRecord, Templates};
 
 /// The hidden command.
 pub(crate) const COMMAND: &str = "__node";
 /// The version of the protocol between home and a place.
-pub(crate) const PROTOCOL: u32 = 1;
+pub(crate) const PROTOCOL: u32 = 2;
 
 /// What names a session at a place.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -46,7 +46,19 @@ pub(crate) struct Order {
     pub record: SessionRecord,
     /// Its work so far.
     pub work: WorkRefs,
-    /// The settings of git that its worktree shares with the repository.
+    /// What its worktree shares with the repository.
+    #[serde(flatten)]
+    pub shared: SharedSettings,
+    /// The size of the journal.
+    pub journal_bytes: u64,
+    /// The size of the pack.
+    pub pack_bytes: u64,
+}
+
+/// What worktrees share with their repository.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SharedSettings {
+    /// The settings of git.
     pub git_config: String,
     /// `info/exclude` of the repository.
     pub exclude: String,
@@ -54,8 +66,25 @@ pub(crate) struct Order {
     pub attributes: Option<String>,
     /// `shallow` of the repository, if it has one.
     pub shallow: Option<String>,
-    /// The size of the journal.
-    pub journal_bytes: u64,
+}
+
+/// Checks to run on the files of a commit. The pack follows.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CheckOrder {
+    /// The repository, and the id under which its commits are kept.
+    #[serde(flatten)]
+    pub query: PlacedSession,
+    /// What the check worktree shares with the repository.
+    #[serde(flatten)]
+    pub shared: SharedSettings,
+    /// The commit.
+    pub commit: String,
+    /// The templates of branches and worktrees.
+    pub templates: Templates,
+    /// The settings of home.
+    pub settings: HomeSettings,
+    /// The checks.
+    pub checks: Vec<String>,
     /// The size of the pack.
     pub pack_bytes: u64,
 }
@@ -157,10 +186,6 @@ impl Order {
         (query, record): (PlacedSession, &SessionRecord),
         (attempt, work): (u32, WorkRefs),
     ) -> Result<Order> {
-        let info = |name: &str| {
-            let bytes = std::fs::read(repository.common_dir.join(name)).ok()?;
-            String::from_utf8(bytes).ok()
-        };
         let home = HomeSettings::of(settings, place.config.keep_interval(), &record.agent);
         let run_mode = RunMode {
             accept: false,
@@ -175,26 +200,35 @@ impl Order {
             attempt,
             record: SessionRecord { run_mode, after: Vec::new(), ..record.clone() },
             work,
-            git_config: session_repo::config(&repository.open()?)?,
-            exclude: info("info/exclude").unwrap_or_default(),
-            attributes: info("info/attributes"),
-            shallow: info("shallow"),
+            shared: SharedSettings::of(repository)?,
             journal_bytes: 0,
             pack_bytes: 0,
         })
     }
 }
 
+impl SharedSettings {
+    /// Returns those of a repository.
+    pub(crate) fn of(repository: &Repository) -> Result<SharedSettings> {
+        let info = |name: &str| {
+            let bytes = std::fs::read(repository.common_dir.join(name)).ok()?;
+            String::from_utf8(bytes).ok()
+        };
+        Ok(SharedSettings {
+            git_config: session_repo::config(&repository.open()?)?,
+            exclude: info("info/exclude").unwrap_or_default(),
+            attributes: info("info/attributes"),
+            shallow: info("shallow"),
+        })
+    }
+}
+
 /// Returns what names a session at a place, and in a job there.
-pub(crate) fn query(
-    repository: &Repository,
-    record: &SessionRecord,
-    job: Option<String>,
-) -> PlacedSession {
+pub(crate) fn query(repository: &Repository, id: &Id, job: Option<String>) -> PlacedSession {
     PlacedSession {
         protocol: PROTOCOL,
         repository: repository_name(&repository.common_dir),
-        id: record.id.clone(),
+        id: id.clone(),
         job,
     }
 }

@@ -46,6 +46,7 @@ impl HomeSettings {
         settings.caches = Some(ShellLines::default());
         settings.notify = NotifySetting::default();
         settings.pool = Some(0);
+        settings.checks_on = None;
         if let Some(row) = &self.agent {
             let env = settings.agents.get(agent).map(|own| own.env.clone()).unwrap_or_default();
             settings.agents.insert(agent.to_owned(), AgentRow { env, ..row.clone() });

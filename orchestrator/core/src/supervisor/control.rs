@@ -16,7 +16,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 use tokio::net::{UnixListener, UnixStream as Stream};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::launch::live_message::{LiveMessage, LiveMessages};
+use crate::launch::live_message::{LiveMessage, LiveMessagePart, LiveMessages};
 
 /// Maximum size of a request in bytes: a message may be long.
 const MAX_REQUEST_BYTES: u64 = 4 << 20;
@@ -227,16 +227,7 @@ pub struct MessageFollower {
 impl MessageFollower {
     /// Connects to the supervisor of a session; `None` if none listens. Call it within a runtime.
     pub fn open(common_dir: &Path, id: &Id) -> Option<MessageFollower> {
-        let dir = directory(common_dir, id).ok()?;
-        let token = std::fs::read_to_string(dir.join("token")).ok()?;
-        let mut stream =
-            with_short_name(&dir.join("control.sock"), |name| UnixStream::connect(name)).ok()?;
-        let request = SignedRequest { token, request: ControlRequest::Follow };
-        let mut line = serde_json::to_vec(&request).ok()?;
-        line.push(b'\n');
-        stream.write_all(&line).ok()?;
-        stream.set_nonblocking(true).ok()?;
-        let stream = Stream::from_std(stream).ok()?;
+        let stream = Stream::from_std(follow(common_dir, id)?).ok()?;
         let lines = tokio::io::BufReader::new(stream).lines();
         Some(MessageFollower { lines, message: LiveMessage::default() })
     }
@@ -247,6 +238,51 @@ impl MessageFollower {
         self.message.add(serde_json::from_str(&line).ok()?);
         Some(&self.message)
     }
+}
+
+/// The parts of the message that the agent of a session is writing, read without waiting for them.
+#[derive(Debug)]
+pub(crate) struct MessageParts {
+    stream: UnixStream,
+    unread: Vec<u8>,
+}
+
+impl MessageParts {
+    /// Connects to the supervisor of a session; `None` if none listens.
+    pub(crate) fn open(common_dir: &Path, id: &Id) -> Option<MessageParts> {
+        Some(MessageParts { stream: follow(common_dir, id)?, unread: Vec::new() })
+    }
+
+    /// Returns the parts that have arrived; `None` when the supervisor has ended.
+    pub(crate) fn read(&mut self) -> Option<Vec<LiveMessagePart>> {
+        let mut block = [0; 16 << 10];
+        loop {
+            match self.stream.read(&mut block) {
+                Ok(0) => return None,
+                Ok(length) => self.unread.extend_from_slice(&block[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => return None,
+            }
+        }
+        let complete = self.unread.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines: Vec<u8> = self.unread.drain(..complete).collect();
+        let lines = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).ok()).collect()
+    }
+}
+
+/// Asks the supervisor of a session for the message that its agent is writing; `None` if none listens.
+fn follow(common_dir: &Path, id: &Id) -> Option<UnixStream> {
+    let dir = directory(common_dir, id).ok()?;
+    let token = std::fs::read_to_string(dir.join("token")).ok()?;
+    let mut stream =
+        with_short_name(&dir.join("control.sock"), |name| UnixStream::connect(name)).ok()?;
+    let request = SignedRequest { token, request: ControlRequest::Follow };
+    let mut line = serde_json::to_vec(&request).ok()?;
+    line.push(b'\n');
+    stream.write_all(&line).ok()?;
+    stream.set_nonblocking(true).ok()?;
+    Some(stream)
 }
 
 /// Sends a request to the supervisor of a session; returns `false` if none listens. A supervisor of

@@ -388,20 +388,27 @@ async function readHunks(ids) {
   document.getElementById("counts").replaceWith(page.getElementById("counts"));
 }
 
-async function record(change) {
-  const { ok, answer } = await post(`/api/v1/sessions/${review.dataset.id}/review`, {
-    head: review.dataset.head,
-    ...change,
+// One after the other, so that keys that follow each other fast are recorded in their order.
+let recorded = Promise.resolve();
+
+function record(change) {
+  recorded = recorded.then(async () => {
+    const { ok, answer } = await post(`/api/v1/sessions/${review.dataset.id}/review`, {
+      head: review.dataset.head,
+      ...change,
+    });
+    if (!ok) toast(failureText(answer), true);
+    return ok;
   });
-  if (!ok) toast(failureText(answer), true);
-  return ok;
+  return recorded;
 }
 
-async function decide(hunk, decision) {
-  const isSame = hunk.dataset.decision === decision;
-  const value = isSame ? "undecided" : decision;
-  if (!(await record({ decisions: [{ hunk: hunk.dataset.hunk, decision: value }] }))) return;
+async function decide(hunk, decision, doStep) {
+  const before = hunk.dataset.decision;
+  const value = before === decision ? "undecided" : decision;
   show(hunk, value);
+  if (doStep && value !== "undecided") step(1);
+  if (!(await record({ decisions: [{ hunk: hunk.dataset.hunk, decision: value }] }))) show(hunk, before);
   await readHunks([hunk.dataset.hunk]);
 }
 
@@ -493,16 +500,17 @@ function reviewChanged(fresh) {
   document.getElementById("counts").replaceWith(fresh.querySelector("#counts"));
 }
 
+// Each is called with whether its key was pressed, or its button.
 const REVIEW_KEYS = {
   j: () => step(1),
   k: () => step(-1),
-  a: () => current && decide(current, "accepted"),
-  r: () => current && decide(current, "returned"),
+  a: (isKey) => current && decide(current, "accepted", isKey),
+  r: (isKey) => current && decide(current, "returned", isKey),
   c: () => current && comment(current, pointed),
   f: () => current && fold(current),
   v: () => document.getElementById("toggle-view").click(),
-  s: () => document.getElementById("review-send").click(),
-  l: () => document.getElementById("review-land").click(),
+  s: () => recorded.then(() => document.getElementById("review-send").click()),
+  l: () => recorded.then(() => document.getElementById("review-land").click()),
   n: () => document.getElementById("next")?.click(),
   "?": () => document.getElementById("help").showModal(),
 };
@@ -530,7 +538,7 @@ function startReview() {
     if (hunk !== current) select(hunk, false);
     if (key) {
       pointed = null;
-      REVIEW_KEYS[key]();
+      REVIEW_KEYS[key](false);
     } else if (event.target.closest(".number")) {
       comment(hunk, event.target.closest("tr"));
     }
@@ -542,9 +550,11 @@ function startReview() {
     const action = REVIEW_KEYS[event.key];
     if (action) {
       event.preventDefault();
-      action();
+      action(true);
     }
   });
+  // The first hunk without a decision, as it was left.
+  select(hunks().find((hunk) => hunk.dataset.decision === "undecided"));
   if (document.visibilityState === "visible") record({ looked: true });
 }
 

@@ -1,18 +1,18 @@
 //! The review of a session: its hunks, those that need most attention first. The page has the head of
 //! each hunk; the script asks for the lines of those that come into view.
 
+use std::sync::PoisonError;
+
 use axum::extract::{Path, Query, State};
 use base::failure::Result;
 use base::id::Id;
 use base::text::{count, printable};
 use maud::{Markup, html};
 use serde::Deserialize;
+use studio_core::overview::{Overview, SessionGroup};
 use studio_core::review::hunk::{HunkDecision, file_name, file_note};
 use studio_core::review::since::EarlierState;
 use studio_core::review::{Review, ReviewComment};
-use studio_core::session::state::SessionState;
-
-use std::sync::PoisonError;
 
 use crate::commands::context::CommandContext;
 use crate::serve::error_answer::PageResult;
@@ -132,15 +132,11 @@ fn content(
 /// Returns the next session that is ready, after this one in the order of the board.
 fn next_session(server: &PageServer, id: &Id) -> Option<Id> {
     server.feed().with(|sessions| {
-        let ready: Vec<&Id> = sessions
-            .oldest_first()
-            .into_iter()
-            .filter(|(view, _)| view.state == SessionState::Ready || view.record.id == *id)
-            .map(|(view, _)| &view.record.id)
-            .collect();
-        let at = ready.iter().position(|other| *other == id)?;
-        let next = ready.get(at + 1).or_else(|| ready.first())?;
-        (*next != id).then(|| (*next).clone())
+        let mut rows = Overview::of(&sessions.oldest_first()).rows;
+        rows.retain(|row| row.group == SessionGroup::Ready || row.key.id == *id);
+        let at = rows.iter().rposition(|row| row.key.id == *id)?;
+        let next = rows.get(at + 1).or_else(|| rows.first())?;
+        (next.key.id != *id).then(|| next.key.id.clone())
     })
 }
 
@@ -283,8 +279,8 @@ fn end_buttons(review: &Review, next: Option<&Id>) -> Markup {
 fn help() -> Markup {
     let keys = [
         ("j k", "next and previous hunk"),
-        ("a", "accept the hunk"),
-        ("r", "return the hunk to the agent"),
+        ("a", "accept the hunk, and go to the next one"),
+        ("r", "return the hunk to the agent, and go to the next one"),
         ("c", "comment on the hunk, or on the line under the pointer"),
         ("f", "fold or unfold the hunk"),
         ("v", "side by side or unified"),

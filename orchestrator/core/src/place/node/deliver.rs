@@ -13,8 +13,9 @@ use studio_git::session_repo::SessionRepo;
 
 use crate::place::frames;
 use crate::place::node::spool::{self, JobFiles, Spool};
-use crate::place::protocol::Order;
-use crate::place::protocol::{Delivered, KnownSessions, refuse_other_protocol};
+use crate::place::protocol::{
+    Delivered, KnownSessions, Order, PlacedSession, SharedSettings, refuse_other_protocol,
+};
 use crate::project::pause;
 use crate::session::record::{SessionRecord, Templates};
 use crate::session::store::SessionStore;
@@ -32,7 +33,8 @@ pub(super) fn deliver(spool: &Spool, order: Order, input: &mut impl Read) -> Res
             .because(format!("{} bytes", order.journal_bytes))
             .hint("studio fork ID    continues the work in a new session"));
     }
-    refuse_full_disk(spool.root(), &order)?;
+    let floor = order.record.limits.disk_floor_bytes.unwrap_or_default();
+    refuse_full_disk(spool.root(), order.pack_bytes, floor)?;
     let job = order.query.job.as_ref().map(|name| JobFiles::new(spool, name)).transpose()?;
     if let Some(job) = &job {
         job.await_begin()?;
@@ -44,12 +46,12 @@ pub(super) fn deliver(spool: &Spool, order: Order, input: &mut impl Read) -> Res
     }
     let pack = frames::copy_to_file(input, order.pack_bytes).or_fail(fail)?;
     let _lock = spool.lock(&order.query)?;
-    let repository = prepare_repository(spool, &order)?;
+    let repository = prepare_repository(spool, &order.query, &order.shared)?;
     let record = record_here(&repository, &order)?;
     let store = SessionStore::new(&repository.common_dir);
     let mut commits = order.work.commits();
     commits.push(record.base.commit.clone());
-    replica::take_base(&repository, &record.session_repo, &commits, pack)?;
+    replica::take_base(&repository, &record.id, &commits, pack)?;
     let mut set_aside = None;
     if store.dir(&record.id).exists() {
         let lock = stop(&store, &repository, &record)?;
@@ -90,9 +92,9 @@ fn complete(store: &SessionStore, record: &SessionRecord, journal: &[u8]) -> Res
     store.rewrite(record)
 }
 
-fn refuse_full_disk(root: &Path, order: &Order) -> Result<()> {
-    let floor = order.record.limits.disk_floor_bytes.unwrap_or_default();
-    let needed = order.pack_bytes.saturating_mul(2).saturating_add(floor);
+/// Refuses a pack for which the disk has no room.
+pub(super) fn refuse_full_disk(root: &Path, pack_bytes: u64, floor: u64) -> Result<()> {
+    let needed = pack_bytes.saturating_mul(2).saturating_add(floor);
     match crate::admission::free_disk(root) {
         Some(free) if free < needed => Err(Failure::refused("the disk of the place is full")
             .because(format!(
@@ -107,8 +109,12 @@ fn refuse_full_disk(root: &Path, order: &Order) -> Result<()> {
 }
 
 /// Creates the bare repository, if it is missing, with the settings that its sessions share with home.
-fn prepare_repository(spool: &Spool, order: &Order) -> Result<Repository> {
-    let path = spool.repository_path(&order.query)?;
+pub(super) fn prepare_repository(
+    spool: &Spool,
+    query: &PlacedSession,
+    shared: &SharedSettings,
+) -> Result<Repository> {
+    let path = spool.repository_path(query)?;
     let fail = || format!("cannot make {}", path.display());
     if !path.join("HEAD").exists() {
         // Renamed into place, so that an incomplete one is never used.
@@ -120,7 +126,7 @@ fn prepare_repository(spool: &Spool, order: &Order) -> Result<Repository> {
         std::fs::rename(temporary.keep(), &path).or_fail(fail)?;
     }
     // The last value of a key applies.
-    let config = format!("{}[core]\n\tbare = true\n", order.git_config);
+    let config = format!("{}[core]\n\tbare = true\n", shared.git_config);
     let write = |name: &str, text: Option<&str>| match text {
         Some(text) => files::replace(&path.join(name), text.as_bytes()),
         None => match std::fs::remove_file(path.join(name)) {
@@ -130,9 +136,9 @@ fn prepare_repository(spool: &Spool, order: &Order) -> Result<Repository> {
     };
     std::fs::create_dir_all(path.join("info")).or_fail(fail)?;
     write("config", Some(&config)).or_fail(fail)?;
-    write("info/exclude", Some(&order.exclude)).or_fail(fail)?;
-    write("info/attributes", order.attributes.as_deref()).or_fail(fail)?;
-    write("shallow", order.shallow.as_deref()).or_fail(fail)?;
+    write("info/exclude", Some(&shared.exclude)).or_fail(fail)?;
+    write("info/attributes", shared.attributes.as_deref()).or_fail(fail)?;
+    write("shallow", shared.shallow.as_deref()).or_fail(fail)?;
     Repository::discover(&path)
 }
 

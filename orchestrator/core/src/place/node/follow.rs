@@ -12,6 +12,7 @@ use crate::place::protocol::FollowQuery;
 use crate::project::pause;
 use crate::session::store::SessionStore;
 use crate::session::summary::Phase;
+use crate::supervisor::control::MessageParts;
 use crate::supervisor::spawn;
 
 /// The interval in which refs are looked at although the journal is unchanged.
@@ -28,13 +29,29 @@ pub(super) fn follow(spool: &Spool, known: &FollowQuery, output: &mut impl Write
     let fail = || "cannot send the session home";
     let (mut at, mut sent) = (known.at, known.work.clone());
     let (mut last_frame, mut last_refs) = (Instant::now(), None::<Instant>);
-    let mut is_started = false;
+    let (mut is_started, mut message) = (false, None::<MessageParts>);
     loop {
         if spool::attempt(&store, id) != Some(known.attempt) {
             return frames::write(output, &PlaceFrame::Superseded, &[]).or_fail(fail);
         }
         // Before the journal is read: if a run ends after that, its last lines are read below.
         let is_running = store.is_locked(id);
+        message = message.filter(|_| is_running);
+        if message.is_none() && is_running {
+            message = MessageParts::open(&repository.common_dir, id);
+        }
+        if let Some(parts) = &mut message {
+            match parts.read() {
+                Some(parts) => {
+                    for part in parts {
+                        let frame = PlaceFrame::Message(part);
+                        frames::write(output, &frame, &[]).or_fail(fail)?;
+                        last_frame = Instant::now();
+                    }
+                }
+                None => message = None,
+            }
+        }
         let lines = complete_lines(&journal, at).or_fail(fail)?;
         if !lines.is_empty() || last_refs.is_none_or(|time| time.elapsed() > REFS_INTERVAL) {
             last_refs = Some(Instant::now());
