@@ -225,6 +225,8 @@ const STUDIO_CORE: &[(&str, &[&str])] = &[
             "notification",
             "supervisor",
             "project",
+            "exec",
+            "check",
             "tree_checks",
         ],
     ),

@@ -11,15 +11,17 @@ use base::process::Stream;
 use studio_git::replica;
 use tokio::io::{AsyncReadExt, BufReader};
 
+use crate::exec::runner::CommandOutput;
 use crate::place::configured_place::Place;
 use crate::place::frames::{self, PlaceFrame};
-use crate::place::host::{Host, HostError};
+use crate::place::host::{self, Host, HostError};
 use crate::place::host_choice::{self, HostAnswer};
 use crate::place::keeper::json_line;
 use crate::place::protocol::{self, CheckOrder, SharedSettings};
 use crate::place::{hello, ship};
 use crate::project::Project;
 use crate::session::home_settings::HomeSettings;
+use crate::session::journal::CheckResult;
 use crate::session::record::Templates;
 use crate::tree_checks::ChecksRun;
 
@@ -27,6 +29,14 @@ use crate::tree_checks::ChecksRun;
 const CHECKS_ID: &str = "merged-checks";
 /// A place that sends nothing for this long is gone.
 const SILENCE: Duration = Duration::from_secs(20);
+/// How long the errors of a command that ended may take to arrive.
+const ERROR_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum length of its errors, in bytes.
+const MAX_ERROR_BYTES: u64 = 4096;
+/// Maximum length of the output of a check that is kept, in bytes.
+const MAX_TEXT_BYTES: usize = 64 << 10;
+/// Maximum length of a sentence about a check, in bytes.
+const MAX_LINE_BYTES: usize = 1000;
 
 /// Runs checks on the files of a commit at the place with this name. If the user interrupts, they end
 /// there.
@@ -63,9 +73,13 @@ pub(crate) fn run(
         pack_bytes: pack.metadata().or_fail(|| "cannot pack the commit")?.len(),
     };
     let input = input(&order, pack).or_fail(|| "cannot make a temporary file")?;
-    runtime
-        .block_on(project.interrupt.or(outcome(&host, input)))?
-        .map_err(|why| HostError::Connection(why).into_failure(&host).hint(here))
+    let outcome = runtime.block_on(project.interrupt.or(outcome(&host, input)))?;
+    let outcome = outcome.map_err(|error| error.into_failure(&host).hint(here))?;
+    verified(outcome, checks, &project.config.studio.setup.list()).ok_or_else(|| {
+        Failure::failed(format!("{} does not answer as expected", host.name))
+            .because("it sent results of other checks")
+            .hint(here)
+    })
 }
 
 /// Returns what names the repository at a place.
@@ -117,37 +131,100 @@ fn input(order: &CheckOrder, mut pack: File) -> io::Result<File> {
     Ok(input)
 }
 
-/// Waits for the outcome. When this is dropped, the connection ends, and with it the checks there. Fails
-/// with why there is no outcome.
-async fn outcome(host: &Host, input: File) -> std::result::Result<ChecksRun, String> {
+/// Waits for the outcome. When this is dropped, the connection ends, and with it the checks there.
+async fn outcome(host: &Host, input: File) -> std::result::Result<ChecksRun, HostError> {
+    let broken = |why: String| HostError::Connection(why);
+    let failed = |error: io::Error| broken(error.to_string());
     let command = host.node("check").stdin(Stream::File(input));
-    let mut process = command.spawn_async().map_err(|error| error.to_string())?;
-    let output = process.child.stdout.take().ok_or("its output is missing")?;
-    let mut errors = process.child.stderr.take().ok_or("its output is missing")?;
+    let mut process = command.spawn_async().map_err(failed)?;
+    let missing = || broken("its output is missing".to_owned());
+    let output = process.child.stdout.take().ok_or_else(missing)?;
+    let errors = process.child.stderr.take().ok_or_else(missing)?;
     let mut output = BufReader::new(output);
     loop {
+        let silent = |_| broken(format!("it sent nothing for {} s", SILENCE.as_secs()));
         let frame = tokio::time::timeout(SILENCE, frames::read(&mut output)).await;
-        let frame = frame.map_err(|_| format!("it sent nothing for {} s", SILENCE.as_secs()))?;
-        match frame.map_err(|error| error.to_string())? {
+        match frame.map_err(silent)?.map_err(failed)? {
             Some(PlaceFrame::Alive) => {}
             Some(PlaceFrame::Checked { bytes }) => {
-                let json = frames::read_bytes(&mut output, bytes).await;
-                let json = json.map_err(|error| error.to_string())?;
-                return serde_json::from_slice(&json).map_err(|error| error.to_string());
+                let json = frames::read_bytes(&mut output, bytes).await.map_err(failed)?;
+                return serde_json::from_slice(&json).map_err(|error| broken(error.to_string()));
             }
-            Some(_) => return Err("it sent what does not belong to checks".to_owned()),
-            None => {
-                let mut text = Vec::new();
-                let mut limited = (&mut errors).take(4096);
-                let _ =
-                    tokio::time::timeout(Duration::from_secs(1), limited.read_to_end(&mut text))
-                        .await;
-                let text = String::from_utf8_lossy(&text).trim().to_owned();
-                return Err(match text.is_empty() {
-                    true => "the connection ended".to_owned(),
-                    false => base::text::printable(&text),
-                });
-            }
+            Some(_) => return Err(broken("it sent what does not belong to checks".to_owned())),
+            None => break,
         }
+    }
+    let mut text = Vec::new();
+    let mut errors = errors.take(MAX_ERROR_BYTES);
+    let _ = tokio::time::timeout(ERROR_TIMEOUT, errors.read_to_end(&mut text)).await;
+    let text = base::text::printable(String::from_utf8_lossy(&text).trim());
+    match process.child.wait().await.map_err(failed)?.code() {
+        Some(code) if (1..host::KILLED).contains(&code) => Err(HostError::Failed(
+            Failure::failed(format!("checks did not run on {}", host.name)).because(text),
+        )),
+        Some(_) | None if text.is_empty() => Err(broken("the connection ended".to_owned())),
+        Some(_) | None => Err(broken(text)),
+    }
+}
+
+/// Returns what counts of an outcome that a host sent: results of these checks, with texts that can be
+/// shown.
+fn verified(outcome: ChecksRun, checks: &[String], setup: &[String]) -> Option<ChecksRun> {
+    let text = |text: String| base::text::tail(&text, MAX_TEXT_BYTES).to_owned();
+    let line = |line: String| base::text::printable(base::text::head(&line, MAX_LINE_BYTES));
+    match outcome {
+        ChecksRun::Checks(results) => {
+            let is_asked = results.iter().map(|result| &result.command).eq(checks);
+            let result = |it: CheckResult| CheckResult {
+                ok: it.exit == 0,
+                tail: text(it.tail),
+                hint: it.hint.map(line),
+                limit: it.limit.map(line),
+                fails_on: None,
+                flaky: false,
+                ..it
+            };
+            is_asked.then(|| ChecksRun::Checks(results.into_iter().map(result).collect()))
+        }
+        ChecksRun::SetUpFailed { line: failed, output, hint } => {
+            let (tail, limit) = (text(output.tail), output.limit.map(line));
+            let output = CommandOutput { tail, limit, ..output };
+            let is_asked = setup.contains(&failed);
+            is_asked.then(|| ChecksRun::SetUpFailed { line: failed, output, hint: hint.map(line) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_results_of_the_checks_that_were_asked_for_count() {
+        let passed = |command: &str| CheckResult {
+            ok: true,
+            exit: 0,
+            ..crate::check::failed_result(command.to_owned(), String::new())
+        };
+        let checks = ["a".to_owned(), "b".to_owned()];
+        let sent = |commands: &[&str]| {
+            let results = commands.iter().map(|command| passed(command)).collect();
+            verified(ChecksRun::Checks(results), &checks, &[]).is_some()
+        };
+        assert!(sent(&["a", "b"]));
+        for other in [&[][..], &["a"], &["b", "a"], &["a", "b", "c"]] {
+            assert!(!sent(other), "{other:?}");
+        }
+        let lie = CheckResult { exit: 1, hint: Some("\u{1b}[2J".to_owned()), ..passed("a") };
+        let Some(ChecksRun::Checks(results)) =
+            verified(ChecksRun::Checks(vec![lie]), &checks[..1], &[])
+        else {
+            panic!("it is a result of the check");
+        };
+        assert!(!results[0].ok && results[0].hint.as_deref() == Some("^[[2J"), "{results:?}");
+        let output = CommandOutput { exit: 1, tail: String::new(), duration: SILENCE, limit: None };
+        let failed = ChecksRun::SetUpFailed { line: "make".to_owned(), output, hint: None };
+        assert!(verified(failed.clone(), &checks, &["make".to_owned()]).is_some());
+        assert!(verified(failed, &checks, &[]).is_none());
     }
 }

@@ -21,7 +21,7 @@ const CONNECTION_FAILED: i32 = 255;
 /// Exit codes of shells for a program that does not exist or cannot be run.
 const NOT_RUNNABLE: [i32; 2] = [126, 127];
 /// The lowest exit code of a program that a signal ended.
-const KILLED: i32 = 128;
+pub(super) const KILLED: i32 = 128;
 /// How long a connection that several commands share stays open without one, in seconds.
 const SHARED_SECONDS: u32 = 60;
 /// Timeout of a command that asks something.

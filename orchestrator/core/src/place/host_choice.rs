@@ -150,6 +150,17 @@ mod tests {
     }
 
     #[test]
+    fn commits_are_spread_over_the_hosts_with_a_free_core() {
+        let answers = [answer("one", 4, 8), answer("full", 0, 8), answer("two", 4, 8)];
+        let host = |commit: &str| spread(&answers, commit);
+        assert_eq!(host("0000000a"), Some("one".to_owned()));
+        assert_eq!(host("0000000b"), Some("two".to_owned()));
+        assert_eq!(host("no commit"), Some("one".to_owned()));
+        assert_eq!(spread(&answers[1..2], "0000000b"), Some("full".to_owned()));
+        assert_eq!(spread(&[], "0000000b"), None);
+    }
+
+    #[test]
     fn all_hosts_are_asked_and_answers_keep_their_order() {
         let hosts: Vec<String> = (0..50).map(|number| format!("host-{number}")).collect();
         assert_eq!(ask_all(&hosts, str::to_owned), hosts);
