@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use base::failure::Result;
+use base::failure::{OrFail, Result};
+use base::lock::Lock;
 use serde::{Deserialize, Serialize};
 use studio_git::repo::Repository;
 
@@ -33,6 +34,14 @@ pub(super) struct HostAnswer {
 /// Returns the file with the last answers of the hosts of a place.
 pub(super) fn answers_file(repository: &Repository, place: &Place) -> Result<PathBuf> {
     Ok(repository.studio_dir()?.join("cache").join(format!("place-{}.json", place.name)))
+}
+
+/// Takes the lock of the one that asks all hosts.
+pub(super) fn lock(answers_file: &Path) -> Result<Lock> {
+    let path = answers_file.with_extension("lock");
+    let fail = || format!("cannot lock {}", path.display());
+    std::fs::create_dir_all(path.parent().unwrap_or(&path)).or_fail(fail)?;
+    Lock::take(&path).or_fail(fail)
 }
 
 /// Returns the last answers of configured hosts; none if they are too old.

@@ -417,7 +417,15 @@ impl Keeper {
     fn choose_host(&self, program: &str) -> std::result::Result<(Host, HostReport), Unreached> {
         let names = self.place.config.all_hosts();
         let path = host_choice::answers_file(&self.repository, &self.place)?;
-        if let Some(name) = self.take_best(&host_choice::recent_answers(&path, &names))? {
+        let mut asking = None;
+        let mut recent = host_choice::recent_answers(&path, &names);
+        if recent.is_empty() && names.len() > 1 {
+            // Of the sessions that start at the same time, one asks, and the others wait for its answers.
+            asking = Some(host_choice::lock(&path)?);
+            recent = host_choice::recent_answers(&path, &names);
+        }
+        if let Some(name) = self.take_best(&recent)? {
+            drop(asking.take());
             let host = Host::new(&self.place, &name, program);
             host.share_connection();
             if let Ok(report) = self.report(&host) {
@@ -437,6 +445,7 @@ impl Keeper {
             }
         }
         host_choice::save_answers(&path, &answers);
+        drop(asking);
         let name = self.take_best(&answers)?;
         match (answers.into_iter().find(|it| Some(&it.name) == name.as_ref()), first_error) {
             (Some(HostAnswer { name, report }), _) => {
