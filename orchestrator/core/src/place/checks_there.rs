@@ -1,7 +1,7 @@
 //! Home's side of checks at a place: sends the commit, waits for the outcome.
 
 use std::fs::File;
-use std::io::{self, Seek, Write};
+use std::io;
 use std::time::Duration;
 
 use base::config::places::PlaceEngine;
@@ -16,7 +16,7 @@ use crate::place::configured_place::Place;
 use crate::place::frames::{self, PlaceFrame};
 use crate::place::host::{self, Host, HostError};
 use crate::place::host_choice::{self, HostAnswer};
-use crate::place::keeper::json_line;
+use crate::place::link::{self, SILENCE};
 use crate::place::protocol::{self, CheckOrder, SharedSettings};
 use crate::place::{hello, ship};
 use crate::project::Project;
@@ -27,8 +27,6 @@ use crate::tree_checks::ChecksRun;
 
 /// The name under which a place keeps the commits that it checks.
 const CHECKS_ID: &str = "merged-checks";
-/// A place that sends nothing for this long is gone.
-const SILENCE: Duration = Duration::from_secs(20);
 /// How long the errors of a command that ended may take to arrive.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(1);
 /// Maximum length of its errors, in bytes.
@@ -72,7 +70,7 @@ pub(crate) fn run(
         checks: checks.to_vec(),
         pack_bytes: pack.metadata().or_fail(|| "cannot pack the commit")?.len(),
     };
-    let input = input(&order, pack).or_fail(|| "cannot make a temporary file")?;
+    let input = link::order_input(&order, &[], pack)?;
     let outcome = runtime.block_on(project.interrupt.or(outcome(&host, input)))?;
     let outcome = outcome.map_err(|error| error.into_failure(&host).hint(here))?;
     verified(outcome, checks, &project.config.studio.setup.list()).ok_or_else(|| {
@@ -120,15 +118,6 @@ fn choose_host(project: &Project, place: &Place, commit: &str) -> Result<(Host, 
     let chosen = host_choice::spread(&answers, commit);
     let found = hosts.into_iter().find(|(host, _)| Some(&host.name) == chosen.as_ref());
     found.ok_or_else(|| first_failure.unwrap_or_else(|| Failure::usage("the place has no host")))
-}
-
-fn input(order: &CheckOrder, mut pack: File) -> io::Result<File> {
-    let mut input = tempfile::tempfile()?;
-    input.write_all(&json_line(order))?;
-    pack.rewind()?;
-    io::copy(&mut pack, &mut input)?;
-    input.rewind()?;
-    Ok(input)
 }
 
 /// Waits for the outcome. When this is dropped, the connection ends, and with it the checks there.

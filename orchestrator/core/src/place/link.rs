@@ -8,6 +8,7 @@ use base::clock::Clock;
 use base::failure::{Failure, OrFail, Result};
 use base::files;
 use base::process::{AsyncRunning, OutputLimits, Stream};
+use serde::Serialize;
 use studio_git::replica::{self, WorkRefs};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStderr, ChildStdout};
@@ -22,7 +23,7 @@ use crate::session::journal::{JournalEntry, JournalLine};
 use crate::session::summary::JournalSummary;
 
 /// A place that sends nothing for this long is gone.
-const SILENCE: Duration = Duration::from_secs(20);
+pub(super) const SILENCE: Duration = Duration::from_secs(20);
 /// How often the time of the last contact is saved.
 const CONTACT_INTERVAL: Duration = Duration::from_secs(15);
 /// The interval of scheduler calls.
@@ -291,23 +292,29 @@ impl From<io::Error> for Refusal {
     }
 }
 
+/// Returns the input of a command at a place: an order, a journal and a pack.
+pub(super) fn order_input(order: &impl Serialize, journal: &[u8], mut pack: File) -> Result<File> {
+    let fail = || "cannot make a temporary file";
+    let mut input = tempfile::tempfile().or_fail(fail)?;
+    let mut write = || -> io::Result<()> {
+        input.write_all(&json_line(order))?;
+        input.write_all(journal)?;
+        pack.rewind()?;
+        io::copy(&mut pack, &mut input)?;
+        input.rewind()
+    };
+    write().or_fail(fail)?;
+    Ok(input)
+}
+
 /// Sends a session to a host.
 pub(crate) fn send_order(
     host: &Host,
     order: &Order,
     journal: &[u8],
-    mut pack: File,
+    pack: File,
 ) -> std::result::Result<Delivered, HostError> {
-    let mut stream = || -> io::Result<File> {
-        let mut stream = tempfile::tempfile()?;
-        stream.write_all(&json_line(order))?;
-        stream.write_all(journal)?;
-        pack.rewind()?;
-        io::copy(&mut pack, &mut stream)?;
-        stream.rewind()?;
-        Ok(stream)
-    };
-    let stream = stream().or_fail(|| "cannot make a temporary file").map_err(HostError::Failed)?;
+    let stream = order_input(order, journal, pack).map_err(HostError::Failed)?;
     let command = host.node("deliver").stdin(Stream::File(stream));
     let output = host.checked(command.output(OutputLimits::seconds(DELIVER_SECONDS)))?;
     host.answer(&output)

@@ -185,6 +185,9 @@ document.addEventListener("input", (event) => {
 
 let isReading = false;
 let isStale = false;
+// A page that was read while a decision was being recorded may lack it.
+let decisionsMade = 0;
+let decisionsRecorded = 0;
 
 async function refresh() {
   if (isReading) {
@@ -192,13 +195,15 @@ async function refresh() {
     return;
   }
   isReading = true;
+  const recordedBefore = decisionsRecorded;
   try {
     const { ok, page } = await readPage(location.href);
     const fresh = page.getElementById("main");
     if (ok && fresh) {
       morph(main, fresh);
       planTextChanged();
-      reviewChanged(fresh);
+      if (recordedBefore === decisionsMade) reviewChanged(fresh);
+      else isStale = true;
     }
   } catch (error) {
     // The stream says when the server is back.
@@ -393,12 +398,16 @@ let recorded = Promise.resolve();
 
 function record(change) {
   recorded = recorded.then(async () => {
-    const { ok, answer } = await post(`/api/v1/sessions/${review.dataset.id}/review`, {
-      head: review.dataset.head,
-      ...change,
-    });
-    if (!ok) toast(failureText(answer), true);
-    return ok;
+    const body = { head: review.dataset.head, ...change };
+    try {
+      const { ok, answer } = await post(`/api/v1/sessions/${review.dataset.id}/review`, body);
+      if (!ok) toast(failureText(answer), true);
+      return ok;
+    } catch {
+      // Later keys are recorded when it answers again.
+      toast("the server does not answer", true);
+      return false;
+    }
   });
   return recorded;
 }
@@ -406,9 +415,11 @@ function record(change) {
 async function decide(hunk, decision, doStep) {
   const before = hunk.dataset.decision;
   const value = before === decision ? "undecided" : decision;
+  decisionsMade += 1;
   show(hunk, value);
   if (doStep && value !== "undecided") step(1);
   if (!(await record({ decisions: [{ hunk: hunk.dataset.hunk, decision: value }] }))) show(hunk, before);
+  decisionsRecorded += 1;
   await readHunks([hunk.dataset.hunk]);
 }
 

@@ -1,6 +1,6 @@
 //! Runs checks for home, until it has the outcome or its connection ends.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
@@ -53,8 +53,5 @@ pub(super) fn check(spool: &Spool, order: &CheckOrder, input: &mut impl Read) ->
     })?;
     let json = serde_json::to_vec(&outcome).or_fail(|| "cannot answer")?;
     let frame = PlaceFrame::Checked { bytes: json.len() as u64 };
-    let mut output = io::stdout().lock();
-    frames::write(&mut output, &frame, &json)
-        .and_then(|()| output.flush())
-        .or_fail(|| "cannot answer")
+    frames::write(&mut io::stdout().lock(), &frame, &json).or_fail(|| "cannot answer")
 }
