@@ -227,6 +227,17 @@ fn changes_of_a_session_git_directory_are_reported_until_restored() {
 }
 
 #[test]
+fn attributes_that_an_agent_rewrites_in_place_are_reported() {
+    let s = setting();
+    s.repo.write(".git/info/attributes", "* text=auto\n");
+    let session = s.session("task-abcd");
+    assert_eq!(tampering_warning(&session.place), None);
+    fs::write(session.place.git_dir.join("info/attributes"), "* filter=evil\n").unwrap();
+    let warning = tampering_warning(&session.place).unwrap();
+    assert_eq!(warning, "the agent changed info/attributes in its git directory");
+}
+
+#[test]
 fn requirements_in_commits_of_an_agent_are_ignored() {
     let s = setting();
     let session = s.session("task-abcd");

@@ -20,9 +20,9 @@ use crate::session::summary::{Phase, SessionFacts};
 #[derive(Clone, Debug)]
 pub struct SessionView {
     /// The record of its creation.
-    pub record: SessionRecord,
+    pub record: Box<SessionRecord>,
     /// The current facts.
-    pub facts: SessionFacts,
+    pub facts: Box<SessionFacts>,
     /// The state that follows from the facts.
     pub state: SessionState,
     /// The relation of the work to its branch; `None` if it was not determined.
@@ -51,8 +51,8 @@ impl SessionView {
         let state = state(&facts);
         let undo_operation = facts.disposition.operation().map(str::to_owned);
         SessionView {
-            record,
-            facts,
+            record: Box::new(record),
+            facts: Box::new(facts),
             state,
             standing: None,
             conflicts_with: None,

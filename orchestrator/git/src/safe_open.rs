@@ -92,6 +92,13 @@ impl SafeDir {
         Ok(Some(bytes))
     }
 
+    /// Returns when an entry was changed, in seconds and nanoseconds; `None` if it is missing or
+    /// unreadable. A symlink is not followed.
+    pub(crate) fn changed_at(&self, name: &str) -> Option<(i64, i64)> {
+        let stat = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some((stat.st_ctime as i64, stat.st_ctime_nsec as i64))
+    }
+
     /// Copies a regular file of at most `limit` bytes with its modification time; returns `false`
     /// if it is missing, larger, or not a regular file.
     pub fn copy(

@@ -210,19 +210,17 @@ impl Originals {
     /// `false` means unknown. Needs only a few system calls: an agent cannot set the change time of
     /// a file.
     pub(crate) fn are_unchanged(session_repo: &SessionRepo) -> bool {
-        let changed_at = |path: &Path| {
-            std::fs::symlink_metadata(path)
-                .map(|metadata| (metadata.ctime(), metadata.ctime_nsec()))
-                .ok()
-        };
         let git_dir = &session_repo.git_dir;
-        let Some(written_at) = changed_at(&originals_dir(git_dir).join("config")) else {
+        let originals = originals_dir(git_dir).join("config").symlink_metadata();
+        let (Ok(originals), Ok(git_dir)) = (originals, SafeDir::open(git_dir)) else {
             return false;
         };
-        let is_older = |name| changed_at(&git_dir.join(name)).is_some_and(|it| it <= written_at);
+        let written_at = (originals.ctime(), originals.ctime_nsec());
+        let is_older = |name| git_dir.changed_at(name).is_some_and(|it| it <= written_at);
         ["config", "hooks", "info"].into_iter().all(is_older)
-            && changed_at(&git_dir.join("config.worktree")).is_none()
-            && changed_at(&git_dir.join("commondir")).is_none()
+            && git_dir.changed_at("info/attributes").is_none_or(|it| it <= written_at)
+            && git_dir.changed_at("config.worktree").is_none()
+            && git_dir.changed_at("commondir").is_none()
             && worktree::pointer_in(&session_repo.worktree) == Some(pointer(session_repo))
     }
 

@@ -149,7 +149,7 @@ fn ready_work(project: &Project, id: &Id) -> Result<Option<(SessionRecord, Strin
     let Some(work) = view.work() else { return Ok(None) };
     let (base, commit) = (work.base.clone(), work.commit().to_owned());
     let base = base.unwrap_or_else(|| view.record.base.commit.clone());
-    Ok(Some((view.record, commit, base)))
+    Ok(Some((*view.record, commit, base)))
 }
 
 /// Returns how long the model may take: a session does not exceed its time limit by its message.

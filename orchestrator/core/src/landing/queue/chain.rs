@@ -83,7 +83,7 @@ impl QueueRun<'_> {
             && !entry.options.dry_run
             && link.candidate.needs_message;
         CheckRequest {
-            record: entry.view.record.clone(),
+            record: SessionRecord::clone(&entry.view.record),
             commit: link.candidate.merged_commit.clone(),
             tree: link.candidate.tree.clone(),
             checks,
