@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::json;
-use testkit::env::until;
+use testkit::env::{processes_in, until};
 use testkit::model_server::reply::ScriptedReply;
 
 use crate::agent_env::Stage;
@@ -360,6 +360,17 @@ fn killing_g3_kills_its_command() {
     running.child.kill().unwrap();
     running.child.wait().unwrap();
     until("the command to end", || (!base::process::is_alive(pid)).then_some(()));
+}
+
+#[test]
+fn with_gpus_a_command_can_name_its_threads_and_ends_with_its_processes() {
+    let name = "echo renamed > /proc/self/task/$$/comm; read name < /proc/self/comm; echo $name";
+    let bench = Bench::new("g3");
+    assert!(!shell(&bench, name).text.contains("renamed"));
+    bench.env.config("[sandbox]\ngpu = true\n");
+    assert!(shell(&bench, name).works().contains("renamed"));
+    bench.call("shell", json!({ "command": "sleep 300 & sleep 300", "timeout": 1 }));
+    until("its processes to end", || processes_in(&bench.dir).is_empty().then_some(()));
 }
 
 #[test]

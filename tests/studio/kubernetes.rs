@@ -82,6 +82,9 @@ elif args[0] == "delete":
 "#;
 
 /// A scene with the place `farm`.
+const PLACE: &str = "[studio.places.farm]\nengine = \"kubernetes\"\n\
+    image = \"registry.example/agent:1\"\nnamespace = \"agents\"\nmemory = \"2Gi\"\nkeep_seconds = 1\n";
+
 fn scene() -> Scene {
     let mut scene = Scene::new();
     let programs = scene.env.home().join("programs");
@@ -91,10 +94,7 @@ fn scene() -> Scene {
     fs::set_permissions(programs.join("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
     scene.env.set("PATH", path);
-    scene.configure(
-        "[studio.places.farm]\nengine = \"kubernetes\"\nimage = \"registry.example/agent:1\"\n\
-         namespace = \"agents\"\nmemory = \"2Gi\"\nkeep_seconds = 1\n",
-    );
+    scene.configure(PLACE);
     scene
 }
 
@@ -136,6 +136,18 @@ fn a_session_in_a_pod_is_ready_and_landed_as_one_here() {
     let manifest = fs::read_to_string(job(&scene).join("manifest")).unwrap();
     assert!(manifest.contains("\"memory\": \"2Gi\""), "{manifest}");
     assert!(!manifest.contains("write") && !manifest.contains(&id), "{manifest}");
+}
+
+#[test]
+fn the_checks_of_a_landing_run_in_a_pod() {
+    let scene = scene();
+    let id = scene.ready("write a.txt one");
+    scene.await_free(&id);
+    let check = "pwd | grep -q studio/repos";
+    scene.configure(&format!("checks_on = \"farm\"\nchecks = {check:?}\n{PLACE}"));
+    let accepted = scene.studio(["accept", &id, "--message", "Add a"]);
+    accepted.exits(0).output_contains("on the merged tree at farm");
+    assert_eq!(scene.repo.show("main", "a.txt"), "one");
 }
 
 #[test]

@@ -442,6 +442,33 @@ mod needs_sshd {
 
     #[test]
     #[ignore = "needs sshd"]
+    fn a_host_with_an_older_c_library_is_told() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        // A program that needs a version of the C library that does not exist.
+        let mut program = fs::read("/usr/bin/true").unwrap();
+        let versions: Vec<usize> = program
+            .windows(6)
+            .enumerate()
+            .filter_map(|(at, name)| (name == b"GLIBC_").then_some(at + 6))
+            .collect();
+        for at in versions {
+            program[at] = b'9';
+        }
+        fs::write(host.path("studio"), program).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(host.path("studio"), mode).unwrap();
+        host.use_in(&scene, &format!("binary = {:?}", host.path("studio")));
+        let check = scene.studio(["places", "check", "farm"]);
+        check.exits(1).output_contains("version `GLIBC_9").output_contains("build studio for that");
+        let id = scene.exec(["--on", "farm", "write a.txt one"]);
+        let status = scene.await_end(&id);
+        assert_eq!(status["state"], "failed");
+        let why = status["why"].as_str().unwrap();
+        assert!(why.contains("studio cannot be run on farm: ") && why.contains("GLIBC_9"), "{why}");
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
     fn a_host_with_another_key_is_refused() {
         let (scene, host) = (Scene::new(), SshHost::start());
         host.use_in(&scene, "lost_after_seconds = 1");

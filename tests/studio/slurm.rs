@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::env::{poll, until};
 
-use crate::fixtures::Scene;
+use crate::fixtures::{Scene, studio};
 use crate::place_fixtures::SshHost;
 use crate::slurm_fixtures::SlurmCluster;
 
@@ -32,6 +32,26 @@ fn await_file(cluster: &SlurmCluster, id: &str, name: &str) -> usize {
         cluster.worktree_file(node, id, name).exists().then_some(())
     });
     node
+}
+
+/// Returns a session that is ready, without checks of its own.
+fn ready(scene: &Scene, script: &str) -> String {
+    let id = scene.ready(script);
+    scene.await_free(&id);
+    id
+}
+
+/// Lets this check of merged trees run in jobs.
+fn check_in_jobs(scene: &Scene, more: &str, check: &str) {
+    let place = format!("[studio.places.farm]\nengine = \"slurm\"\n{more}\n");
+    scene.configure(&format!("checks_on = \"farm\"\nchecks = {check:?}\n{place}"));
+}
+
+/// Returns whether a process with this command line runs.
+fn runs(line: &[u8]) -> bool {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    lines.into_iter().any(|other| other.starts_with(line))
 }
 
 mod needs_slurm {
@@ -121,6 +141,78 @@ mod needs_slurm {
         scene.configure("[studio.places.farm]\nengine = \"slurm\"\n");
         scene.studio(["resume", &id]).exits(0);
         scene.await_state(&id, "ready");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn a_session_has_the_gpu_of_its_job_and_waits_for_a_licence() {
+        let options = "options = [\"--gres=gpu:1\", \"--licenses=compiler:1\"]";
+        let (scene, cluster) = scene_with_cluster(options);
+        let script = "sh echo $CUDA_VISIBLE_DEVICES >gpu.txt; say done; gate go";
+        let first = scene.exec(["--on", "farm", script]);
+        let node = await_file(&cluster, &first, "gpu.txt");
+        let second = scene.exec(["--on", "farm", "write b.txt two"]);
+        until("the reason", || {
+            let why = scene.status(&second)["why"].as_str().unwrap_or_default().to_owned();
+            why.contains("waits: Licenses").then_some(())
+        });
+        assert_eq!(scene.status(&second)["state"], "queued");
+        fs::write(cluster.worktree_file(node, &first, "go"), "").unwrap();
+        for id in [&first, &second] {
+            until_slowly("the run to end", || (scene.status(id)["state"] == "ready").then_some(()));
+            scene.await_free(id);
+            scene.studio(["accept", id, "--message", "m"]).exits(0);
+        }
+        assert_eq!(scene.repo.show("main", "gpu.txt"), "0");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn checks_of_merged_trees_run_in_jobs() {
+        let (scene, cluster) = scene_with_cluster("");
+        let ids = ["a", "b", "c"].map(|name| ready(&scene, &format!("write {name} 1")));
+        check_in_jobs(&scene, "", "test ! -e b && pwd | grep -q studio/repos");
+        let landed = scene.studio(["accept", "--all"]);
+        landed.exits(1).output_contains("fails on the merged tree");
+        for (id, state) in ids.iter().zip(["accepted", "ready", "accepted"]) {
+            assert_eq!(scene.status(id)["state"], state);
+        }
+        cluster.await_idle();
+        scene.repo.is_sound();
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn a_check_whose_job_is_cancelled_refuses_the_landing() {
+        let (scene, cluster) = scene_with_cluster("");
+        let id = ready(&scene, "write a.txt one");
+        check_in_jobs(&scene, "", "sleep 4321");
+        let landing = std::thread::scope(|scope| {
+            let landing = scope.spawn(|| scene.studio(["accept", &id]));
+            until_slowly("the check to run", || runs(b"sleep\x004321").then_some(()));
+            let job = cluster.run("squeue", &["-h", "-o", "%i"]);
+            cluster.run("scancel", &[job.trim()]);
+            landing.join().unwrap()
+        });
+        landing.exits(1).output_contains("checks did not run at farm");
+        landing.output_contains("was cancelled");
+        assert_eq!(scene.status(&id)["state"], "ready");
+        until("the check to end", || (!runs(b"sleep\x004321")).then_some(()));
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn an_interrupted_landing_cancels_the_job_of_its_checks() {
+        let (scene, cluster) = scene_with_cluster("");
+        let id = ready(&scene, "write a.txt one");
+        check_in_jobs(&scene, "options = [\"--begin=now+1hour\"]", "true");
+        let mut landing = scene.env.start(studio(), scene.repo.path(), ["accept", &id]);
+        until("the job", || (!cluster.run("squeue", &["-h"]).trim().is_empty()).then_some(()));
+        base::process::signal_group(landing.id(), Signal::INT);
+        let status = landing.wait_until(None).unwrap().expect("it ends");
+        assert_eq!(status.code(), Some(130));
+        cluster.await_idle();
+        assert_eq!(scene.status(&id)["state"], "ready");
     }
 
     #[test]

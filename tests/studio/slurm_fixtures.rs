@@ -37,6 +37,7 @@ impl SlurmCluster {
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         fs::set_permissions(root.join("etc/munge.key"), private).unwrap();
         fs::write(root.join("etc/slurm.conf"), configuration(root)).unwrap();
+        fs::write(root.join("etc/gres.conf"), "Name=gpu File=/dev/null\n").unwrap();
         let socket = root.join("run/munge.sock");
         let munge = daemon(root, "munged").args(["--foreground", "--force"]);
         let munge = munge
@@ -196,7 +197,7 @@ fn configuration(root: &Path) -> String {
     let node = |number: u32, port: u16| {
         format!(
             "NodeName=node{number} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=8 \
-             RealMemory=8192 State=UNKNOWN\n"
+             RealMemory=8192 Gres=gpu:1 State=UNKNOWN\n"
         )
     };
     format!(
@@ -208,6 +209,7 @@ fn configuration(root: &Path) -> String {
          SlurmdPidFile={root}/run/slurmd-%n.pid\nSlurmctldLogFile={root}/log/slurmctld.log\n\
          SlurmdLogFile={root}/log/slurmd-%n.log\nProctrackType=proctrack/linuxproc\n\
          TaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\n\
+         Licenses=compiler:1\nGresTypes=gpu\n\
          AccountingStorageType=accounting_storage/none\nJobCompType=jobcomp/none\n\
          MpiDefault=none\nSwitchType=switch/none\nSelectType=select/cons_tres\n\
          SelectTypeParameters=CR_CPU_Memory\nSchedulerType=sched/backfill\n\

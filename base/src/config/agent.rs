@@ -1,11 +1,13 @@
 //! The sections of the configuration that g3 reads besides `[providers]`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::lsp::LspToolConfig;
 use crate::config::network::NetworkPolicy;
+use crate::config::studio::expand_tilde;
+use crate::sandbox::SandboxRules;
 use crate::secret::Secret;
 
 /// `[agent]`: settings of the turn loop.
@@ -333,6 +335,8 @@ pub struct SandboxConfig {
     pub write: Vec<PathBuf>,
     /// Sockets of services that programs may connect to; `~/` is the home directory.
     pub sockets: Vec<PathBuf>,
+    /// Whether programs can use the GPUs of this machine.
+    pub gpu: bool,
     /// Which hosts the processes in the sandbox can reach; each kind of process has its own default
     /// when absent.
     pub network: Option<NetworkPolicy>,
@@ -349,6 +353,7 @@ impl Default for SandboxConfig {
             read: Vec::new(),
             write: Vec::new(),
             sockets: Vec::new(),
+            gpu: false,
             network,
             hosts,
         }
@@ -356,6 +361,19 @@ impl Default for SandboxConfig {
 }
 
 impl SandboxConfig {
+    /// Adds what it opens to the rules of a sandbox; `~/` in its paths is `home`.
+    pub fn open(&self, rules: &mut SandboxRules, home: &Path) {
+        let expanded = |paths: &[PathBuf]| -> Vec<PathBuf> {
+            paths.iter().map(|path| expand_tilde(path, home)).collect()
+        };
+        rules.read.extend(expanded(&self.read));
+        rules.write.extend(expanded(&self.write));
+        rules.sockets.extend(expanded(&self.sockets));
+        if self.gpu {
+            rules.open_gpus();
+        }
+    }
+
     /// Adds the sockets of the display, for a session that may use the screen.
     #[must_use]
     pub fn with_display(mut self) -> SandboxConfig {

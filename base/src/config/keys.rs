@@ -333,6 +333,7 @@ static KEYS: &[ConfigKey] = &[
     key("sandbox.read", ValueKind::Texts),
     key("sandbox.write", ValueKind::Texts),
     key("sandbox.sockets", ValueKind::Texts),
+    key("sandbox.gpu", ValueKind::Switch),
     network("sandbox.network", "allow-list"),
     key("sandbox.hosts", ValueKind::Texts),
 ];

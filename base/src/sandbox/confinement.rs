@@ -126,7 +126,7 @@ impl Confinement {
                 let reads_proc =
                     self.rules.read.iter().any(|tree| Path::new("/proc").starts_with(tree));
                 let ruleset = reads_proc.then(|| self.ruleset.as_raw_fd());
-                super::process_namespace::enter(ruleset)?;
+                super::process_namespace::enter(ruleset, self.rules.gpu)?;
             }
         }
         rustix::thread::set_no_new_privs(true)?;

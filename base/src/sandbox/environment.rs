@@ -75,6 +75,10 @@ const NAMES: &[&str] = &[
     "DOTNET_ROOT",
     "GIT_CONFIG_GLOBAL",
     "GIT_CONFIG_NOSYSTEM",
+    "GPU_DEVICE_ORDINAL",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
 ];
 
 /// Variables that are passed by prefix.
@@ -230,8 +234,16 @@ mod tests {
 
     #[test]
     fn needed_variables_are_passed_and_secrets_are_not() {
-        let all =
-            ["PATH", "LC_ALL", "http_proxy", "CARGO_TERM_COLOR", "GOFLAGS", "G3_AGENT__MAX_TURNS"];
+        let all = [
+            "PATH",
+            "LC_ALL",
+            "http_proxy",
+            "CARGO_TERM_COLOR",
+            "GOFLAGS",
+            "G3_AGENT__MAX_TURNS",
+            "CUDA_VISIBLE_DEVICES",
+            "ROCR_VISIBLE_DEVICES",
+        ];
         assert_eq!(passing(&all, &[], ChildKind::Agent), all);
         let secrets = [
             "ANTHROPIC_API_KEY",

@@ -70,6 +70,13 @@ pub(super) fn ruleset(
         };
         ruleset = ruleset.add_rule(PathBeneath::new(fd, access)).map_err(|e| sandbox_error(&e))?;
     }
+    if rules.gpu && super::namespace::is_inside() {
+        // The sandbox around this one has protected everything in `/proc` but its processes.
+        let access = AccessFs::WriteFile | AccessFs::Truncate;
+        let proc = PathFd::new("/proc").map_err(|e| sandbox_error(&e))?;
+        let rule = PathBeneath::new(proc, access);
+        ruleset = ruleset.add_rule(rule).map_err(|e| sandbox_error(&e))?;
+    }
     for directory in directories {
         let access = if directory.writable { all } else { AccessFs::ReadDir.into() };
         let rule = PathBeneath::new(&directory.handle, access);

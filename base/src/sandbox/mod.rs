@@ -5,6 +5,7 @@ mod confinement;
 pub mod environment;
 mod features;
 pub mod git_dirs;
+mod gpu;
 pub mod guarded_paths;
 pub mod home;
 mod home_paths;
@@ -72,6 +73,10 @@ pub struct SandboxRules {
     /// The terminal that programs inherit, if any: they see it as `/dev/console`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<PathBuf>,
+    /// Whether programs use GPUs. Then the files of their own processes in `/proc` are writable: CUDA
+    /// does not start if it cannot name its threads there. [`SandboxRules::open_gpus`] sets it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gpu: bool,
 }
 
 /// Set by studio for a sandboxed agent: the file (JSON of [`SandboxRules`]) with the rules for the

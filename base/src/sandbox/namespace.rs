@@ -4,11 +4,11 @@
 //! microseconds.
 
 #[cfg(target_os = "linux")]
-pub use linux::are_possible;
-#[cfg(target_os = "linux")]
 pub(super) use linux::missing;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{Namespaces, SharedDirectory};
+#[cfg(target_os = "linux")]
+pub use linux::{are_possible, is_inside};
 
 /// Returns `false`: mount namespaces are a feature of Linux.
 #[cfg(not(target_os = "linux"))]
@@ -162,6 +162,11 @@ mod linux {
     /// Returns whether sandboxes of this process have their own namespaces.
     pub fn are_possible() -> bool {
         support() == NamespaceSupport::Own
+    }
+
+    /// Returns whether this process is in the namespaces of a sandbox.
+    pub fn is_inside() -> bool {
+        support() == NamespaceSupport::Inherited
     }
 
     /// Returns whether sandboxes have namespaces, determined once by creating some.

@@ -26,6 +26,8 @@ const PROC: &CStr = c"/proc";
 /// (linux/landlock.h).
 const PATH_BENEATH: libc::c_int = 1;
 const READ: u64 = 1 | 1 << 2 | 1 << 3;
+/// The rights to write to files and to truncate them.
+const WRITE: u64 = 1 << 1 | 1 << 14;
 
 /// `struct landlock_path_beneath_attr` (landlock_add_rule(2)).
 #[repr(C, packed)]
@@ -36,15 +38,15 @@ struct PathBeneath {
 
 /// Moves the calling process, a child before exec, into a new namespace: it returns in the program's
 /// process, and the calling one becomes the waiter. With a ruleset, a rule that permits to read the
-/// namespace's `/proc` is added to it. Where the system refuses the namespace or its `/proc`
-/// (containers that hide parts of theirs), the calling process goes on as it is. Makes only system
-/// calls.
-pub(super) fn enter(ruleset: Option<RawFd>) -> io::Result<()> {
+/// namespace's `/proc` is added to it; if `is_writable`, the files of processes there can be changed.
+/// Where the system refuses the namespace or its `/proc` (containers that hide parts of theirs), the
+/// calling process goes on as it is. Makes only system calls.
+pub(super) fn enter(ruleset: Option<RawFd>, is_writable: bool) -> io::Result<()> {
     let (reader, writer) = pipe()?;
     match fork(libc::CLONE_NEWPID) {
         Ok(0) => {
             sys::close(reader);
-            become_first(ruleset, writer)
+            become_first(ruleset, is_writable, writer)
         }
         Ok(first) => {
             sys::close(writer);
@@ -68,14 +70,14 @@ pub(super) fn enter(ruleset: Option<RawFd>) -> io::Result<()> {
 /// Mounts the namespace's `/proc` and starts the program's process, in which it returns. The
 /// calling process, the first of the namespace, adopts orphans until no process is left. It does not
 /// return: errors are reported by the waiter.
-fn become_first(ruleset: Option<RawFd>, writer: RawFd) -> io::Result<()> {
+fn become_first(ruleset: Option<RawFd>, is_writable: bool, writer: RawFd) -> io::Result<()> {
     die_with_parent();
-    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | libc::MS_RDONLY;
-    if sys::mount(Some(c"proc"), PROC, Some(c"proc"), flags, None).is_err() {
+    let is_writable = is_writable && mount_writable_proc().is_ok();
+    if !is_writable && mount_proc(libc::MS_RDONLY).is_err() {
         exit(1);
     }
     let start = || {
-        ruleset.map_or(Ok(()), permit_reading_proc)?;
+        ruleset.map_or(Ok(()), |ruleset| permit_proc(ruleset, is_writable))?;
         fork(0)
     };
     let program = start().unwrap_or_else(|error| {
@@ -195,10 +197,31 @@ fn own_group() -> io::Result<()> {
     check(unsafe { libc::setpgid(0, 0) })
 }
 
-/// Adds a rule that permits to read the namespace's `/proc`.
-fn permit_reading_proc(ruleset: RawFd) -> io::Result<()> {
+/// Mounts the namespace's `/proc`.
+fn mount_proc(read_only: libc::c_ulong) -> io::Result<()> {
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC | read_only;
+    sys::mount(Some(c"proc"), PROC, Some(c"proc"), flags, None)
+}
+
+/// Mounts the namespace's `/proc` so that only the directories of processes are writable: not the
+/// settings of the kernel, for example.
+fn mount_writable_proc() -> io::Result<()> {
+    mount_proc(0)?;
+    sys::for_each_entry(PROC, |path, name, is_link| {
+        let is_process = name.iter().all(u8::is_ascii_digit);
+        if is_link || is_process || matches!(name, b"." | b"..") {
+            return Ok(());
+        }
+        sys::mount(Some(path), path, None, libc::MS_BIND, None)?;
+        sys::make_read_only(path, false)
+    })
+}
+
+/// Adds a rule that permits to read the namespace's `/proc`, or to change it as well.
+fn permit_proc(ruleset: RawFd, is_writable: bool) -> io::Result<()> {
     let directory = sys::open_path(PROC)?;
-    let rule = PathBeneath { allowed: READ, directory };
+    let allowed = if is_writable { READ | WRITE } else { READ };
+    let rule = PathBeneath { allowed, directory };
     // SAFETY: the structure lives until the call returns.
     let added = unsafe {
         libc::syscall(libc::SYS_landlock_add_rule, ruleset, PATH_BENEATH, &raw const rule, 0)

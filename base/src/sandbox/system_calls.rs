@@ -2,8 +2,11 @@
 //! they may run between fork and exec.
 
 use std::ffi::CStr;
-use std::io;
+use std::io::{self, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::RawFd;
+
+use rustix::fs::{FileType, Mode, OFlags, RawDir};
 
 /// `struct mount_attr` (mount_setattr(2)).
 #[repr(C)]
@@ -137,6 +140,30 @@ fn set_read_only(directory: RawFd, path: &CStr, flags: libc::c_uint) -> io::Resu
             size_of::<MountAttributes>(),
         )
     })
+}
+
+/// Calls a function for each entry of a directory, with its path, its name, and whether it is a link.
+pub(super) fn for_each_entry(
+    directory: &CStr,
+    mut act: impl FnMut(&CStr, &[u8], bool) -> io::Result<()>,
+) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(directory, flags, Mode::empty())?;
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut entries = RawDir::new(opened, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        let mut path = [0; 512];
+        let mut rest = &mut path[..];
+        for part in [directory.to_bytes(), b"/", name] {
+            rest.write_all(part)?;
+        }
+        let path = CStr::from_bytes_until_nul(&path)
+            .map_err(|_| io::Error::from_raw_os_error(libc::ENAMETOOLONG))?;
+        act(path, name, entry.file_type() == FileType::Symlink)?;
+    }
+    Ok(())
 }
 
 /// Creates a directory; one that exists is left as it is.

@@ -48,6 +48,14 @@ impl Cell {
         command.output(OutputLimits::seconds(120)).unwrap()
     }
 
+    /// Runs a line in the sandbox with a process id namespace, and asserts that there is one.
+    fn own_processes(&self, line: &str) -> Output {
+        let confinement = Confinement::new(self.rules.clone(), ClosedScope::Closed).unwrap();
+        let confinement = confinement.with_own_processes();
+        let command = self.command(line).confined(Arc::new(confinement));
+        command.output(OutputLimits::seconds(120)).unwrap()
+    }
+
     fn open(&self, line: &str) -> Output {
         self.command(line).output(OutputLimits::seconds(120)).unwrap()
     }
@@ -308,4 +316,55 @@ fn a_first_process_that_cannot_start_the_program_says_why_and_nothing_runs() {
     assert!(!directory.path().join("ran").exists());
     assert!(run(false).unwrap().ok());
     assert!(directory.path().join("ran").exists());
+}
+
+#[test]
+fn with_gpus_only_the_files_of_own_processes_in_proc_are_writable() {
+    let mut cell = Cell::new();
+    let rename = "echo renamed > /proc/self/task/$$/comm; read name < /proc/self/comm; echo $name";
+    let writable = "find /proc -path '/proc/[0-9]*' -prune -o -type f -writable -print";
+    cell.holds("echo x > /proc/self/comm");
+    assert_eq!(cell.own_processes(writable).text(), "");
+    cell.rules.open_gpus();
+    assert_eq!(cell.own_processes(rename).text(), "renamed");
+    assert_eq!(cell.own_processes(writable).text(), "");
+    let others = cell.own_processes("touch /proc/sys/kernel/core_pattern; echo x > /proc/1/comm");
+    assert_ne!(others.code(), 0);
+    // The tree of a process of the sandbox is the only one.
+    assert_eq!(cell.own_processes("ls -d /proc/[0-9]* | wc -l").text().trim(), "4");
+}
+
+/// These tests need a GPU of NVIDIA with its driver.
+mod needs_gpu {
+    use super::*;
+
+    /// Copies bytes to the memory of the GPU and back.
+    const COPY: &str = "
+from ctypes import *
+cuda = CDLL(\"libcuda.so.1\")
+def check(result):
+    if result: raise SystemExit(f\"error {result}\")
+check(cuda.cuInit(0))
+device, context, memory = c_int(), c_void_p(), c_uint64()
+check(cuda.cuDeviceGet(byref(device), 0))
+check(cuda.cuCtxCreate_v2(byref(context), 0, device))
+check(cuda.cuMemAlloc_v2(byref(memory), c_size_t(1 << 20)))
+sent, got = create_string_buffer(b\"x\" * (1 << 20)), create_string_buffer(1 << 20)
+check(cuda.cuMemcpyHtoD_v2(memory, sent, c_size_t(1 << 20)))
+check(cuda.cuMemcpyDtoH_v2(got, memory, c_size_t(1 << 20)))
+assert got.raw[:1 << 20] == sent.raw[:1 << 20]";
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_gpu_is_usable_only_if_the_configuration_opens_it() {
+        let mut cell = Cell::new();
+        let copy = format!("python3 -c '{COPY}'");
+        cell.holds(&copy);
+        cell.holds("nvidia-smi -L");
+        cell.rules.open_gpus();
+        let copied = cell.own_processes(&copy);
+        assert_eq!(copied.code(), 0, "{}", copied.error_text());
+        assert!(cell.own_processes("nvidia-smi -L").text().contains("GPU 0"));
+        cell.holds("test -e /dev/kmsg -o -e /dev/vda -o -e /dev/sda -o -e /dev/mem -o -e /dev/cpu");
+    }
 }

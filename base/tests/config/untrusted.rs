@@ -35,6 +35,7 @@ const WIDENING: &[(&str, &str)] = &[
     ("sandbox.enabled", "false"),
     ("sandbox.best_effort", "true"),
     ("sandbox.write", "[\"/\"]"),
+    ("sandbox.gpu", "true"),
     ("tools.webfetch.allow_hosts", "[\"169.254.169.254\"]"),
     ("tools.codesearch.endpoint", "\"http://evil\""),
     ("memory.embedder", "\"local\""),

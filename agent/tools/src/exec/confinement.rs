@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::config::agent as config;
-use base::config::studio::expand_tilde;
 use base::process::{AsyncRunning, Command};
 use base::sandbox::git_dirs::{self, GitDirs};
 use base::sandbox::{self, ClosedScope, Confinement, SandboxRules, caches, home};
@@ -115,7 +114,7 @@ impl CommandSandbox {
         if let Some(mut rules) = studio_rules()? {
             rules.read.extend(self.output_dir.clone());
             rules.write.extend(self.program_dir.clone());
-            return Ok(Some(Containment::of(Confinement::new(rules, ClosedScope::SideBySide)?)));
+            return Ok(Some(Containment::of(confinement(rules, ClosedScope::SideBySide)?)));
         }
         if !self.sandbox.enabled {
             return Ok(None);
@@ -130,7 +129,7 @@ impl CommandSandbox {
             let confinement = cached.confinement.clone();
             return Ok(Some(Containment { confinement, sandbox: None }));
         }
-        let confinement = Arc::new(Confinement::new(self.rules(&git), ClosedScope::SideBySide)?);
+        let confinement = Arc::new(confinement(self.rules(&git), ClosedScope::SideBySide)?);
         let (created_at, cached) = (Instant::now(), confinement.clone());
         let output_dir = self.output_dir.clone();
         *cache = Some(Made { created_at, tree, git, output_dir, confinement: cached });
@@ -151,7 +150,7 @@ impl CommandSandbox {
     pub(crate) fn strict_containment(&self) -> io::Result<Containment> {
         // If the rules cannot be read, nothing is accessible.
         let studio_rules = studio_rules().unwrap_or_else(|_| Some(SandboxRules::default()));
-        let confinement = Confinement::new(self.strict_rules(studio_rules), ClosedScope::Closed);
+        let confinement = confinement(self.strict_rules(studio_rules), ClosedScope::Closed);
         Ok(Containment::of(require_complete("box", confinement)?))
     }
 
@@ -186,12 +185,17 @@ impl CommandSandbox {
         protect_git(&mut rules, git, &self.root);
         rules.write.extend(self.program_dir.clone());
         rules.read.extend(self.read.iter().cloned());
-        let config = &self.sandbox;
-        rules.read.extend(config.read.iter().map(|path| expand_tilde(path, &home)));
-        rules.write.extend(config.write.iter().map(|path| expand_tilde(path, &home)));
-        rules.sockets.extend(config.sockets.iter().map(|path| expand_tilde(path, &home)));
+        self.sandbox.open(&mut rules, &home);
         rules
     }
+}
+
+/// Returns a sandbox with these rules. For GPUs it has its own processes: only their files in `/proc`
+/// can be writable.
+fn confinement(rules: SandboxRules, scope: ClosedScope) -> io::Result<Confinement> {
+    let has_gpus = rules.gpu;
+    let confinement = Confinement::new(rules, scope)?;
+    Ok(if has_gpus { confinement.with_own_processes() } else { confinement })
 }
 
 /// Protects what git runs or obeys, and shows its configuration without the logins in it.

@@ -11,11 +11,10 @@ use serde::Serialize;
 use crate::place::cluster::Cluster;
 use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
-use crate::place::job::{self, ClusterJob, JobState};
+use crate::place::job;
 use crate::place::protocol::HostReport;
 use crate::place::protocol::{PROTOCOL, PlacedSession};
 use crate::place::ship;
-use crate::project::pause;
 
 /// How long a job may wait in the queue.
 const JOB_TIMEOUT: Duration = Duration::from_secs(60);
@@ -76,28 +75,16 @@ fn check_cluster(place: &Place, cluster: &Cluster<'_>) -> Result<HostCheck> {
 
 /// Submits a job and returns the node on which it runs.
 fn await_job(cluster: &Cluster<'_>, name: &str) -> Result<Host> {
-    let fail = |error: HostError| error.into_failure(cluster.host());
-    cluster.submit(name).map_err(fail)?;
-    let deadline = Instant::now() + JOB_TIMEOUT;
-    loop {
-        let job = cluster.find(name).map_err(fail)?;
-        let description = match job {
-            Some(ClusterJob { id, state: JobState::Running(node) }) => {
-                return Ok(cluster.node(&id, &node));
-            }
-            Some(job) if !matches!(job.state, JobState::Over(_)) => job.description(),
-            Some(job) => {
-                return Err(Failure::failed("a job did not run").because(job.description()));
-            }
-            None => "the cluster does not know the job".to_owned(),
-        };
-        if Instant::now() > deadline {
-            let seconds = JOB_TIMEOUT.as_secs();
-            return Err(Failure::failed(format!("a job did not run within {seconds} s"))
-                .because(description));
+    cluster.submit(name).map_err(|error| error.into_failure(cluster.host()))?;
+    let submitted_at = Instant::now();
+    cluster.await_node(name, |description| {
+        let seconds = JOB_TIMEOUT.as_secs();
+        match submitted_at.elapsed() < JOB_TIMEOUT {
+            true => Ok(()),
+            false => Err(Failure::failed(format!("a job did not run within {seconds} s"))
+                .because(description)),
         }
-        pause();
-    }
+    })
 }
 
 fn check_host(place: &Place, host: &Host) -> HostCheck {

@@ -2,24 +2,25 @@
 
 use std::fs::File;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use base::config::places::PlaceEngine;
-use base::failure::{Failure, OrFail, Result};
+use base::failure::{Failure, FailureKind, OrFail, Result};
 use base::id::Id;
 use base::process::Stream;
 use studio_git::replica;
 use tokio::io::{AsyncReadExt, BufReader};
 
 use crate::exec::runner::CommandOutput;
+use crate::place::cluster::Cluster;
 use crate::place::configured_place::Place;
 use crate::place::frames::{self, PlaceFrame};
 use crate::place::host::{self, Host, HostError};
 use crate::place::host_choice::{self, HostAnswer};
+use crate::place::job::{self, JobState};
 use crate::place::link::{self, SILENCE};
 use crate::place::protocol::{self, CheckOrder, SharedSettings};
 use crate::place::{hello, ship};
-use crate::project::Project;
+use crate::project::{Project, pause};
 use crate::session::home_settings::HomeSettings;
 use crate::session::journal::CheckResult;
 use crate::session::record::Templates;
@@ -29,6 +30,10 @@ use crate::tree_checks::ChecksRun;
 const CHECKS_ID: &str = "merged-checks";
 /// How long the errors of a command that ended may take to arrive.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(1);
+/// After how long the user is told what a job waits for.
+const NOTE_AFTER: Duration = Duration::from_secs(3);
+/// How long a job may take to end before the user is told that it is ending.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum length of its errors, in bytes.
 const MAX_ERROR_BYTES: u64 = 4096;
 /// Maximum length of the output of a check that is kept, in bytes.
@@ -47,22 +52,25 @@ pub(crate) fn run(
 ) -> Result<ChecksRun> {
     let place = Place::find(&project.config, name)?;
     let here = "[studio] checks_on    remove it, and the checks run here";
-    if place.config.engine != PlaceEngine::Ssh {
-        return Err(Failure::usage(format!("checks cannot run at {name}"))
-            .because("they need a place with `engine = \"ssh\"`")
-            .hint(here));
-    }
     if replica::has_submodules(&project.repository, commit)? {
         return Err(Failure::usage(format!("checks of this repository cannot run at {name}"))
             .because("it has submodules, which are not copied to places")
             .hint(here));
     }
     let runtime = base::runtime::current_thread().or_fail(|| "cannot start the runtime")?;
-    let chosen = choose_host(project, &place, commit);
-    let (host, known) = chosen.map_err(|failure| failure.hint(here))?;
-    let pack = replica::pack(&project.repository, &[commit.to_owned()], &known)?;
+    let program = ship::program_path(&place)?;
+    let chosen = match Cluster::of(&place, &program) {
+        Some(cluster) => node_of_job(project, &place, cluster),
+        None => choose_host(project, &place, &program, commit),
+    };
+    let chosen = chosen.map_err(|failure| match failure.kind {
+        FailureKind::Interrupted => failure,
+        _ => failure.hint(here),
+    });
+    let CheckNode { host, commits, job } = chosen?;
+    let pack = replica::pack(&project.repository, &[commit.to_owned()], &commits)?;
     let order = CheckOrder {
-        query: query(project)?,
+        query: query(project, job.as_ref().map(|job| job.name.clone()))?,
         shared: SharedSettings::of(&project.repository)?,
         commit: commit.to_owned(),
         templates: templates.clone(),
@@ -72,7 +80,13 @@ pub(crate) fn run(
     };
     let input = link::order_input(&order, &[], pack)?;
     let outcome = runtime.block_on(project.interrupt.or(outcome(&host, input)))?;
-    let outcome = outcome.map_err(|error| error.into_failure(&host).hint(here))?;
+    let outcome = outcome.map_err(|error| {
+        let ended = job
+            .as_ref()
+            .and_then(CheckJob::end)
+            .map(|end| Failure::failed(format!("checks did not run at {name}")).because(end));
+        ended.unwrap_or_else(|| error.into_failure(&host)).hint(here)
+    })?;
     verified(outcome, checks, &project.config.studio.setup.list()).ok_or_else(|| {
         Failure::failed(format!("{} does not answer as expected", host.name))
             .because("it sent results of other checks")
@@ -80,19 +94,83 @@ pub(crate) fn run(
     })
 }
 
-/// Returns what names the repository at a place.
-fn query(project: &Project) -> Result<protocol::PlacedSession> {
-    let id = Id::parse(CHECKS_ID).map_err(|error| Failure::failed(error.to_string()))?;
-    Ok(protocol::query(&project.repository, &id, None))
+/// Where a commit is checked.
+struct CheckNode<'a> {
+    host: Host,
+    /// The commits of the repository that it has.
+    commits: Vec<String>,
+    /// The job there, in a cluster.
+    job: Option<CheckJob<'a>>,
 }
 
-/// Returns the host for a commit, and the commits that it has: of those with room for it, the commits of
-/// a queue are spread over all.
-fn choose_host(project: &Project, place: &Place, commit: &str) -> Result<(Host, Vec<String>)> {
-    let (names, program) = (place.config.all_hosts(), ship::program_path(place)?);
-    let query = query(project)?;
+/// A job in which checks run. It is cancelled on drop; if that fails, it ends by itself.
+struct CheckJob<'a> {
+    cluster: Cluster<'a>,
+    name: String,
+}
+
+impl CheckJob<'_> {
+    /// Says what has become of it, if it does not run. Waits for a short time if it is ending.
+    fn end(&self) -> Option<String> {
+        let asked_at = Instant::now();
+        loop {
+            let job = self.cluster.find(&self.name).ok()??;
+            match job.state {
+                JobState::Running(_) => return None,
+                JobState::Ending if asked_at.elapsed() < END_TIMEOUT => pause(),
+                _ => return Some(job.description()),
+            }
+        }
+    }
+}
+
+impl Drop for CheckJob<'_> {
+    fn drop(&mut self) {
+        let _ = self.cluster.cancel(&self.name);
+    }
+}
+
+/// Returns what names the repository at a place.
+fn query(project: &Project, job: Option<String>) -> Result<protocol::PlacedSession> {
+    let id = Id::parse(CHECKS_ID).map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(protocol::query(&project.repository, &id, job))
+}
+
+/// Submits a job, and waits until it runs.
+fn node_of_job<'a>(
+    project: &Project,
+    place: &Place,
+    cluster: Cluster<'a>,
+) -> Result<CheckNode<'a>> {
+    let job = CheckJob { cluster, name: job::new_name()? };
+    let fail = |error: HostError| error.into_failure(job.cluster.host());
+    job.cluster.submit(&job.name).map_err(fail)?;
+    let (submitted_at, mut told) = (Instant::now(), String::new());
+    let host = job.cluster.await_node(&job.name, |waits| {
+        project.interrupt.check()?;
+        if submitted_at.elapsed() > NOTE_AFTER && told != waits {
+            waits.clone_into(&mut told);
+            project.console.note(&format!("the checks wait at {}: {waits}", place.name));
+        }
+        Ok(())
+    })?;
+    let query = query(project, Some(job.name.clone()))?;
+    let report = hello::report(place, &host, &query).map_err(|error| error.into_failure(&host))?;
+    Ok(CheckNode { host, commits: report.commits, job: Some(job) })
+}
+
+/// Returns the host for a commit: of those with room for it, the commits of a queue are spread over all.
+fn choose_host<'a>(
+    project: &Project,
+    place: &Place,
+    program: &str,
+    commit: &str,
+) -> Result<CheckNode<'a>> {
+    let names = place.config.all_hosts();
+    let query = query(project, None)?;
+    let node = |host, commits| CheckNode { host, commits, job: None };
     let ask = |name: &str| {
-        let host = Host::new(place, name, &program);
+        let host = Host::new(place, name, program);
         host.share_connection();
         let report = hello::report(place, &host, &query);
         report.map_err(|error| error.into_failure(&host)).map(|report| (host, report))
@@ -102,7 +180,7 @@ fn choose_host(project: &Project, place: &Place, commit: &str) -> Result<(Host, 
     if let Some(name) = host_choice::spread(&recent, commit)
         && let Ok((host, report)) = ask(&name)
     {
-        return Ok((host, report.commits));
+        return Ok(node(host, report.commits));
     }
     let (mut hosts, mut answers, mut first_failure) = (Vec::new(), Vec::new(), None);
     for (name, answer) in names.iter().zip(host_choice::ask_all(&names, ask)) {
@@ -117,7 +195,8 @@ fn choose_host(project: &Project, place: &Place, commit: &str) -> Result<(Host, 
     host_choice::save_answers(&path, &answers);
     let chosen = host_choice::spread(&answers, commit);
     let found = hosts.into_iter().find(|(host, _)| Some(&host.name) == chosen.as_ref());
-    found.ok_or_else(|| first_failure.unwrap_or_else(|| Failure::usage("the place has no host")))
+    let missing = || first_failure.unwrap_or_else(|| Failure::usage("the place has no host"));
+    found.map(|(host, commits)| node(host, commits)).ok_or_else(missing)
 }
 
 /// Waits for the outcome. When this is dropped, the connection ends, and with it the checks there.

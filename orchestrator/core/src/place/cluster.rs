@@ -1,13 +1,20 @@
 //! The cluster of a place.
 
+use std::time::{Duration, Instant};
+
 use base::config::places::PlaceEngine;
-use base::failure::Failure;
+use base::failure::{Failure, Result};
 
 use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
-use crate::place::job::ClusterJob;
+use crate::place::job::{ClusterJob, JobState};
 use crate::place::kubernetes::Kubernetes;
 use crate::place::slurm::Slurm;
+use crate::project::pause;
+
+/// How long a cluster is not asked again for a job that waits: at first, and at most.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// A cluster.
 pub(crate) enum Cluster<'a> {
@@ -63,6 +70,35 @@ impl<'a> Cluster<'a> {
         match self {
             Cluster::Slurm(slurm) => slurm.node(job, node),
             Cluster::Kubernetes(kubernetes) => kubernetes.node(job, node),
+        }
+    }
+
+    /// Waits until a job runs, and returns its node. `keep_waiting` gets what has become of the job so
+    /// far, every few milliseconds, and can end the wait.
+    pub(crate) fn await_node(
+        &self,
+        name: &str,
+        mut keep_waiting: impl FnMut(&str) -> Result<()>,
+    ) -> Result<Host> {
+        let mut wait = FIRST_WAIT;
+        loop {
+            let found = self.find(name).map_err(|error| error.into_failure(self.host()))?;
+            let description = match found {
+                Some(ClusterJob { id, state: JobState::Running(node) }) => {
+                    return Ok(self.node(&id, &node));
+                }
+                Some(job) if matches!(job.state, JobState::Over(_)) => {
+                    return Err(Failure::failed("a job did not run").because(job.description()));
+                }
+                Some(job) => job.description(),
+                None => "the cluster does not know the job".to_owned(),
+            };
+            let asked_at = Instant::now();
+            while asked_at.elapsed() < wait {
+                keep_waiting(&description)?;
+                pause();
+            }
+            wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
 

@@ -20,6 +20,9 @@ const THIS_MACHINE: &str = "this machine";
 const CONNECTION_FAILED: i32 = 255;
 /// Exit codes of shells for a program that does not exist or cannot be run.
 const NOT_RUNNABLE: [i32; 2] = [126, 127];
+/// What the loader of the GNU C library prints for a program that needs another version of it, or a
+/// library that is missing.
+const LOADER_ERRORS: [&str; 2] = ["version `GLIBC_", "error while loading shared libraries"];
 /// The lowest exit code of a program that a signal ended.
 pub(super) const KILLED: i32 = 128;
 /// How long a connection that several commands share stays open without one, in seconds.
@@ -66,9 +69,10 @@ impl HostError {
         match self {
             HostError::Connection(why) => host.unreachable(&why),
             HostError::NotInstalled => {
-                Failure::failed(format!("studio cannot be run on {}", host.name))
-                    .because(format!("{} does not start there", host.program))
-                    .hint(format!("studio places check {}", host.place))
+                let program = &host.program;
+                host.not_runnable(&format!(
+                    "{program} does not start: is its processor another one?"
+                ))
             }
             HostError::Failed(failure) => failure,
         }
@@ -265,6 +269,9 @@ impl Host {
                 Err(HostError::Connection(error))
             }
             CONNECTION_FAILED => Err(HostError::Connection(error)),
+            _ if let Some(line) = loader_error(&error) => {
+                Err(HostError::Failed(self.not_runnable(line)))
+            }
             code if NOT_RUNNABLE.contains(&code) => Err(HostError::NotInstalled),
             code if code >= KILLED => {
                 Err(HostError::Connection(format!("a command there was killed (exit code {code})")))
@@ -275,6 +282,16 @@ impl Host {
                     .hint(format!("studio places check {}", self.place)),
             )),
         }
+    }
+
+    /// Returns the failure of a host on which a program for this machine does not run.
+    fn not_runnable(&self, why: &str) -> Failure {
+        Failure::failed(format!("studio cannot be run on {}", self.name)).because(why).hint(
+            format!(
+                "build studio for that system, and name its path there: [studio.places.{}] binary",
+                self.place
+            ),
+        )
     }
 
     fn cannot_start(&self, error: io::Error) -> Failure {
@@ -304,6 +321,11 @@ impl Host {
         };
         failure.hint(format!("studio places check {}", self.place))
     }
+}
+
+/// Returns the line of an output in which the loader says why it did not start a program.
+fn loader_error(output: &str) -> Option<&str> {
+    output.lines().find(|line| LOADER_ERRORS.iter().any(|text| line.contains(text)))
 }
 
 impl SshTarget {

@@ -48,16 +48,13 @@ impl SandboxSpec {
         row: Option<&AgentRow>,
         config: &SandboxConfig,
     ) -> io::Result<SandboxSpec> {
-        let expand_home = |path| expand_tilde(path, paths.home);
         // Only studio reads its own data about sessions (which contains tokens), and the
         // repository's configuration may contain a login.
         let mut closed = paths.hidden.to_vec();
         closed.extend([paths.repository_git.join("studio"), paths.repository_git.join("config")]);
         let mut rules = home_rules(paths.home, &closed);
         rules.read.extend(["objects", "lfs/objects"].map(|dir| paths.repository_git.join(dir)));
-        rules.read.extend(config.read.iter().map(|path| expand_home(path)));
-        rules.write.extend(config.write.iter().map(|path| expand_home(path)));
-        rules.sockets.extend(config.sockets.iter().map(|path| expand_home(path)));
+        config.open(&mut rules, paths.home);
         for path in [paths.worktree, paths.private_git, paths.cache] {
             rules.write.push(path.to_owned());
         }

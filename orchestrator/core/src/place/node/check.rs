@@ -12,7 +12,7 @@ use studio_git::replica;
 use crate::interrupt::Interrupt;
 use crate::place::frames::{self, PlaceFrame};
 use crate::place::node::deliver;
-use crate::place::node::spool::Spool;
+use crate::place::node::spool::{JobFiles, Spool};
 use crate::place::protocol::{CheckOrder, refuse_other_protocol};
 use crate::project::Project;
 use crate::tree_checks;
@@ -23,6 +23,8 @@ const ALIVE_INTERVAL: Duration = Duration::from_secs(2);
 /// Runs the checks.
 pub(super) fn check(spool: &Spool, order: &CheckOrder, input: &mut impl Read) -> Result<()> {
     refuse_other_protocol(&order.query)?;
+    let begin = |job: &String| JobFiles::new(spool, job)?.begin_checks();
+    let _job = order.query.job.as_ref().map(begin).transpose()?;
     let fail = || "cannot read what home sent";
     deliver::refuse_full_disk(spool.root(), order.pack_bytes, 0)?;
     let pack = frames::copy_to_file(input, order.pack_bytes).or_fail(fail)?;

@@ -1,5 +1,5 @@
 //! The job of a cluster: keeps its node until home has everything of a session, and runs the session's
-//! supervisor.
+//! supervisor; or while home runs checks in it.
 
 use std::time::{Duration, Instant};
 
@@ -18,12 +18,13 @@ use crate::supervisor::spawn;
 /// How long a job keeps its node for home: before the session is delivered, and after its run.
 const LINGER: Duration = Duration::from_secs(600);
 
-/// Runs the sessions that are delivered to a job, until home has everything of the last one.
+/// Runs the sessions that are delivered to a job, until home has everything of the last one, or lets
+/// checks run, until they have ended.
 pub(super) fn hold(spool: &Spool, name: &str) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let files = JobFiles::new(spool, name)?;
     let _lock = files.begin()?;
-    let (mut idle_since, mut has_run) = (Instant::now(), false);
+    let (mut idle_since, mut has_run, mut has_checked) = (Instant::now(), false, false);
     loop {
         let is_interrupted = interrupt.check().is_err();
         // After a run it stays although it is told to end: home may not have everything yet.
@@ -44,6 +45,11 @@ pub(super) fn hold(spool: &Spool, name: &str) -> Result<()> {
             {
                 (idle_since, has_run) = (Instant::now(), true);
             }
+        }
+        if files.runs_checks() {
+            (idle_since, has_checked) = (Instant::now(), true);
+        } else if has_checked {
+            break;
         }
         if idle_since.elapsed() > LINGER {
             let minutes = base::text::count(LINGER.as_secs() / 60, "minute");

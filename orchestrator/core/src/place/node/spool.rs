@@ -110,6 +110,7 @@ pub(super) struct JobFiles {
     session: PathBuf,
     settled: PathBuf,
     lock: PathBuf,
+    checks_lock: PathBuf,
 }
 
 impl JobFiles {
@@ -119,7 +120,12 @@ impl JobFiles {
             return Err(Failure::usage("home sent an invalid name of a job"));
         }
         let path = |end: &str| spool.root.join("jobs").join(format!("{name}{end}"));
-        Ok(JobFiles { session: path(".json"), settled: path(".settled"), lock: path(".lock") })
+        Ok(JobFiles {
+            session: path(".json"),
+            settled: path(".settled"),
+            lock: path(".lock"),
+            checks_lock: path(".checks.lock"),
+        })
     }
 
     /// Begins the job: a session that an earlier start of it had is not its session any more. The job
@@ -141,6 +147,18 @@ impl JobFiles {
             pause();
         }
         Ok(())
+    }
+
+    /// Lets the job stay until the result is dropped: checks run in it.
+    pub(super) fn begin_checks(&self) -> Result<Lock> {
+        self.await_begin()?;
+        let fail = || format!("cannot lock {}", self.checks_lock.display());
+        Lock::take(&self.checks_lock).or_fail(fail)
+    }
+
+    /// Returns whether checks run in the job.
+    pub(super) fn runs_checks(&self) -> bool {
+        Lock::is_held(&self.checks_lock).unwrap_or(false)
     }
 
     /// Returns the session that was delivered to the job.
@@ -167,7 +185,7 @@ impl JobFiles {
 
     /// Deletes them, but for the lock.
     pub(super) fn remove(&self) {
-        for file in [&self.session, &self.settled] {
+        for file in [&self.session, &self.settled, &self.checks_lock] {
             let _ = std::fs::remove_file(file);
         }
     }
