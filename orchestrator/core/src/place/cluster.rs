@@ -80,7 +80,8 @@ impl<'a> Cluster<'a> {
         name: &str,
         mut keep_waiting: impl FnMut(&str) -> Result<()>,
     ) -> Result<Host> {
-        let mut wait = FIRST_WAIT;
+        let failed = |why: String| Err(Failure::failed("a job did not run").because(why));
+        let (mut wait, mut is_known) = (FIRST_WAIT, false);
         loop {
             let found = self.find(name).map_err(|error| error.into_failure(self.host()))?;
             let description = match found {
@@ -88,9 +89,13 @@ impl<'a> Cluster<'a> {
                     return Ok(self.node(&id, &node));
                 }
                 Some(job) if matches!(job.state, JobState::Over(_)) => {
-                    return Err(Failure::failed("a job did not run").because(job.description()));
+                    return failed(job.description());
                 }
-                Some(job) => job.description(),
+                Some(job) => {
+                    is_known = true;
+                    job.description()
+                }
+                None if is_known => return failed("the cluster does not know it any more".into()),
                 None => "the cluster does not know the job".to_owned(),
             };
             let asked_at = Instant::now();
