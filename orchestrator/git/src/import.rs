@@ -170,8 +170,8 @@ pub fn tampering_warning(session_repo: &SessionRepo) -> Option<String> {
     if Originals::are_unchanged(session_repo) {
         return None;
     }
-    let originals = Originals::load(&session_repo.git_dir).ok()?;
     session_repo.worktree.symlink_metadata().ok()?;
+    let originals = Originals::load(&session_repo.git_dir).ok()?;
     if worktree::pointer_in(&session_repo.worktree).as_deref() != Some(originals.pointer.as_slice())
     {
         return Some(format!("{} was changed", session_repo.worktree.join(".git").display()));

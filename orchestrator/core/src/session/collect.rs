@@ -317,6 +317,11 @@ pub fn branch_standing(
     let Some(branch) = &record.base.branch else { return Ok(None) };
     let Some(tip) = repository.tip(branch)? else { return Ok(None) };
     let divergence = studio_git::diff::commit_distance(repository, &work.head, &tip)?;
+    if tip == record.base.commit && divergence.behind == 0 {
+        // Nothing has landed since it began, and its work contains the branch.
+        let ahead = divergence.ahead;
+        return Ok(Some(BranchStanding { ahead, ..BranchStanding::default() }));
+    }
     let repo = repository.open()?;
     let fail = || "cannot compare the work with its branch";
     let commit = |id: &str| repo.find_commit(refs::oid(id)?).or_fail(fail);
