@@ -41,11 +41,20 @@ use crate::supervisor::control::{self, ControlCall, ControlChannels, ControlRequ
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// The longest wait between two attempts to connect.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// The longest wait between two questions whether a job runs.
+/// The longest wait between two questions whether a job runs, with few sessions at the place.
 const LONGEST_WAIT_FOR_JOB: Duration = Duration::from_secs(5);
+/// How many questions a second all sessions of the repository at a place ask at most.
+const QUESTIONS_PER_SECOND: u32 = 20;
 /// How long the sender of a request waits for its result. A request that is not carried out by then
 /// still will be.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Returns the longest wait between two questions whether a job runs, with this number of other sessions
+/// at the place.
+fn longest_wait_for_job(sessions: u64) -> Duration {
+    let sessions = u32::try_from(sessions).unwrap_or(u32::MAX);
+    LONGEST_WAIT_FOR_JOB.max(Duration::from_secs(sessions.into()) / QUESTIONS_PER_SECOND)
+}
 
 /// Returns the result of a request to its sender.
 type ReplySender = oneshot::Sender<std::result::Result<(), String>>;
@@ -177,7 +186,8 @@ impl Keeper {
                 Err(Unreached::Lost(why)) => return self.lose(&why),
                 Err(Unreached::Waiting(why)) => {
                     last_contact = Instant::now();
-                    longest = LONGEST_WAIT_FOR_JOB;
+                    let sessions = self.placed_sessions()?.values().sum();
+                    longest = longest_wait_for_job(sessions);
                     why
                 }
             };
@@ -747,4 +757,16 @@ pub(crate) fn json_line(value: &impl serde::Serialize) -> Vec<u8> {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_sessions_ask_for_their_jobs_less_often() {
+        for (sessions, seconds) in [(0, 5), (10, 5), (100, 5), (1000, 50)] {
+            assert_eq!(longest_wait_for_job(sessions), Duration::from_secs(seconds), "{sessions}");
+        }
+    }
 }

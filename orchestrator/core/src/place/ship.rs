@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use base::failure::{Failure, OrFail, Result};
 use base::process::{OutputLimits, Stream};
@@ -24,7 +25,15 @@ pub(crate) fn program_path(place: &Place) -> Result<String> {
 }
 
 fn directory(place: &Place) -> Result<String> {
-    let digest = digest(&own_program()?)?;
+    // A process that waits for a job asks for this again and again.
+    static DIGEST: OnceLock<String> = OnceLock::new();
+    let digest = match DIGEST.get() {
+        Some(digest) => digest,
+        None => {
+            let digest = digest(&own_program()?)?;
+            DIGEST.get_or_init(|| digest)
+        }
+    };
     Ok(format!("{}/bin/{}", place.config.spool_path(), &digest[..16]))
 }
 
