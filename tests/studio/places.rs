@@ -387,6 +387,44 @@ mod needs_sshd {
 
     #[test]
     #[ignore = "needs sshd"]
+    fn it_starts_with_the_work_of_another_session_or_of_a_worktree() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        host.use_in(&scene, "");
+        let lower = scene.ready("write lower.txt l; commit lower; write open.txt o");
+        scene.await_free(&lower);
+        let script = "sh cat lower.txt open.txt > both.txt; write upper.txt u";
+        let upper = scene.exec(["--on", "farm", "--on-top-of", &lower, script]);
+        let status = scene.await_state(&upper, "ready");
+        assert_eq!(status["place"]["name"], "farm");
+        scene.await_free(&upper);
+        let diff = scene.studio(["diff", &upper]);
+        diff.output_contains("+u").output_contains("both.txt").output_lacks("lower.txt");
+
+        scene.repo.write("README.md", "staged\n");
+        scene.repo.git(["add", "README.md"]);
+        scene.repo.write("README.md", "changed after staging\n");
+        scene.repo.write("new.txt", "untracked\n");
+        let script = "sh git diff --cached > cached.txt; write more.txt m";
+        let own = scene.exec(["--on", "farm", "--worktree", ".", script]);
+        scene.await_state(&own, "ready");
+        scene.await_free(&own);
+        let diff = scene.studio(["diff", &own]);
+        diff.output_contains("+changed after staging").output_contains("+untracked");
+        diff.output_contains("++staged").output_contains("+m");
+        assert_eq!(scene.repo.read("README.md"), "changed after staging\n");
+        scene.repo.git(["reset", "-q", "--hard"]);
+        fs::remove_file(scene.repo.path().join("new.txt")).unwrap();
+
+        scene.studio(["accept", &lower, &upper, "--message", "m"]).exits(0);
+        assert_eq!(scene.repo.show("main", "both.txt"), "l\no");
+        assert_eq!(scene.repo.show("main", "upper.txt"), "u");
+        scene.studio(["accept", &own, "--message", "own"]).exits(0);
+        assert_eq!(scene.repo.show("main", "new.txt"), "untracked");
+        scene.repo.git(["fsck", "--strict"]);
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
     fn stop_and_answer_reach_it_once() {
         let (scene, host) = (Scene::new(), SshHost::start());
         host.use_in(&scene, "");
@@ -631,7 +669,6 @@ fn a_place_that_cannot_be_used_is_refused_before_anything_starts() {
     );
     scene.studio(["run", "--on", "farm", "x"]).exits(2).output_contains("cannot be used");
     scene.studio(["run", "--on", "bran", "x"]).exits(2).output_contains("studio places barn");
-    scene.studio(["run", "--on", "barn", "--worktree", ".", "x"]).exits(2);
     scene.repo.write(".gitmodules", "[submodule \"a\"]\n\tpath = a\n\turl = ./a\n");
     scene.repo.git(["add", "-A"]);
     scene.repo.git(["commit", "-qm", "a submodule"]);

@@ -17,6 +17,7 @@ use crate::object_quarantine;
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
+use crate::start_point::StartPoint;
 use crate::{keepalive_refs, snapshot, worktree};
 
 /// Timeout of packing, in seconds.
@@ -126,13 +127,22 @@ pub fn take_base(repository: &Repository, id: &Id, commits: &[String], pack: Fil
 }
 
 /// Creates the session's branch and private git directory, unless they exist. Its worktree counts as
-/// deleted.
+/// deleted. The uncommitted work that it starts with becomes its first snapshot.
 pub fn create(
     repository: &Repository,
     session_repo: &SessionRepo,
     branches: &BranchTemplate,
+    start: Option<&StartPoint>,
 ) -> Result<()> {
-    worktree::create_without_files(repository, session_repo, branches)
+    worktree::create_without_files(repository, session_repo, branches)?;
+    let Some(start) = start.filter(|start| start.work != session_repo.base) else { return Ok(()) };
+    let work = work_refs(repository, session_repo)?.unwrap_or_default();
+    if work.head != session_repo.base || !work.snapshots.is_empty() {
+        return Ok(());
+    }
+    let name = format!("{}1", snapshot::prefix(&session_repo.id));
+    let change = RefChange::new(name, None, Some(start.work.clone()));
+    refs::update_or_fail(repository, &[change], "studio: the start of a session")
 }
 
 /// Takes the work of a session from another machine: its objects, then its snapshots, then its branch.

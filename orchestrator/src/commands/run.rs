@@ -113,7 +113,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "on|off", value_parser = ["on", "off"], default_value = "on")]
     pub sandbox: String,
     /// Place where the sessions run (see `studio places`); several, separated by commas, take the tasks in turn
-    #[arg(long, value_name = "PLACE", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new(), conflicts_with_all = ["worktree", "on_top_of"])]
+    #[arg(long, value_name = "PLACE", value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
     pub on: Vec<String>,
     /// Hosts that the agents can reach: all, those of the allow list, or none
     #[arg(long, value_name = "POLICY", value_parser = NetworkPolicy::NAMES.to_vec())]
@@ -320,12 +320,12 @@ fn session_specs(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpe
         spec.agent = spec.agent.take().or_else(|| agents.next().cloned());
         let place = spec.run_mode.place.take().or_else(|| places.next().cloned());
         apply_flags(spec, args);
-        let default_place = || context.config.studio.on.clone().filter(|_| start.is_none());
+        let default_place = || context.config.studio.on.clone();
         spec.run_mode.place = place.or_else(default_place).filter(|name| name != HERE);
+        spec.start = start.clone().filter(|_| spec.base.is_none());
         if let Some(name) = &spec.run_mode.place {
             refuse_unsupported_place(context, spec, name)?;
         }
-        spec.start = start.clone().filter(|_| spec.base.is_none());
         requirements.iter().for_each(|requirements| requirements.apply_to(spec));
         refuse_bad_task(&spec.task)?;
         let agent = spec.agent.take().or_else(|| context.config.studio.agent.clone());
@@ -351,8 +351,11 @@ fn refuse_unsupported_place(
     name: &str,
 ) -> Result<()> {
     let place = Place::find(&context.config, name)?;
-    let base = context.repository.base(spec.base.as_deref())?;
-    if studio_git::replica::has_submodules(&context.repository, &base.commit)? {
+    let base = match &spec.start {
+        Some(start) => start.head.clone(),
+        None => context.repository.base(spec.base.as_deref())?.commit,
+    };
+    if studio_git::replica::has_submodules(&context.repository, &base)? {
         return Err(Failure::usage(format!("this repository cannot be used at {}", place.name))
             .because("it has submodules, which are not copied to places")
             .hint("run them here: --on here"));

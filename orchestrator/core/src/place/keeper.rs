@@ -498,7 +498,8 @@ impl Keeper {
     /// moved away: the session continues at the place with the work that it contains.
     fn prepare_home(&self) -> Result<()> {
         let session_repo = &self.record.session_repo;
-        replica::create(&self.repository, session_repo, &self.record.templates.branches()?)?;
+        let (branches, start) = (self.record.templates.branches()?, self.record.start.as_ref());
+        replica::create(&self.repository, session_repo, &branches, start)?;
         if session_repo.worktree.symlink_metadata().is_err() {
             return Ok(());
         }

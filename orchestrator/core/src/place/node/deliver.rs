@@ -67,7 +67,7 @@ pub(super) fn deliver(spool: &Spool, order: Order, input: &mut impl Read) -> Res
         set_aside = move_aside(spool, &store, &repository, &record)?;
         drop(lock);
     }
-    replica::create(&repository, &record.session_repo, &record.templates.branches()?)?;
+    replica::create(&repository, &record.session_repo, &record.templates.branches()?, None)?;
     replica::take(&repository, &record.session_repo, &order.work, None)?;
     files::step("deliver.work");
     // The worktree is made when the run starts; the directory of the session may exist by now, with
