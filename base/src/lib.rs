@@ -16,6 +16,7 @@ pub mod id;
 pub mod known_repositories;
 pub mod lock;
 pub mod model_host;
+pub mod parallel;
 pub mod process;
 pub mod random;
 pub mod redact;

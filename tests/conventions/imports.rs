@@ -319,6 +319,7 @@ const BASE: &[(&str, &[&str])] = &[
     ("credentials", &["text"]),
     ("id", &[]),
     ("lock", &["fault"]),
+    ("parallel", &[]),
     ("process", &["sandbox", "sync"]),
     ("random", &["text"]),
     ("secret", &[]),

@@ -12,7 +12,7 @@ use testkit::env::until;
 use testkit::tmux::TmuxTerminal;
 
 use crate::fixtures::{Scene, studio};
-use crate::place_fixtures::{SshHost, Wire};
+use crate::place_fixtures::{SshHost, Wire, kill_keeper};
 
 /// Asserts that home's journal is that of the place, byte for byte.
 fn assert_equal_journals(scene: &Scene, host: &SshHost, id: &str) {
@@ -623,25 +623,6 @@ fn brought_to_ready(scene: &Scene, task: &[&str]) -> String {
         }
         None
     })
-}
-
-/// Kills the process here that keeps a session at its place.
-fn kill_keeper(scene: &Scene, id: &str) {
-    let home = scene.env.home().to_string_lossy().into_owned();
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let keeps = |process: &i32| {
-        let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-        let line = String::from_utf8_lossy(&line).into_owned();
-        line.contains("__supervise") && line.contains(&home) && line.contains(id)
-    };
-    let keeper = ids.into_iter().find(keeps).expect("a keeper runs");
-    let keeper = rustix::process::Pid::from_raw(keeper).unwrap();
-    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
-    until("the lock to be free", || {
-        let facts = scene.studio(["explain", id, "--json"]).json();
-        facts["id"].is_string().then_some(())
-    });
 }
 
 #[test]

@@ -3,13 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::env::{poll, until};
+use testkit::repo::Repo;
 
 use crate::fixtures::{Scene, studio};
-use crate::place_fixtures::SshHost;
+use crate::place_fixtures::{SshHost, kill_keeper};
 use crate::slurm_fixtures::SlurmCluster;
 
 /// A scene with a cluster as its place `farm`.
@@ -17,6 +19,19 @@ fn scene_with_cluster(more: &str) -> (Scene, SlurmCluster) {
     let mut scene = Scene::new();
     let cluster = SlurmCluster::start(&mut scene, more);
     (scene, cluster)
+}
+
+/// A scene with a cluster whose nodes and host share this spool.
+fn scene_with_shared_spool(spool: &Path, more: &str) -> (Scene, SlurmCluster) {
+    scene_with_cluster(&format!("shared = true\nspool = \"{}\"\n{more}", spool.display()))
+}
+
+/// Returns a file in the worktree of a session in a shared spool.
+fn shared_file(spool: &Path, id: &str, name: &str) -> PathBuf {
+    let entries = fs::read_dir(spool.join("repos")).unwrap().flatten();
+    let worktrees =
+        entries.map(|it| it.path()).find(|it| it.extension() == Some("worktrees".as_ref()));
+    worktrees.unwrap_or_default().join(id).join(name)
 }
 
 /// Waits for what Slurm does in its own time: it looks at nodes and jobs in intervals.
@@ -330,6 +345,105 @@ mod needs_slurm {
             }
         }
         assert!(job.contains("studio-"), "a job is there at all: {job}");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn with_a_shared_spool_a_job_needs_home_neither_at_its_start_nor_at_its_end() {
+        let spool = tempfile::Builder::new().prefix("sp-").tempdir().unwrap();
+        let (scene, cluster) =
+            scene_with_shared_spool(spool.path(), "options = [\"--begin=now+1hour\"]");
+        let script = "write a.txt one; commit first; write b.txt two";
+        let id = scene.exec(["--on", "farm", "--check", "test -e b.txt", script]);
+        let job = until("the delivery", || {
+            let status = scene.status(&id);
+            let is_away = status["place"]["away"] == true;
+            let waits = status["why"].as_str().is_some_and(|why| why.contains("BeginTime"));
+            (is_away && waits).then(|| job_of(&status))
+        });
+        assert_eq!(scene.status(&id)["state"], "queued");
+        kill_keeper(&scene, &id);
+        cluster.run("scontrol", &["update", &format!("JobId={job}"), "StartTime=now"]);
+        cluster.await_idle();
+        assert!(shared_file(spool.path(), &id, "b.txt").exists(), "the job did not run alone");
+        assert_eq!(scene.status(&id)["state"], "queued", "home was not there");
+        scene.studio(["doctor"]);
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        scene.studio(["accept", &id, "--message", "Add both"]).exits(0);
+        assert_eq!(scene.repo.show("main", "a.txt"), "one");
+        assert_eq!(scene.repo.show("main", "b.txt"), "two");
+        let left = fs::read_dir(spool.path().join("jobs")).unwrap().flatten();
+        let left: Vec<_> = left.map(|it| it.path()).collect();
+        assert!(left.iter().all(|it| it.extension() == Some("lock".as_ref())), "{left:?}");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn with_a_shared_spool_a_job_that_waits_is_stopped_and_continued() {
+        let spool = tempfile::Builder::new().prefix("sp-").tempdir().unwrap();
+        let (scene, cluster) =
+            scene_with_shared_spool(spool.path(), "options = [\"--begin=now+1hour\"]");
+        let id = scene.exec(["--on", "farm", "write a.txt one"]);
+        until("the delivery", || (scene.status(&id)["place"]["away"] == true).then_some(()));
+        scene.studio(["stop", &id]).exits(0).output_contains("stopped");
+        scene.await_free(&id);
+        cluster.await_idle();
+        let status = scene.status(&id);
+        assert_eq!(
+            (&status["state"], &status["place"]["away"]),
+            (&"stopped".into(), &false.into())
+        );
+        let place = format!("engine = \"slurm\"\nshared = true\nspool = {:?}\n", spool.path());
+        scene.configure(&format!("[studio.places.farm]\n{place}"));
+        scene.studio(["resume", &id]).exits(0);
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        cluster.await_idle();
+        let check = scene.studio(["places", "check", "farm"]);
+        check.exits(0).output_contains("a spool that the host and the nodes share");
+        scene.configure("[studio.places.farm]\nengine = \"slurm\"\nshared = true\n");
+        let check = scene.studio(["places", "check", "farm"]);
+        check.exits(1).output_contains("does not see the files of a job");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn with_a_shared_spool_a_lost_node_loses_no_commit_although_home_is_away() {
+        let spool = tempfile::Builder::new().prefix("sp-").tempdir().unwrap();
+        let (scene, mut cluster) = scene_with_shared_spool(spool.path(), "");
+        let script = "gate asleep; write a.txt one; commit first; gate go; write b.txt two";
+        let id = scene.exec(["--agent", "loads", "--on", "farm", script]);
+        let status = scene.await_state(&id, "working");
+        let lost = usize::from(status["place"]["host"] == "node2");
+        until_slowly("the worktree", || {
+            shared_file(spool.path(), &id, "README.md").exists().then_some(())
+        });
+        kill_keeper(&scene, &id);
+        fs::write(shared_file(spool.path(), &id, "asleep"), "").unwrap();
+        until_slowly("the commit", || {
+            let worktree = Repo::at(&shared_file(spool.path(), &id, ""));
+            let log = worktree.git(["log", "--format=%s"]);
+            log.contains("first").then_some(())
+        });
+        cluster.kill_node(lost);
+        scene.studio(["doctor"]);
+        until_slowly("the other node", || {
+            let status = scene.status(&id);
+            let is_elsewhere = status["place"]["host"] == format!("node{}", 2 - lost).as_str();
+            (is_elsewhere && status["place"]["attempt"] == 2).then_some(())
+        });
+        until_slowly("the worktree", || {
+            shared_file(spool.path(), &id, "a.txt").exists().then_some(())
+        });
+        fs::write(shared_file(spool.path(), &id, "asleep"), "").unwrap();
+        fs::write(shared_file(spool.path(), &id, "go"), "").unwrap();
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        scene.studio(["logs", &id]).output_contains("it continues from the work that is here");
+        scene.studio(["accept", &id, "--message", "m"]).exits(0);
+        assert_eq!(scene.repo.show("main", "a.txt"), "one");
+        scene.repo.git(["fsck", "--strict"]);
     }
 
     #[test]

@@ -267,6 +267,7 @@ static KEYS: &[ConfigKey] = &[
     key("studio.places.*.host", ValueKind::Text),
     key("studio.places.*.hosts", ValueKind::Texts),
     key("studio.places.*.spool", ValueKind::Text),
+    key("studio.places.*.shared", ValueKind::Switch),
     key("studio.places.*.binary", ValueKind::Text),
     key("studio.places.*.ssh_config", ValueKind::Text),
     key("studio.places.*.jobs", ValueKind::Whole(U32)),

@@ -114,6 +114,9 @@ pub struct PlaceConfig {
     /// The disk space that a job requests, and may use, as a quantity of Kubernetes (`8Gi` when absent).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
+    /// Whether the host and the nodes of Slurm have the same `spool`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
     /// The Secret of Kubernetes whose entries become variables of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
@@ -213,6 +216,9 @@ impl PlaceConfig {
         }
         if self.engine != PlaceEngine::Slurm && !self.options.is_empty() {
             return refuse("`options` are for `engine = \"slurm\"`".to_owned());
+        }
+        if self.engine != PlaceEngine::Slurm && self.shared {
+            return refuse("`shared` is for `engine = \"slurm\"`".to_owned());
         }
         if let Some(key) =
             self.key_of_kubernetes().filter(|_| self.engine != PlaceEngine::Kubernetes)
@@ -331,6 +337,8 @@ mod tests {
         }
         let with_options = PlaceConfig { options: vec!["--mem=8G".to_owned()], ..place("box") };
         assert!(with_options.validate("farm").is_err(), "only Slurm has options");
+        assert!(PlaceConfig { shared: true, ..slurm("--mem=8G") }.validate("farm").is_ok());
+        assert!(PlaceConfig { shared: true, ..place("box") }.validate("farm").is_err());
         let image = Some("registry.example/agent:1".to_owned());
         let kubernetes = PlaceConfig { engine: PlaceEngine::Kubernetes, ..PlaceConfig::default() };
         assert!(kubernetes.validate("farm").is_err(), "Kubernetes needs an image");

@@ -3,15 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, SystemTime};
 
 use base::failure::{Failure, Result};
 use base::id::Id;
+use base::parallel;
 
 use crate::project::{self, Project};
 use crate::queue_reasons::{self, QueueReasons};
@@ -317,8 +316,6 @@ fn read_all(
     ids: &[&Id],
     dispositions: &Dispositions,
 ) -> BTreeMap<Id, LiveSession> {
-    let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    let chunk_size = ids.len().div_ceil(cores).max(MIN_SESSIONS_PER_THREAD);
     let read_chunk = |ids: &[&Id]| -> Vec<(Id, LiveSession)> {
         let read = |id: &&Id| ((*id).clone(), LiveSession::read(project, id, dispositions));
         // It may have been removed after its name was read.
@@ -327,20 +324,7 @@ fn read_all(
         };
         ids.iter().map(read).filter(exists).collect()
     };
-    if ids.len() <= chunk_size {
-        return read_chunk(ids).into_iter().collect();
-    }
-    let read_chunk = &read_chunk;
-    thread::scope(|scope| {
-        let threads: Vec<_> =
-            ids.chunks(chunk_size).map(|chunk| scope.spawn(move || read_chunk(chunk))).collect();
-        threads
-            .into_iter()
-            .flat_map(|thread| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect()
-    })
+    parallel::map_chunks(ids, MIN_SESSIONS_PER_THREAD, read_chunk).into_iter().flatten().collect()
 }
 
 impl LiveSessions {

@@ -1,11 +1,8 @@
 //! The context of every command: the repository, its sessions, the configuration, the clock.
 
 use std::cell::OnceCell;
-use std::num::NonZero;
-use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use base::clock::Clock;
@@ -13,6 +10,7 @@ use base::config::Config;
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::lock::Lock;
+use base::parallel;
 
 use crate::console::{Console, Silent};
 use crate::interrupt::Interrupt;
@@ -294,17 +292,9 @@ impl Project {
         ids: &[Id],
         dispositions: &Dispositions,
     ) -> (Vec<SessionView>, Vec<DamagedSession>) {
-        let chunk_size =
-            ids.len().div_ceil(thread::available_parallelism().map_or(1, NonZero::get));
-        let chunks = ids.chunks(chunk_size.max(MIN_SESSIONS_PER_THREAD));
         let reasons = QueueReasons::read(self.store.root());
-        let results: Vec<(Vec<SessionView>, Vec<DamagedSession>)> = thread::scope(|scope| {
-            let reasons = &reasons;
-            let threads: Vec<_> = chunks
-                .map(|chunk| scope.spawn(move || self.view_all(chunk, dispositions, reasons)))
-                .collect();
-            let results = threads.into_iter().map(thread::ScopedJoinHandle::join);
-            results.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        let results = parallel::map_chunks(ids, MIN_SESSIONS_PER_THREAD, |ids| {
+            self.view_all(ids, dispositions, &reasons)
         });
         let (views, unreadable): (Vec<_>, Vec<_>) = results.into_iter().unzip();
         let views = self.oldest_first(views.into_iter().flatten().collect());

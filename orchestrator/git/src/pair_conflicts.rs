@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
-use std::num::NonZero;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{OrFail, Result};
+use base::parallel;
 use serde::{Deserialize, Serialize};
 
 use crate::conflict::{self, Conflict, SideLabels};
@@ -196,23 +196,10 @@ fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     run: impl Fn(&git2::Repository, &[T]) -> Result<Vec<R>> + Sync,
 ) -> Result<Vec<R>> {
-    if items.is_empty() {
-        return Ok(Vec::new());
-    }
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let chunk_size = items.len().div_ceil(cores).max(MIN_PAIRS_PER_THREAD);
-    let run = &run;
-    let run_chunk = move |chunk: &[T]| run(&open(repository)?, chunk);
-    if items.len() <= chunk_size {
-        return run_chunk(items);
-    }
-    let results: Vec<Result<Vec<R>>> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            items.chunks(chunk_size).map(|chunk| scope.spawn(move || run_chunk(chunk))).collect();
-        let results = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-        results.map(|it| it.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    });
-    Ok(results.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    let run_chunk = |chunk: &[T]| run(&open(repository)?, chunk);
+    let results: Result<Vec<Vec<R>>> =
+        parallel::map_chunks(items, MIN_PAIRS_PER_THREAD, run_chunk).into_iter().collect();
+    Ok(results?.into_iter().flatten().collect())
 }
 
 /// Reads the changes of the works with these indices; returns the indices of unreadable ones.

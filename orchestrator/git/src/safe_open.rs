@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -68,28 +68,7 @@ impl SafeDir {
     /// Returns the content of a regular file of at most `limit` bytes; `None` if it is missing or
     /// not a regular file.
     pub fn read(&self, name: impl AsRef<OsStr>, limit: u64) -> io::Result<Option<Vec<u8>>> {
-        let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::RDONLY;
-        let name = name.as_ref();
-        let fd = match rustix::fs::openat(&self.0, name, flags, Mode::empty()) {
-            Ok(fd) => fd,
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(None),
-            Err(e) => return Err(e.into()),
-        };
-        let stat = rustix::fs::fstat(&fd)?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Ok(None);
-        }
-        if u64::try_from(stat.st_size).is_ok_and(|size| size > limit) {
-            let name = name.to_string_lossy();
-            return Err(io::Error::other(format!("`{name}` is larger than {limit} bytes")));
-        }
-        let mut bytes = Vec::new();
-        File::from(fd).take(limit + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > limit {
-            let name = name.to_string_lossy();
-            return Err(io::Error::other(format!("`{name}` is larger than {limit} bytes")));
-        }
-        Ok(Some(bytes))
+        read_at(&self.0, name.as_ref(), limit)
     }
 
     /// Returns when an entry was changed, in seconds and nanoseconds; `None` if it is missing or
@@ -226,20 +205,37 @@ impl SafeDir {
 }
 
 /// Returns the content of a regular file of at most `limit` bytes, by path; `None` if it is missing
-/// or not a regular file (a symlink, or a pipe, which would block forever).
+/// or not a regular file (a symlink, or a pipe, which would block forever). Its directory belongs to
+/// studio or was checked by the caller.
 pub(crate) fn read_file(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::Error::other("not the path of a file"));
-    };
-    // The directory belongs to studio or was checked by the caller; only its entry may be
-    // untrusted.
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
-    let parent = match rustix::fs::open(parent, flags, Mode::empty()) {
-        Ok(fd) => SafeDir(fd),
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+    read_at(rustix::fs::CWD, path.as_os_str(), limit)
+}
+
+fn read_at(directory: impl AsFd, name: &OsStr, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::RDONLY;
+    let fd = match rustix::fs::openat(directory, name, flags, Mode::empty()) {
+        Ok(fd) => fd,
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => return Ok(None),
         Err(e) => return Err(e.into()),
     };
-    parent.read(name, limit)
+    let stat = rustix::fs::fstat(&fd)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(None);
+    }
+    let too_large = || {
+        let name = Path::new(name).file_name().unwrap_or(name).to_string_lossy();
+        io::Error::other(format!("`{name}` is larger than {limit} bytes"))
+    };
+    let size = usize::try_from(stat.st_size).unwrap_or(usize::MAX);
+    if size as u64 > limit {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::with_capacity(size + 1);
+    File::from(fd).take(limit + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > limit {
+        true => Err(too_large()),
+        false => Ok(Some(bytes)),
+    }
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::num::NonZero;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use base::parallel;
 use git2::IndexEntry;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use sha1::{Digest, Sha1};
@@ -23,6 +23,8 @@ use crate::index_file::{self, EXTENDED, FileStat, IndexedFile, PATH_LENGTH_MASK}
 /// The signature and the versions of this format; version 4 shortens paths.
 const SIGNATURE: &[u8] = b"DIRC";
 const VERSIONS: Range<u32> = 2..4;
+/// The minimum number of entries for which another thread is started.
+const MIN_ENTRIES_PER_THREAD: usize = 1_000;
 /// The length of the header.
 const HEADER_LENGTH: usize = 12;
 /// The length of an entry before its flags, and the offset of the size.
@@ -200,7 +202,10 @@ impl StoredIndex {
             }
             paths
         };
-        Ok(self.on_all_cores(&search).into_iter().flatten().collect())
+        Ok(parallel::map_chunks(&self.entries, MIN_ENTRIES_PER_THREAD, search)
+            .into_iter()
+            .flatten()
+            .collect())
     }
 
     /// Returns whether a directory contains exactly the files that the index describes, none of them
@@ -216,23 +221,11 @@ impl StoredIndex {
             })
         };
         let are_as_described =
-            self.on_all_cores(&|entries: &[StoredEntry]| entries.iter().all(is_as_described));
+            parallel::map_chunks(&self.entries, MIN_ENTRIES_PER_THREAD, |entries| {
+                entries.iter().all(is_as_described)
+            });
         Ok(are_as_described.into_iter().all(|it| it)
             && count_files(directory)? == self.entries.len())
-    }
-
-    /// Divides the entries among threads.
-    fn on_all_cores<T: Send>(&self, examine: &(impl Fn(&[StoredEntry]) -> T + Sync)) -> Vec<T> {
-        let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let chunk_size = self.entries.len().div_ceil(threads).max(1);
-        std::thread::scope(|scope| {
-            let chunks = self.entries.chunks(chunk_size);
-            let threads: Vec<_> = chunks.map(|chunk| scope.spawn(|| examine(chunk))).collect();
-            let results = threads.into_iter().map(|thread| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
-            results.collect()
-        })
     }
 
     fn is_passed_over(&self, entry: &StoredEntry) -> bool {

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 
 use base::failure::Result;
 use base::id::Id;
+use base::parallel;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -83,17 +84,16 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 
 /// Determines on all processors which agents changed what git obeys in their worktrees.
 fn find_tampering(views: &mut [SessionView]) {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let chunk_size = views.len().div_ceil(threads).max(MIN_SESSIONS_PER_THREAD);
-    std::thread::scope(|scope| {
-        for chunk in views.chunks_mut(chunk_size) {
-            scope.spawn(|| {
-                for view in chunk.iter_mut().filter(|view| !view.state.is_over()) {
-                    view.tampered = import::tampering_warning(&view.record.session_repo);
-                }
-            });
-        }
+    let warning = |view: &SessionView| match view.state.is_over() {
+        true => None,
+        false => import::tampering_warning(&view.record.session_repo),
+    };
+    let warnings = parallel::map_chunks(views, MIN_SESSIONS_PER_THREAD, |views| {
+        views.iter().map(warning).collect::<Vec<_>>()
     });
+    for (view, warning) in views.iter_mut().zip(warnings.into_iter().flatten()) {
+        view.tampered = warning;
+    }
 }
 
 /// Returns the list as JSON.

@@ -1,8 +1,7 @@
 //! `studio list --disk`: how much disk space each session uses, and what else studio keeps.
 
-use std::panic::resume_unwind;
-
 use base::failure::Result;
+use base::parallel;
 use base::text::size;
 use serde_json::json;
 
@@ -99,16 +98,9 @@ fn measure<'v>(
     context: &CommandContext,
     views: &'v [SessionView],
 ) -> Vec<(&'v SessionView, SessionUsage)> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let measure_one = &|view: &'v SessionView| (view, SessionUsage::of(context, view));
-    std::thread::scope(|scope| {
-        let chunks = views.chunks(views.len().div_ceil(threads).max(1));
-        let threads: Vec<_> = chunks
-            .map(|chunk| scope.spawn(move || chunk.iter().map(measure_one).collect::<Vec<_>>()))
-            .collect();
-        let results = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-        results.flat_map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()
-    })
+    let measure_one = |view: &'v SessionView| (view, SessionUsage::of(context, view));
+    let measure = |views: &'v [SessionView]| views.iter().map(measure_one).collect::<Vec<_>>();
+    parallel::map_chunks(views, 1, measure).into_iter().flatten().collect()
 }
 
 fn check_usage(context: &CommandContext) -> u64 {

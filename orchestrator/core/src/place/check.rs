@@ -15,9 +15,12 @@ use crate::place::job;
 use crate::place::protocol::HostReport;
 use crate::place::protocol::{PROTOCOL, PlacedSession};
 use crate::place::ship;
+use crate::project::pause;
 
 /// How long a job may wait in the queue.
 const JOB_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the host may take to see that a job runs.
+const SHARED_TIMEOUT: Duration = Duration::from_secs(5);
 /// A clock that differs by more seconds is reported: times in journals are those of the place.
 const MAX_CLOCK_SECONDS: i64 = 60;
 /// A disk with less free space is reported.
@@ -59,7 +62,13 @@ pub fn check(place: &Place) -> Result<Vec<HostCheck>> {
 fn check_cluster(place: &Place, cluster: &Cluster<'_>) -> Result<HostCheck> {
     let name = job::new_name()?;
     let mut found = match await_job(cluster, &name) {
-        Ok(host) => check_host(place, &host),
+        Ok(host) => {
+            let mut found = check_host(place, &host);
+            if place.config.shared {
+                check_shared(place, cluster.host(), &name, &mut found);
+            }
+            found
+        }
         Err(failure) => {
             let mut found = HostCheck { host: cluster.host().name.clone(), ..HostCheck::default() };
             found.missing.push(failure.sentence());
@@ -71,6 +80,24 @@ fn check_cluster(place: &Place, cluster: &Cluster<'_>) -> Result<HostCheck> {
         found.notes.push(error.into_failure(cluster.host()).sentence());
     }
     Ok(found)
+}
+
+/// Finds out whether the host of a cluster sees the files of a job that runs, and its lock.
+fn check_shared(place: &Place, host: &Host, job: &str, found: &mut HostCheck) {
+    let asked_at = Instant::now();
+    // The job looks for studio five times a second before it takes its lock.
+    while asked_at.elapsed() < SHARED_TIMEOUT {
+        if hello(host, Some(job)).is_ok_and(|report| report.sees_job) {
+            found.has.push("a spool that the host and the nodes share".to_owned());
+            return;
+        }
+        pause();
+    }
+    found.missing.push(format!("{} does not see the files of a job and their locks", host.name));
+    found.hints.push(format!(
+        "[studio.places.{}] spool = \"PATH\"    names a directory that they share, or remove `shared`",
+        place.name
+    ));
 }
 
 /// Submits a job and returns the node on which it runs.
@@ -90,10 +117,10 @@ fn await_job(cluster: &Cluster<'_>, name: &str) -> Result<Host> {
 fn check_host(place: &Place, host: &Host) -> HostCheck {
     let mut found = HostCheck { host: host.name.clone(), ..HostCheck::default() };
     let program = &host.program;
-    let answer = match hello(host) {
+    let answer = match hello(host, None) {
         Err(HostError::NotInstalled) => ship::install_studio(host, place)
             .map_err(HostError::Failed)
-            .and_then(|()| hello(host))
+            .and_then(|()| hello(host, None))
             .inspect(|_| found.has.push(format!("studio, copied to {program}"))),
         answer => answer.inspect(|_| found.has.push(format!("studio, at {program}"))),
     };
@@ -107,16 +134,22 @@ fn check_host(place: &Place, host: &Host) -> HostCheck {
         }
     };
     let start = Instant::now();
-    if hello(host).is_ok() {
+    if hello(host, None).is_ok() {
         found.milliseconds = u64::try_from(start.elapsed().as_millis()).ok();
     }
     describe(&report, &mut found);
     found
 }
 
-fn hello(host: &Host) -> std::result::Result<HostReport, HostError> {
+fn hello(host: &Host, job: Option<&str>) -> std::result::Result<HostReport, HostError> {
     let id = Id::parse("check-0000").or_fail(|| "an id").map_err(HostError::Failed)?;
-    let query = PlacedSession { protocol: PROTOCOL, repository: "check".to_owned(), id, job: None };
+    let query = PlacedSession {
+        protocol: PROTOCOL,
+        repository: "check".to_owned(),
+        id,
+        job: job.map(str::to_owned),
+        shared: false,
+    };
     let mut line = serde_json::to_vec(&query).or_fail(|| "JSON").map_err(HostError::Failed)?;
     line.push(b'\n');
     host.ask("hello", line)

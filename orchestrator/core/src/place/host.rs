@@ -169,7 +169,14 @@ impl Host {
 
     /// Returns a command of studio's part at this host.
     pub(crate) fn node(&self, verb: &str) -> Command {
-        self.command([self.program.as_str(), protocol::COMMAND, verb, self.spool.as_str()])
+        let words = [self.program.as_str(), protocol::COMMAND, verb, self.spool.as_str()];
+        match (&self.ssh, &self.step) {
+            // As over SSH, a shell says whether the program is there.
+            (None, None) => {
+                self.command(["/bin/sh", "-c", "exec \"$0\" \"$@\""].into_iter().chain(words))
+            }
+            _ => self.command(words),
+        }
     }
 
     /// Opens the connection that later commands share, unless it is open. Without it, each command

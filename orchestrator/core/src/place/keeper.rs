@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,12 +18,12 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::launch::live_message::LiveMessages;
 use crate::notification::Notifier;
-use crate::place::cluster::{self, Cluster};
+use crate::place::cluster::Cluster;
 use crate::place::configured_place::Place;
 use crate::place::hello;
 use crate::place::host::{Host, HostError};
 use crate::place::host_choice::{self, HostAnswer};
-use crate::place::job::{self, JobState};
+use crate::place::job_connection::LeftBy;
 use crate::place::link::{self, FollowEnd, PlaceLink};
 use crate::place::protocol::{self, Order};
 use crate::place::protocol::{HostReport, KnownSessions, PlacedSession, SessionRequest};
@@ -31,7 +32,7 @@ use crate::place::ship;
 use crate::project::Project;
 use crate::session::collect;
 use crate::session::journal::{JournalEntry, SessionOutcome};
-use crate::session::placement::{PlacedJob, Placement};
+use crate::session::placement::Placement;
 use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
 use crate::session::summary::Phase;
@@ -59,6 +60,14 @@ fn longest_wait_for_job(sessions: u64) -> Duration {
 /// Returns the result of a request to its sender.
 type ReplySender = oneshot::Sender<std::result::Result<(), String>>;
 
+/// A host that has the session.
+pub(super) struct Connected {
+    /// The host.
+    pub host: Host,
+    /// What has become of the job that ran the session, if nothing runs it there now.
+    pub left: Option<LeftBy>,
+}
+
 /// What home knows about a session at a place, shared by its tasks.
 #[derive(Clone)]
 pub(crate) struct Keeper {
@@ -68,10 +77,10 @@ pub(crate) struct Keeper {
     pub store: SessionStore,
     /// The session.
     pub record: SessionRecord,
-    place: Place,
+    pub(super) place: Place,
     settings: Arc<base::config::studio::StudioConfig>,
-    placement: Arc<Mutex<Placement>>,
-    requests: Arc<Mutex<Requests>>,
+    pub(super) placement: Arc<Mutex<Placement>>,
+    pub(super) requests: Arc<Mutex<Requests>>,
     /// Who waits for the results of requests, by number.
     replies: Arc<Mutex<BTreeMap<u64, ReplySender>>>,
     /// The message that the agent is writing there.
@@ -80,6 +89,8 @@ pub(crate) struct Keeper {
     wake: Arc<Notify>,
     /// Ends a wait when the session is to be stopped.
     stop: Arc<Notify>,
+    /// Whether the session is known to be at the place although its job has not begun.
+    pub(super) is_early: Arc<AtomicBool>,
 }
 
 /// Keeps a session at its place until its run has ended or is lost. The caller holds its lock. Returns
@@ -112,6 +123,7 @@ pub(crate) fn supervise(
         live: LiveMessages::default(),
         wake: Arc::default(),
         stop: Arc::default(),
+        is_early: Arc::default(),
     };
     let runtime = base::runtime::current_thread().or_fail(|| "cannot start the runtime")?;
     let outcome = runtime.block_on(keeper.run(project, &notifier));
@@ -158,25 +170,35 @@ impl Keeper {
             let connecting = tokio::task::spawn_blocking(move || keeper.connect());
             let connected = connecting.await.or_fail(|| "cannot connect to the place")?;
             let problem = match connected {
-                Ok(host) => {
-                    let mut link = PlaceLink::open(self, &host, notifier).await?;
+                Ok(Connected { host, left }) => {
+                    let mut link = PlaceLink::open(self, &host, left.is_some(), notifier).await?;
                     self.wake.notify_one();
                     let end = link.run(|| drop(project.schedule())).await?;
                     if link.was_heard() {
                         (wait, last_contact) = (FIRST_WAIT, Instant::now());
                     }
-                    match end {
-                        FollowEnd::Ended if self.is_unended_job()? => {
-                            "the run in the job has not ended properly".to_owned()
+                    match (end, left) {
+                        (FollowEnd::Ended, left) if self.is_unended_job()? => match left {
+                            None => "the run in the job has not ended properly".to_owned(),
+                            Some(LeftBy::RequeuedJob(why)) => {
+                                self.take_back(&why)?;
+                                why
+                            }
+                            Some(LeftBy::EndedJob(why)) => return self.end_without_run(&why),
+                        },
+                        (FollowEnd::Ended, left) => {
+                            if let Some(LeftBy::RequeuedJob(_)) = left {
+                                self.cancel_job();
+                            }
+                            return self.settle();
                         }
-                        FollowEnd::Ended => return self.settle(),
-                        FollowEnd::Superseded => {
+                        (FollowEnd::Superseded, _) => {
                             return self.lose(&format!(
                                 "{} has a later delivery of the session",
                                 host.name
                             ));
                         }
-                        FollowEnd::Broken(problem) => no_connection(&problem),
+                        (FollowEnd::Broken(problem), _) => no_connection(&problem),
                     }
                 }
                 Err(Unreached::Refused(failure)) if self.is_waiting()? => return Err(failure),
@@ -205,22 +227,25 @@ impl Keeper {
                 return self.lose(&format!("{problem}, for {minutes}"));
             }
             tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = self.stop.notified() => {}
+                () = tokio::time::sleep(wait) => wait = (2 * wait).min(longest),
+                () = self.stop.notified() => wait = FIRST_WAIT,
             }
-            wait = (2 * wait).min(longest);
         }
     }
 
     /// Makes sure that the session is at a host of the place, and returns the host.
-    fn connect(&self) -> std::result::Result<Host, Unreached> {
+    fn connect(&self) -> std::result::Result<Connected, Unreached> {
         let program = ship::program_path(&self.place)?;
-        if let Some(cluster) = Cluster::of(&self.place, &program) {
-            return self.connect_job(&cluster);
+        match Cluster::of(&self.place, &program) {
+            Some(cluster) => self.connect_job(&cluster),
+            None => self.connect_host(&program).map(|host| Connected { host, left: None }),
         }
+    }
+
+    fn connect_host(&self, program: &str) -> std::result::Result<Host, Unreached> {
         let placement = self.placement();
         if placement.is_away() {
-            let host = Host::new(&self.place, &placement.host, &program);
+            let host = Host::new(&self.place, &placement.host, program);
             host.share_connection();
             let report = self.report(&host)?;
             let there = report.session.as_ref().map(|session| session.attempt);
@@ -237,84 +262,13 @@ impl Keeper {
             self.deliver(&host, &report, placement.attempt)?;
             return Ok(host);
         }
-        let (host, report) = self.choose_host(&program)?;
-        self.deliver_first(&host, &report)?;
-        Ok(host)
-    }
-
-    /// Makes sure that a job for the session runs and has the session, and returns its node.
-    fn connect_job(&self, cluster: &Cluster<'_>) -> std::result::Result<Host, Unreached> {
-        let placement = self.placement();
-        let name = match &placement.job {
-            Some(job) => job.name.clone(),
-            None => {
-                // Saved before it is submitted, so that it is found whatever happens in between.
-                let name = job::new_name()?;
-                let job = PlacedJob { name: name.clone(), id: None };
-                self.update(|placement| {
-                    placement.place.clone_from(&self.place.name);
-                    placement.job = Some(job);
-                })?;
-                files::step("place.named");
-                name
-            }
-        };
-        let of_cluster = |error| Unreached::of(error, cluster.host());
-        let Some(job) = cluster.find(&name).map_err(of_cluster)? else {
-            if placement.is_away() {
-                return Err(Unreached::Lost(format!("the cluster does not know its job {name}")));
-            }
-            cluster.submit(&name).map_err(of_cluster)?;
-            files::step("place.submitted");
-            return Err(Unreached::Waiting("its job was submitted".to_owned()));
-        };
-        self.update(|placement| {
-            placement.job = Some(PlacedJob { name: name.clone(), id: Some(job.id.clone()) });
-        })?;
-        let node = match &job.state {
-            JobState::Running(node) => node,
-            JobState::Pending(_) => {
-                if placement.is_away() {
-                    self.take_back(&format!("job {} was requeued", job.id))?;
-                }
-                return Err(Unreached::Waiting(job.description()));
-            }
-            JobState::Ending => {
-                return Err(Unreached::Problem(format!(
-                    "{}: {}",
-                    self.place.name,
-                    job.description()
-                )));
-            }
-            JobState::Over(_) if placement.is_away() => {
-                return Err(Unreached::Lost(job.description()));
-            }
-            JobState::Over(_) => {
-                self.update(|placement| placement.job = None)?;
-                return Err(Unreached::Refused(cluster::ended_early(&job, &self.place)));
-            }
-        };
-        let host = cluster.node(&job.id, node);
-        let report = self.report(&host)?;
-        if placement.is_away() {
-            let there = report.session.as_ref().map(|session| session.attempt);
-            if there == Some(placement.attempt) {
-                return Ok(host);
-            }
-            if self.is_waiting()? {
-                // The delivery was interrupted.
-                self.update(|placement| placement.host.clone_from(&host.name))?;
-                self.deliver(&host, &report, placement.attempt)?;
-                return Ok(host);
-            }
-            self.take_back(&format!("job {} was started again, on {node}", job.id))?;
-        }
+        let (host, report) = self.choose_host(program)?;
         self.deliver_first(&host, &report)?;
         Ok(host)
     }
 
     /// Delivers the session to a host that does not have it.
-    fn deliver_first(
+    pub(super) fn deliver_first(
         &self,
         host: &Host,
         report: &HostReport,
@@ -340,20 +294,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes back a session whose job lost its node: the next delivery continues it.
-    fn take_back(&self, why: &str) -> Result<()> {
-        self.update(|placement| placement.away = false)?;
-        let text = format!("{why}: it continues from the work that is here");
-        let mut entries = vec![JournalEntry::Note { text }];
-        if !self.is_waiting()? {
-            let prompt = Some(base::text::CONTINUE_PROMPT.to_owned());
-            entries.push(JournalEntry::Queued { prompt });
-        }
-        self.write_journal(&entries)
-    }
-
     /// Writes lines of the journal at home.
-    fn write_journal(&self, entries: &[JournalEntry]) -> Result<()> {
+    pub(super) fn write_journal(&self, entries: &[JournalEntry]) -> Result<()> {
         let fail = || "cannot write the journal";
         let mut writer = self.store.writer(&self.record.id, Clock::from_env())?;
         for entry in entries {
@@ -363,7 +305,7 @@ impl Keeper {
     }
 
     /// Ends a run that was not delivered, if the user stops it.
-    fn stop_before_delivery(&self) -> Result<bool> {
+    pub(super) fn stop_before_delivery(&self) -> Result<bool> {
         let placement = self.placement();
         let waiting = lock(&self.requests).waiting.clone();
         let stop = waiting.into_iter().find(|it| it.request == ControlRequest::Stop);
@@ -381,27 +323,13 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Cancels the job of the session, if it has one. A job that cannot be cancelled ends by itself
-    /// when home does not connect to it.
-    fn cancel_job(&self) {
-        if let (Some(job), Ok(program)) = (self.placement().job, ship::program_path(&self.place))
-            && let Some(cluster) = Cluster::of(&self.place, &program)
-        {
-            let _ = cluster.cancel(&job.name);
-        }
-    }
-
-    /// Returns whether the run ended without a result although a job was to run it: the job is looked
-    /// at again.
-    fn is_unended_job(&self) -> Result<bool> {
-        let is_ended = matches!(self.store.summary(&self.record.id)?.phase, Phase::Ended { .. });
-        Ok(self.placement().job.is_some() && !is_ended)
-    }
-
     /// Returns what names the session at its place.
     pub(crate) fn query(&self) -> PlacedSession {
         let job = self.placement().job.map(|job| job.name);
-        protocol::query(&self.repository, &self.record.id, job)
+        PlacedSession {
+            shared: self.place.config.shared,
+            ..protocol::query(&self.repository, &self.record.id, job)
+        }
     }
 
     /// Returns the host that has the session; `None` if no job runs it.
@@ -411,13 +339,25 @@ impl Keeper {
         let job = placement.job.and_then(|job| job.id);
         Ok(match (Cluster::of(&self.place, &program), job) {
             (None, _) => Some(Host::new(&self.place, &placement.host, &program)),
+            (Some(cluster), Some(_)) if placement.host == cluster.host().name => {
+                Some(cluster.host().clone())
+            }
             (Some(cluster), Some(id)) => Some(cluster.node(&id, &placement.host)),
             (Some(_), None) => None,
         })
     }
 
+    /// Returns a host that has the files of the session, also when its job is over.
+    fn host_for_tidying(&self) -> Result<Option<Host>> {
+        let program = ship::program_path(&self.place)?;
+        match Cluster::of(&self.place, &program).filter(|_| self.place.config.shared) {
+            Some(cluster) => Ok(Some(cluster.host().clone())),
+            None => self.host(),
+        }
+    }
+
     /// Returns what a host says about itself.
-    fn report(&self, host: &Host) -> std::result::Result<HostReport, Unreached> {
+    pub(super) fn report(&self, host: &Host) -> std::result::Result<HostReport, Unreached> {
         let report = hello::report(&self.place, host, &self.query());
         report.map_err(|error| Unreached::of(error, host))
     }
@@ -521,7 +461,7 @@ impl Keeper {
     }
 
     /// Sends the session to a host.
-    fn deliver(
+    pub(super) fn deliver(
         &self,
         host: &Host,
         report: &HostReport,
@@ -582,7 +522,7 @@ impl Keeper {
     }
 
     /// Records that the run is lost. One that never began, as far as home knows, has failed.
-    fn lose(&self, why: &str) -> Result<Option<SessionOutcome>> {
+    pub(super) fn lose(&self, why: &str) -> Result<Option<SessionOutcome>> {
         self.cancel_job();
         self.update(|placement| {
             placement.away = false;
@@ -599,14 +539,16 @@ impl Keeper {
     }
 
     /// Returns whether the run has not begun, as far as home knows.
-    fn is_waiting(&self) -> Result<bool> {
+    pub(super) fn is_waiting(&self) -> Result<bool> {
         Ok(self.store.summary(&self.record.id)?.phase == Phase::Queued)
     }
 
     /// Tells the place that the run is settled, and lets it delete sessions that home no longer has.
     /// They only take space there, and a job that is not told ends by itself.
-    fn tidy(&self) {
-        let (Ok(Some(host)), Ok(known)) = (self.host(), self.store.ids()) else { return };
+    pub(super) fn tidy(&self) {
+        let (Ok(Some(host)), Ok(known)) = (self.host_for_tidying(), self.store.ids()) else {
+            return;
+        };
         let settled = self.placement().attempt;
         let known = KnownSessions { query: self.query(), known, settled };
         let _ = host.ask::<u64>("tidy", json_line(&known));
@@ -717,7 +659,7 @@ impl Keeper {
 }
 
 /// Why a session cannot be kept at its place now.
-enum Unreached {
+pub(super) enum Unreached {
     /// It waits for its job.
     Waiting(String),
     /// For a reason that may pass.
@@ -729,7 +671,7 @@ enum Unreached {
 }
 
 impl Unreached {
-    fn of(error: HostError, host: &Host) -> Unreached {
+    pub(super) fn of(error: HostError, host: &Host) -> Unreached {
         match error {
             HostError::Connection(why) => Unreached::Problem(format!("{}: {why}", host.name)),
             error @ (HostError::NotInstalled | HostError::Failed(_)) => {
@@ -756,7 +698,7 @@ pub(crate) fn json_line(value: &impl serde::Serialize) -> Vec<u8> {
     line
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

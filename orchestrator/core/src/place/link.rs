@@ -62,10 +62,12 @@ pub(crate) struct PlaceLink<'a> {
 }
 
 impl<'a> PlaceLink<'a> {
-    /// Starts to follow the session at a host from where home's journal ends.
+    /// Starts to follow the session at a host from where home's journal ends. If its job is over, nothing
+    /// runs it there.
     pub(crate) async fn open(
         keeper: &'a Keeper,
         host: &Host,
+        is_over: bool,
         notifier: &'a Notifier,
     ) -> Result<PlaceLink<'a>> {
         let (store, id) = (&keeper.store, &keeper.record.id);
@@ -79,6 +81,7 @@ impl<'a> PlaceLink<'a> {
             attempt: keeper.placement().attempt,
             at: journal.length().or_fail(fail)?,
             work: work.clone(),
+            is_over,
         };
         let command = host.node("follow").stdin(Stream::Piped);
         let mut process = command.spawn_async().or_fail(fail)?;

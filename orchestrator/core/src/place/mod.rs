@@ -14,6 +14,7 @@ mod hello;
 mod host;
 mod host_choice;
 mod job;
+mod job_connection;
 pub(crate) mod keeper;
 mod kubernetes;
 mod link;

@@ -91,13 +91,11 @@ fn report(spool: &Spool, query: &PlacedSession) -> Result<HostReport> {
     let machine = crate::admission::Machine::measure();
     let repository = spool.existing_repository(query)?;
     let (mut commits, mut session) = (Vec::new(), None);
+    let job = query.job.as_ref().map(|job| JobFiles::new(spool, job)).transpose()?;
     if let Some(repository) = &repository {
         refuse_other_protocol(query)?;
         commits = studio_git::replica::known_commits(repository)?;
-        let is_delivered = match &query.job {
-            Some(job) => JobFiles::new(spool, job)?.session().is_some(),
-            None => true,
-        };
+        let is_delivered = job.as_ref().is_none_or(|job| job.session().is_some());
         let attempt = spool::attempt(&SessionStore::new(&repository.common_dir), &query.id);
         let attempt = attempt.filter(|_| is_delivered);
         session = attempt.map(|attempt| SessionReport { attempt });
@@ -118,6 +116,7 @@ fn report(spool: &Spool, query: &PlacedSession) -> Result<HostReport> {
         clock: base::clock::Clock::from_env().now().as_second(),
         commits,
         session,
+        sees_job: job.is_some_and(|job| job.runs()),
     })
 }
 

@@ -18,7 +18,7 @@ use crate::session::record::{RunMode, SessionRecord, Templates};
 /// The hidden command.
 pub(crate) const COMMAND: &str = "__node";
 /// The version of the protocol between home and a place.
-pub(crate) const PROTOCOL: u32 = 2;
+pub(crate) const PROTOCOL: u32 = 3;
 
 /// What names a session at a place.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,6 +32,9 @@ pub(crate) struct PlacedSession {
     /// The name of the job that runs it, if a cluster does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
+    /// Whether the host of the cluster has the same spool as the nodes of its jobs.
+    #[serde(default)]
+    pub shared: bool,
 }
 
 /// The delivery of a session. The journal and the pack follow it.
@@ -121,6 +124,8 @@ pub(crate) struct HostReport {
     pub commits: Vec<String>,
     /// The session, if it is there.
     pub session: Option<SessionReport>,
+    /// Whether the job of the session runs and has the same spool.
+    pub sees_job: bool,
 }
 
 /// What a host tells about a session.
@@ -168,6 +173,8 @@ pub(crate) struct FollowQuery {
     pub at: u64,
     /// The work that home has.
     pub work: WorkRefs,
+    /// Whether the job of the session is over: nothing runs a session that waits.
+    pub is_over: bool,
 }
 
 /// The result of a delivery.
@@ -230,6 +237,7 @@ pub(crate) fn query(repository: &Repository, id: &Id, job: Option<String>) -> Pl
         repository: repository_name(&repository.common_dir),
         id: id.clone(),
         job,
+        shared: false,
     }
 }
 

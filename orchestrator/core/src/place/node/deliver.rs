@@ -36,7 +36,7 @@ pub(super) fn deliver(spool: &Spool, order: Order, input: &mut impl Read) -> Res
     let floor = order.record.limits.disk_floor_bytes.unwrap_or_default();
     refuse_full_disk(spool.root(), order.pack_bytes, floor)?;
     let job = order.query.job.as_ref().map(|name| JobFiles::new(spool, name)).transpose()?;
-    if let Some(job) = &job {
+    if let Some(job) = job.as_ref().filter(|_| !order.query.shared) {
         job.await_begin()?;
     }
     let mut journal = Vec::new();
@@ -216,7 +216,11 @@ fn move_aside(
 /// that do not run.
 pub(super) fn tidy(spool: &Spool, known: &KnownSessions) -> Result<u64> {
     if let Some(job) = &known.query.job {
-        JobFiles::new(spool, job)?.set_settled(known.settled)?;
+        let job = JobFiles::new(spool, job)?;
+        job.set_settled(known.settled)?;
+        if known.query.shared && !job.runs() {
+            job.remove();
+        }
     }
     let _lock = spool.lock(&known.query)?;
     let Some(repository) = spool.existing_repository(&known.query)? else { return Ok(0) };

@@ -75,7 +75,7 @@ pub(super) fn follow(spool: &Spool, known: &FollowQuery, output: &mut impl Write
             continue;
         }
         if !is_running {
-            if store.summary(id)?.phase != Phase::Queued || is_started {
+            if store.summary(id)?.phase != Phase::Queued || is_started || known.is_over {
                 return frames::write(output, &PlaceFrame::Ended, &[]).or_fail(fail);
             }
             // A job runs it itself.

@@ -17,6 +17,8 @@ use crate::supervisor::spawn;
 
 /// How long a job keeps its node for home: before the session is delivered, and after its run.
 const LINGER: Duration = Duration::from_secs(600);
+/// How long after its run if home can get everything without the node.
+const SHARED_LINGER: Duration = Duration::from_secs(10);
 
 /// Runs the sessions that are delivered to a job, until home has everything of the last one, or lets
 /// checks run, until they have ended.
@@ -38,6 +40,9 @@ pub(super) fn hold(spool: &Spool, name: &str) -> Result<()> {
             let attempt = spool::attempt(&store, &session.id);
             if attempt.is_some() && files.settled() == attempt {
                 break;
+            }
+            if has_run && session.shared && idle_since.elapsed() > SHARED_LINGER {
+                return Ok(());
             }
             if attempt.is_some()
                 && !is_interrupted

@@ -109,6 +109,8 @@ fn is_file_name(name: &str) -> bool {
 pub(super) struct JobFiles {
     session: PathBuf,
     settled: PathBuf,
+    /// Exists if the job has begun since the session was delivered.
+    begun: PathBuf,
     lock: PathBuf,
     checks_lock: PathBuf,
 }
@@ -123,6 +125,7 @@ impl JobFiles {
         Ok(JobFiles {
             session: path(".json"),
             settled: path(".settled"),
+            begun: path(".begun"),
             lock: path(".lock"),
             checks_lock: path(".checks.lock"),
         })
@@ -132,14 +135,22 @@ impl JobFiles {
     /// runs as long as the lock exists.
     pub(super) fn begin(&self) -> Result<Lock> {
         let fail = || format!("cannot begin {}", self.lock.display());
-        self.remove();
+        if self.begun.exists() {
+            self.remove();
+        }
+        base::files::replace(&self.begun, b"").or_fail(fail)?;
         Lock::take(&self.lock).or_fail(fail)
+    }
+
+    /// Returns whether the job runs.
+    pub(super) fn runs(&self) -> bool {
+        Lock::is_held(&self.lock).unwrap_or(false)
     }
 
     /// Waits until the job runs: a job may be looked at before its first program has started.
     pub(super) fn await_begin(&self) -> Result<()> {
         let deadline = Instant::now() + BEGIN_TIMEOUT;
-        while !Lock::is_held(&self.lock).unwrap_or(false) {
+        while !self.runs() {
             if Instant::now() > deadline {
                 return Err(Failure::failed("the job of the session does not begin")
                     .because(format!("{} is not locked", self.lock.display())));
@@ -169,7 +180,12 @@ impl JobFiles {
     /// Saves which session was delivered to the job.
     pub(super) fn set_session(&self, session: &PlacedSession) -> Result<()> {
         base::files::replace_json(&self.session, session)
-            .or_fail(|| format!("cannot save {}", self.session.display()))
+            .or_fail(|| format!("cannot save {}", self.session.display()))?;
+        if !self.runs() {
+            // Its next start has this session.
+            let _ = std::fs::remove_file(&self.begun);
+        }
+        Ok(())
     }
 
     /// Returns the number of the last delivery of which home has everything.
@@ -185,7 +201,7 @@ impl JobFiles {
 
     /// Deletes them, but for the lock.
     pub(super) fn remove(&self) {
-        for file in [&self.session, &self.settled, &self.checks_lock] {
+        for file in [&self.session, &self.settled, &self.begun, &self.checks_lock] {
             let _ = std::fs::remove_file(file);
         }
     }
