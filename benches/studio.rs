@@ -1,7 +1,8 @@
-//! Benchmarks of studio against git and worktrunk: many sessions listed, landed and discarded.
+//! Benchmarks of studio against git, worktrunk and workmux: many sessions listed, landed and discarded.
 //!
 //! Run by `./benches/run`. `BENCH_STUDIO` and `BENCH_G3` name the release binaries; worktrunk's
-//! `wt` is measured if `BENCH_WT` names it, clash-sh's `clash` if `BENCH_CLASH` does. `git status` and `git worktree add` are the lower
+//! `wt` is measured if `BENCH_WT` names it, `workmux` if `BENCH_WORKMUX` does (`BENCH_TMUX` is the
+//! socket of a tmux for it), clash-sh's `clash` if `BENCH_CLASH` does. `git status` and `git worktree add` are the lower
 //! bounds for the measurements beside them. `BENCH_FILES` (50,000) and `BENCH_SESSIONS` (1,000) set
 //! the sizes.
 
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use base::process::{Pty, Running, Stream};
+use base::process::{Command, Pty, Running, Stream};
 use common::bench_repo::Bench;
 use common::measure::{Sample, adopt_orphans, measure, memory, process_cpu, reap_orphans};
 use common::table::{Row, head};
@@ -53,7 +54,7 @@ fn main() {
     let files = size("BENCH_FILES", 50_000);
     row("list", &|| listed(sessions));
     for worktrees in [1, 50, 500] {
-        row("list-beside", &|| listed_beside_worktrunk(worktrees));
+        row("list-beside", &|| listed_beside_peers(worktrees));
     }
     row("dashboard", &|| dashboard_start(sessions));
     row("idle", &|| dashboard_idle(50));
@@ -82,23 +83,131 @@ fn listed(sessions: usize) -> Row {
     row
 }
 
-fn listed_beside_worktrunk(worktrees: usize) -> Row {
+fn listed_beside_peers(worktrees: usize) -> Row {
     let bench = Bench::new(100, AGENTS);
     bench.start(worktrees, "writer");
-    let peer = std::env::var_os("BENCH_WT").map(PathBuf::from);
-    let names = std::iter::once("studio list").chain(peer.iter().map(|_| "wt list"));
+    let peers = Peer::installed();
+    let names = std::iter::once("studio list").chain(peers.iter().map(Peer::list_name));
     let mut row = Row::new(&format!("list, {worktrees} worktrees"), names);
     for _ in 0..11 {
         row.add(0, measure(vec![bench.studio(["list"])]));
-        if let Some(wt) = &peer {
-            row.add(1, measure(vec![bench.job(wt).arg("list")]));
+        for (column, peer) in peers.iter().enumerate() {
+            row.add(1 + column, measure(vec![peer.list(&bench)]));
         }
     }
     row.add_memory(0, memory(vec![bench.studio(["list"])]));
-    if let Some(wt) = &peer {
-        row.add_memory(1, memory(vec![bench.job(wt).arg("list")]));
+    for (column, peer) in peers.iter().enumerate() {
+        row.add_memory(1 + column, memory(vec![peer.list(&bench)]));
     }
     row
+}
+
+/// Another program for worktrees.
+enum Peer {
+    /// worktrunk.
+    Worktrunk { program: PathBuf },
+    /// workmux, and the socket of the tmux in which it opens windows.
+    Workmux { program: PathBuf, tmux: String },
+}
+
+impl Peer {
+    /// Returns those that are installed.
+    fn installed() -> Vec<Peer> {
+        let program = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+        let worktrunk = program("BENCH_WT").map(|program| Peer::Worktrunk { program });
+        let tmux = std::env::var("BENCH_TMUX").ok();
+        let workmux = program("BENCH_WORKMUX").zip(tmux);
+        let workmux = workmux.map(|(program, tmux)| Peer::Workmux { program, tmux });
+        worktrunk.into_iter().chain(workmux).collect()
+    }
+
+    fn list_name(&self) -> &'static str {
+        match self {
+            Peer::Worktrunk { .. } => "wt list",
+            Peer::Workmux { .. } => "workmux list",
+        }
+    }
+
+    fn create_name(&self) -> &'static str {
+        match self {
+            Peer::Worktrunk { .. } => "wt switch --create",
+            Peer::Workmux { .. } => "workmux add",
+        }
+    }
+
+    fn remove_name(&self) -> &'static str {
+        match self {
+            Peer::Worktrunk { .. } => "wt remove",
+            Peer::Workmux { .. } => "workmux remove",
+        }
+    }
+
+    fn land_name(&self) -> &'static str {
+        match self {
+            Peer::Worktrunk { .. } => "wt merge",
+            Peer::Workmux { .. } => "workmux merge",
+        }
+    }
+
+    fn command(&self, bench: &Bench, args: &[&str]) -> Command {
+        match self {
+            Peer::Worktrunk { program } => bench.job(program).args(args),
+            Peer::Workmux { program, tmux } => bench
+                .job(program)
+                .env("TMUX", format!("{tmux},0,0"))
+                .env("TMUX_PANE", "%0")
+                .env("TERM", "screen-256color")
+                .args(args),
+        }
+    }
+
+    fn list(&self, bench: &Bench) -> Command {
+        self.command(bench, &["list"])
+    }
+
+    /// Creates a branch with a worktree.
+    fn create(&self, bench: &Bench, name: &str) -> Command {
+        match self {
+            Peer::Worktrunk { .. } => {
+                self.command(bench, &["switch", "--create", name, "--no-cd", "--no-hooks"])
+            }
+            Peer::Workmux { .. } => {
+                self.command(bench, &["add", name, "--background", "--no-hooks"])
+            }
+        }
+    }
+
+    /// Removes a worktree with its branch, whatever it contains.
+    fn remove(&self, bench: &Bench, name: &str) -> Command {
+        match self {
+            Peer::Worktrunk { .. } => self.command(
+                bench,
+                &["remove", name, "--force", "--force-delete", "--foreground", "--no-hooks"],
+            ),
+            Peer::Workmux { .. } => self.command(bench, &["remove", name, "--force"]),
+        }
+    }
+
+    /// Merges a branch without asking for a message, and removes its worktree.
+    fn land(&self, bench: &Bench, name: &str) -> Command {
+        match self {
+            Peer::Worktrunk { .. } => {
+                let worktree = worktree_of(bench, name);
+                let worktree = worktree.to_string_lossy();
+                self.command(bench, &["-C", &worktree, "merge", "--no-squash", "--no-hooks"])
+            }
+            Peer::Workmux { .. } => self.command(bench, &["merge", name, "--no-hooks"]),
+        }
+    }
+}
+
+/// Returns the worktree of a branch.
+fn worktree_of(bench: &Bench, branch: &str) -> PathBuf {
+    let list = bench.repo.git(["worktree", "list", "--porcelain"]);
+    let end = format!("branch refs/heads/{branch}");
+    let entry = list.split("\n\n").find(|entry| entry.lines().any(|line| line == end));
+    let entry = entry.expect("the worktree was created");
+    entry.lines().next().and_then(|line| line.strip_prefix("worktree ")).expect("a path").into()
 }
 
 /// Measures all pairs of sessions and each beside its branch, without and with cached results. Each
@@ -220,7 +329,9 @@ fn at_once(sessions: usize) -> Row {
 fn made(files: usize) -> Row {
     let bench = Bench::new(files, AGENTS);
     let name = format!("a session from start to end, {files} files");
-    let mut row = Row::new(&name, ["studio run", "git worktree add", "two threads, files alone"]);
+    let peers = Peer::installed();
+    let programs = ["studio run", "git worktree add", "two threads, files alone"];
+    let mut row = Row::new(&name, programs.into_iter().chain(peers.iter().map(Peer::create_name)));
     for turn in 0..5 {
         row.add(
             0,
@@ -229,6 +340,11 @@ fn made(files: usize) -> Row {
         let args = ["worktree", "add", "-q", "--detach", &format!(".worktrees/{turn}")];
         row.add(1, measure(vec![bench.job("git").args(args)]));
         row.add(2, write_files_alone(&bench.place.path().join(format!("alone-{turn}")), files));
+        for (column, peer) in peers.iter().enumerate() {
+            let branch = format!("peer-{column}-{turn}");
+            row.add(3 + column, measure(vec![peer.create(&bench, &branch)]));
+            worktree_of(&bench, &branch);
+        }
     }
     row
 }
@@ -273,25 +389,35 @@ fn made_from_pool(files: usize) -> Row {
 
 fn dropped(files: usize) -> Row {
     let bench = Bench::new(files, AGENTS);
-    let mut row = Row::new(
-        &format!("drop a worktree, {files} files"),
-        ["studio discard", "git worktree remove"],
-    );
+    let peers = Peer::installed();
+    let programs = ["studio discard", "git worktree remove"];
+    let programs = programs.into_iter().chain(peers.iter().map(Peer::remove_name));
+    let mut row = Row::new(&format!("drop a worktree, {files} files"), programs);
     for turn in 0..5 {
         let id = bench.start(1, "writer");
         row.add(0, measure(vec![bench.studio(["discard", &id, "--yes"])]));
         let path = format!(".worktrees/{turn}");
         bench.must(bench.job("git").args(["worktree", "add", "-q", "--detach", &path]));
         row.add(1, measure(vec![bench.job("git").args(["worktree", "remove", "--force", &path])]));
+        for (column, peer) in peers.iter().enumerate() {
+            let branch = format!("peer-{column}-{turn}");
+            bench.must(peer.create(&bench, &branch));
+            let worktree = worktree_of(&bench, &branch);
+            fs::write(worktree.join("new.txt"), "more\n").expect("writable");
+            row.add(2 + column, measure(vec![peer.remove(&bench, &branch)]));
+            assert!(!worktree.exists(), "{} removed nothing", peer.remove_name());
+        }
     }
     row
 }
 
 fn landed(files: usize) -> Row {
     let bench = Bench::new(files, AGENTS);
-    let mut row =
-        Row::new(&format!("land one file, {files} files"), ["studio accept", "git status"]);
-    for _ in 0..5 {
+    let peers = Peer::installed();
+    let programs = ["studio accept", "git status"];
+    let programs = programs.into_iter().chain(peers.iter().map(Peer::land_name));
+    let mut row = Row::new(&format!("land one file, {files} files"), programs);
+    for turn in 0..5 {
         let id = bench.start(1, "writer");
         let worktree = bench.repo.worktrees().join(&id);
         // The first one refreshes the index, so that both the measured status and the landing find
@@ -302,8 +428,27 @@ fn landed(files: usize) -> Row {
         row.add(0, measure(vec![bench.studio(["accept", &id, "-m", "Add a file"])]));
         bench.must(bench.studio(["undo"]));
         bench.must(bench.studio(["discard", &id, "--yes"]));
+        for (column, peer) in peers.iter().enumerate() {
+            let branch = format!("peer-{column}-{turn}");
+            bench.must(peer.create(&bench, &branch));
+            let worktree = worktree_of(&bench, &branch);
+            let name = format!("{branch}.txt");
+            fs::write(worktree.join(&name), "more\n").expect("writable");
+            let git = |args: &[&str]| bench.job("git").arg("-C").arg(&worktree).args(args);
+            bench.must(git(&["add", "-A"]));
+            bench.must(git(&["commit", "-q", "-m", "Add a file"]));
+            bench.must(status_of(&bench));
+            row.add(2 + column, measure(vec![peer.land(&bench, &branch)]));
+            let landed = bench.repo.path().join(&name).exists();
+            assert!(landed, "{} landed nothing", peer.land_name());
+        }
     }
     row
+}
+
+/// Prepares a command that refreshes the index of the checkout.
+fn status_of(bench: &Bench) -> Command {
+    bench.job("git").arg("status")
 }
 
 /// Measures opening a diff of 20,000 lines in a review on a terminal: the whole process, from its
