@@ -41,6 +41,7 @@ mod needs_sshd {
         scene.studio(["status", &id]).output_contains(&place);
         assert_equal_journals(&scene, &host, &id);
         assert!(!scene.worktree(&id).path().exists(), "it has no worktree here");
+        scene.studio(["doctor"]).output_lacks("is missing");
         scene.studio(["diff", &id]).output_contains("+one").output_contains("+two");
         scene.studio(["logs", &id]).output_contains("done");
         scene.studio(["list"]).output_contains("ready at farm");

@@ -147,7 +147,7 @@ mod needs_slurm {
         let id = scene.exec(["--on", "farm", "write a.txt one"]);
         until("the reason", || {
             let why = scene.status(&id)["why"].as_str().unwrap_or_default().to_owned();
-            why.contains("waits: BeginTime").then_some(())
+            why.contains("waits: BeginTime").then(|| assert!(!why.contains("free slot"), "{why}"))
         });
         scene.studio(["stop", &id]).exits(0).output_contains("stopped");
         scene.await_free(&id);
@@ -305,26 +305,16 @@ mod needs_slurm {
     #[test]
     #[ignore = "needs slurm"]
     fn a_session_killed_at_any_step_at_home_has_one_job() {
-        let (mut scene, cluster) = scene_with_cluster("keep_seconds = 1");
-        for step in ["named", "submitted", "chosen", "delivered", "work", "journal"]
-            .map(|it| format!("place.{it}"))
-        {
-            scene.env.set("G3_TEST_KILL_AT", &step);
-            let id = scene.exec(["--on", "farm", "write a.txt one"]);
-            scene.env.set("G3_TEST_KILL_AT", "");
-            until_slowly(&format!("{id} to be ready after {step}"), || {
-                scene.studio(["doctor"]);
-                (scene.status(&id)["state"] == "ready").then_some(())
-            });
-            scene.await_free(&id);
-            cluster.await_idle();
-            let turns = scene.journal(&id).iter().filter(|it| it["entry"] == "turn").count();
-            assert_eq!(turns, 1, "{step}");
-            scene.studio(["discard", "--yes", &id]).exits(0);
-        }
-        let jobs = cluster.run("squeue", &["-h", "-t", "all", "-o", "%T"]);
-        assert_eq!(jobs.matches("COMPLETED").count(), 6, "{jobs}");
-        assert_eq!(jobs.lines().count(), 6, "{jobs}");
+        let (scene, cluster) = scene_with_cluster("keep_seconds = 1");
+        kill_at_every_step(scene, &cluster);
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn with_a_shared_spool_a_session_killed_at_any_step_at_home_has_one_job() {
+        let spool = tempfile::Builder::new().prefix("sp-").tempdir().unwrap();
+        let (scene, cluster) = scene_with_shared_spool(spool.path(), "keep_seconds = 1");
+        kill_at_every_step(scene, &cluster);
     }
 
     #[test]
@@ -477,6 +467,29 @@ mod needs_slurm {
         assert_eq!(status["state"], "failed");
         assert!(status["why"].as_str().unwrap().contains("not available"), "{status}");
     }
+}
+
+/// Kills home's side of a session at each step in turn. Each session has one job and one turn.
+fn kill_at_every_step(mut scene: Scene, cluster: &SlurmCluster) {
+    for step in ["named", "submitted", "chosen", "delivered", "work", "journal"]
+        .map(|it| format!("place.{it}"))
+    {
+        scene.env.set("G3_TEST_KILL_AT", &step);
+        let id = scene.exec(["--on", "farm", "write a.txt one"]);
+        scene.env.set("G3_TEST_KILL_AT", "");
+        until_slowly(&format!("{id} to be ready after {step}"), || {
+            scene.studio(["doctor"]);
+            (scene.status(&id)["state"] == "ready").then_some(())
+        });
+        scene.await_free(&id);
+        cluster.await_idle();
+        let turns = scene.journal(&id).iter().filter(|it| it["entry"] == "turn").count();
+        assert_eq!(turns, 1, "{step}");
+        scene.studio(["discard", "--yes", &id]).exits(0);
+    }
+    let jobs = cluster.run("squeue", &["-h", "-t", "all", "-o", "%T"]);
+    assert_eq!(jobs.matches("COMPLETED").count(), 6, "{jobs}");
+    assert_eq!(jobs.lines().count(), 6, "{jobs}");
 }
 
 fn job_of(status: &Value) -> String {

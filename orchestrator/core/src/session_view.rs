@@ -67,10 +67,15 @@ impl SessionView {
 
     /// Explains its state.
     pub fn reason(&self) -> Option<String> {
-        let reason = reason(&self.facts, &self.state);
+        let at_place = self.placement_reason();
+        // A session whose job waits has a slot here.
+        let has_slot =
+            at_place.is_some() && self.facts.queue_reason.is_none() && !self.is_blocked();
+        let reason = reason(&self.facts, &self.state)
+            .filter(|_| self.state != SessionState::Queued || !has_slot);
         let landed = self.landed_elsewhere().map(|clause| format!("landed elsewhere: {clause}"));
         let obstacle = self.obstacle.clone().filter(|_| landed.is_none());
-        let clauses = [landed, self.placement_reason(), reason, obstacle];
+        let clauses = [landed, at_place, reason, obstacle];
         let clauses: Vec<String> = clauses.into_iter().flatten().collect();
         (!clauses.is_empty()).then(|| clauses.join("; "))
     }

@@ -1,8 +1,8 @@
 //! Compares the work of sessions with their branches and with each other: which of them conflict.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
 
+use base::parallel;
 use studio_git::repo::Repository;
 
 use crate::radar::{self, RadarSession};
@@ -79,10 +79,10 @@ fn compare_with_branches(
             Some((key.clone(), standing.clone()))
         })
         .collect();
-    if has_new && let Some(parent) = cache.parent() {
+    if has_new && let (Some(parent), Ok(text)) = (cache.parent(), serde_json::to_vec(&standings)) {
         // If the cache cannot be written, the sessions are compared again next time.
         let _ = std::fs::create_dir_all(parent)
-            .and_then(|()| base::files::replace_json(&cache, &standings));
+            .and_then(|()| base::files::replace_cache(&cache, &text));
     }
     for (index, key) in keys {
         views[index].standing = standings.get(&key).cloned();
@@ -106,20 +106,13 @@ fn in_parallel(
     views: &[SessionView],
     missing: &[&(usize, String)],
 ) -> BTreeMap<String, BranchStanding> {
-    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let chunk_size = missing.len().div_ceil(cores).max(1);
     let compare = |(index, key): &(usize, String)| {
         let view = &views[*index];
         let standing = collect::branch_standing(repository, &view.record, view.work()?).ok()??;
         Some((key.clone(), standing))
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = missing
-            .chunks(chunk_size)
-            .map(|chunk| {
-                scope.spawn(move || chunk.iter().filter_map(|it| compare(it)).collect::<Vec<_>>())
-            })
-            .collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
-    })
+    let compare_all = |missing: &[&(usize, String)]| -> Vec<(String, BranchStanding)> {
+        missing.iter().filter_map(|it| compare(it)).collect()
+    };
+    parallel::map_chunks(missing, 1, compare_all).into_iter().flatten().collect()
 }

@@ -85,26 +85,32 @@ pub fn find(
 ) -> Result<PairConflicts> {
     let cache_path = repository.common_dir.join("studio/cache/pair-conflicts.json");
     let mut cache = Cache::read(&cache_path);
+    let keys: Vec<String> = works.iter().map(WorkRange::key).collect();
+    let pair_key = |(first, second): (usize, usize)| [&*keys[first], " ", &keys[second]].concat();
     let mut changes: Vec<Option<Changes>> = vec![None; works.len()];
     let uncached: Vec<usize> =
-        (0..works.len()).filter(|index| !cache.paths.contains_key(&works[*index].key())).collect();
+        (0..works.len()).filter(|index| !cache.paths.contains_key(&keys[*index])).collect();
     let mut unreadable = read_changes(repository, works, &uncached, &mut changes)?;
     for index in &uncached {
         if let Some(changes) = &changes[*index] {
-            cache.add_paths(&works[*index], changes);
+            cache.add_paths(&keys[*index], changes);
         }
     }
     let paths: Vec<Vec<&[u8]>> = (0..works.len())
-        .map(|index| match (&changes[index], cache.paths.get(&works[index].key())) {
+        .map(|index| match (&changes[index], cache.paths.get(&keys[index])) {
             (Some(changes), _) => changes.keys().map(Vec::as_slice).collect(),
             (None, Some(paths)) => paths.iter().map(String::as_bytes).collect(),
             (None, None) => Vec::new(),
         })
         .collect();
     let meeting = meeting_pairs(&paths, selection.is_wanted);
-    let is_cached = |pair: &(usize, usize)| cache.pairs.contains_key(&pair_key(works, *pair));
-    let missing: Vec<(usize, usize)> =
-        meeting.iter().copied().filter(|pair| !is_cached(pair)).collect();
+    let meeting: BTreeMap<(usize, usize), String> =
+        meeting.into_iter().map(|pair| (pair, pair_key(pair))).collect();
+    let missing: Vec<(usize, usize)> = meeting
+        .iter()
+        .filter(|(_, key)| !cache.pairs.contains_key(*key))
+        .map(|(pair, _)| *pair)
+        .collect();
     let merged = &missing[..missing.len().min(selection.max_merges)];
     let skipped = missing.len() - merged.len();
     let unread: BTreeSet<usize> = merged
@@ -119,18 +125,17 @@ pub fn find(
     let count = results.len();
     let is_changed = !uncached.is_empty() || count > 0;
     for PairConflict { first, second, paths } in results {
-        cache.pairs.insert(pair_key(works, (first, second)), paths);
+        cache.pairs.insert(pair_key((first, second)), paths);
     }
     let conflicts = meeting
         .iter()
-        .filter_map(|pair| {
-            let paths = cache.pairs.get(&pair_key(works, *pair))?;
-            let conflict = PairConflict { first: pair.0, second: pair.1, paths: paths.clone() };
-            (!paths.is_empty()).then_some(conflict)
+        .filter_map(|((first, second), key)| {
+            let paths = cache.pairs.get(key).filter(|paths| !paths.is_empty())?.clone();
+            Some(PairConflict { first: *first, second: *second, paths })
         })
         .collect();
     if is_changed {
-        cache.retain_current(works, &meeting);
+        cache.retain_current(&keys, meeting.values());
         cache.write(&cache_path);
     }
     Ok(PairConflicts { conflicts, merged: count, skipped, unreadable })
@@ -177,10 +182,6 @@ impl WorkRange {
     fn key(&self) -> String {
         format!("{}..{}", self.base, self.commit)
     }
-}
-
-fn pair_key(works: &[WorkRange], (first, second): (usize, usize)) -> String {
-    format!("{} {}", works[first].key(), works[second].key())
 }
 
 /// Opens the repository for merges: what a merge writes stays in memory.
@@ -252,19 +253,9 @@ impl TreeWalk<'_> {
         if depth > MAX_DEPTH {
             return Ok(false);
         }
-        let entries = |tree: Option<&git2::Tree<'_>>| -> BTreeMap<Vec<u8>, (git2::Oid, i32)> {
-            let entries = tree.into_iter().flat_map(git2::Tree::iter);
-            entries.map(|it| (it.name_bytes().to_vec(), (it.id(), it.filemode()))).collect()
-        };
-        let (old, new) = (entries(old), entries(new));
-        let names: BTreeSet<&Vec<u8>> = old.keys().chain(new.keys()).collect();
-        for name in names {
-            let (old, new) = (old.get(name).copied(), new.get(name).copied());
-            if old == new {
-                continue;
-            }
+        for (name, old, new) in different_entries(old, new) {
             let length = path.len();
-            path.extend(name);
+            path.extend(&name);
             let is_complete = self.compare_entries(old, new, path, depth)?;
             path.truncate(length);
             if !is_complete {
@@ -302,6 +293,42 @@ impl TreeWalk<'_> {
         path.push(b'/');
         self.compare(old.as_ref(), new.as_ref(), path, depth + 1)
     }
+}
+
+/// An object with its mode.
+type TreeEntry = (git2::Oid, i32);
+
+/// Returns the entries that differ between two directories, by name.
+fn different_entries(
+    old: Option<&git2::Tree<'_>>,
+    new: Option<&git2::Tree<'_>>,
+) -> Vec<(Vec<u8>, Option<TreeEntry>, Option<TreeEntry>)> {
+    let entry = |it: &git2::TreeEntry<'_>| (it.id(), it.filemode());
+    let mut different = Vec::new();
+    // Most entries are equal, and have the same name at the same position: for them nothing is copied.
+    let mut aligned = 0;
+    if let (Some(old), Some(new)) = (old, new) {
+        for (old, new) in old.iter().zip(new.iter()) {
+            if old.name_bytes() != new.name_bytes() {
+                break;
+            }
+            aligned += 1;
+            if entry(&old) != entry(&new) {
+                let name = old.name_bytes().to_vec();
+                different.push((name, Some(entry(&old)), Some(entry(&new))));
+            }
+        }
+    }
+    let rest = |tree: Option<&git2::Tree<'_>>| -> BTreeMap<Vec<u8>, TreeEntry> {
+        let entries = tree.into_iter().flat_map(git2::Tree::iter).skip(aligned);
+        entries.map(|it| (it.name_bytes().to_vec(), entry(&it))).collect()
+    };
+    let (old, new) = (rest(old), rest(new));
+    let names: BTreeSet<&Vec<u8>> = old.keys().chain(new.keys()).collect();
+    let entries = names.into_iter().map(|name| (name.clone(), old.get(name), new.get(name)));
+    let changed = entries.filter(|(_, old, new)| old != new);
+    different.extend(changed.map(|(name, old, new)| (name, old.copied(), new.copied())));
+    different
 }
 
 /// Returns the pairs that change the same path, or of which one changes a file where the other one
@@ -576,31 +603,30 @@ impl Cache {
         text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    fn add_paths(&mut self, work: &WorkRange, changes: &Changes) {
+    fn add_paths(&mut self, key: &str, changes: &Changes) {
         let paths = changes.keys().map(|path| String::from_utf8(path.clone()));
         // Paths that are not UTF-8 are read each time.
         if let Ok(paths) = paths.collect::<std::result::Result<Vec<_>, _>>() {
-            self.paths.insert(work.key(), paths);
+            self.paths.insert(key.to_owned(), paths);
         }
     }
 
-    fn retain_current(&mut self, works: &[WorkRange], pairs: &BTreeSet<(usize, usize)>) {
+    fn retain_current<'k>(&mut self, works: &[String], pairs: impl Iterator<Item = &'k String>) {
         let path_count: usize = self.paths.values().map(Vec::len).sum();
         if self.paths.len() > MAX_CACHED || path_count > MAX_CACHED_PATHS {
-            let current: BTreeSet<String> = works.iter().map(WorkRange::key).collect();
+            let current: BTreeSet<&String> = works.iter().collect();
             self.paths.retain(|key, _| current.contains(key));
         }
         if self.pairs.len() > MAX_CACHED {
-            let current: BTreeSet<String> =
-                pairs.iter().map(|pair| pair_key(works, *pair)).collect();
+            let current: BTreeSet<&String> = pairs.collect();
             self.pairs.retain(|key, _| current.contains(key));
         }
     }
 
     /// Writes the cache; if that fails, the pairs are merged again next time.
     fn write(&self, path: &Path) {
-        if let Some(parent) = path.parent() {
-            let write = || base::files::replace_json(path, self);
+        if let (Some(parent), Ok(text)) = (path.parent(), serde_json::to_vec(self)) {
+            let write = || base::files::replace_cache(path, &text);
             let _ = std::fs::create_dir_all(parent).and_then(|()| write());
         }
     }

@@ -117,7 +117,11 @@ fn check_session(project: &Project, view: &SessionView, findings: &mut Findings)
             worktree::remove_incomplete(&project.repository, session_repo)?;
             findings.repaired.push(format!("removed the half-made worktree of `{id}`"));
         }
-    } else if session_repo.worktree.symlink_metadata().is_err() && session_repo.git_dir.exists() {
+    } else if session_repo.worktree.symlink_metadata().is_err()
+        && session_repo.git_dir.exists()
+        // The files of one at a place are there.
+        && view.record.run_mode.place.is_none()
+    {
         findings.open.push(format!(
             "the worktree of `{id}` is missing; its commits and its latest snapshot are safe: studio \
              resume {id} recreates it, studio accept {id} lands them, studio discard {id} discards them"
