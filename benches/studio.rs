@@ -87,7 +87,8 @@ fn listed_beside_peers(worktrees: usize) -> Row {
     let bench = Bench::new(100, AGENTS);
     bench.start(worktrees, "writer");
     let peers = Peer::installed();
-    let names = std::iter::once("studio list").chain(peers.iter().map(Peer::list_name));
+    let names = std::iter::once("studio list")
+        .chain(peers.iter().map(|peer| peer.name("wt list", "workmux list")));
     let mut row = Row::new(&format!("list, {worktrees} worktrees"), names);
     for _ in 0..11 {
         row.add(0, measure(vec![bench.studio(["list"])]));
@@ -121,31 +122,11 @@ impl Peer {
         worktrunk.into_iter().chain(workmux).collect()
     }
 
-    fn list_name(&self) -> &'static str {
+    /// Returns the name for a row, of worktrunk or of workmux.
+    fn name(&self, of_worktrunk: &'static str, of_workmux: &'static str) -> &'static str {
         match self {
-            Peer::Worktrunk { .. } => "wt list",
-            Peer::Workmux { .. } => "workmux list",
-        }
-    }
-
-    fn create_name(&self) -> &'static str {
-        match self {
-            Peer::Worktrunk { .. } => "wt switch --create",
-            Peer::Workmux { .. } => "workmux add",
-        }
-    }
-
-    fn remove_name(&self) -> &'static str {
-        match self {
-            Peer::Worktrunk { .. } => "wt remove",
-            Peer::Workmux { .. } => "workmux remove",
-        }
-    }
-
-    fn land_name(&self) -> &'static str {
-        match self {
-            Peer::Worktrunk { .. } => "wt merge",
-            Peer::Workmux { .. } => "workmux merge",
+            Peer::Worktrunk { .. } => of_worktrunk,
+            Peer::Workmux { .. } => of_workmux,
         }
     }
 
@@ -331,7 +312,12 @@ fn made(files: usize) -> Row {
     let name = format!("a session from start to end, {files} files");
     let peers = Peer::installed();
     let programs = ["studio run", "git worktree add", "two threads, files alone"];
-    let mut row = Row::new(&name, programs.into_iter().chain(peers.iter().map(Peer::create_name)));
+    let mut row = Row::new(
+        &name,
+        programs
+            .into_iter()
+            .chain(peers.iter().map(|peer| peer.name("wt switch --create", "workmux add"))),
+    );
     for turn in 0..5 {
         row.add(
             0,
@@ -391,7 +377,9 @@ fn dropped(files: usize) -> Row {
     let bench = Bench::new(files, AGENTS);
     let peers = Peer::installed();
     let programs = ["studio discard", "git worktree remove"];
-    let programs = programs.into_iter().chain(peers.iter().map(Peer::remove_name));
+    let programs = programs
+        .into_iter()
+        .chain(peers.iter().map(|peer| peer.name("wt remove", "workmux remove")));
     let mut row = Row::new(&format!("drop a worktree, {files} files"), programs);
     for turn in 0..5 {
         let id = bench.start(1, "writer");
@@ -405,7 +393,7 @@ fn dropped(files: usize) -> Row {
             let worktree = worktree_of(&bench, &branch);
             fs::write(worktree.join("new.txt"), "more\n").expect("writable");
             row.add(2 + column, measure(vec![peer.remove(&bench, &branch)]));
-            assert!(!worktree.exists(), "{} removed nothing", peer.remove_name());
+            assert!(!worktree.exists(), "{branch} was not removed");
         }
     }
     row
@@ -415,7 +403,8 @@ fn landed(files: usize) -> Row {
     let bench = Bench::new(files, AGENTS);
     let peers = Peer::installed();
     let programs = ["studio accept", "git status"];
-    let programs = programs.into_iter().chain(peers.iter().map(Peer::land_name));
+    let programs =
+        programs.into_iter().chain(peers.iter().map(|peer| peer.name("wt merge", "workmux merge")));
     let mut row = Row::new(&format!("land one file, {files} files"), programs);
     for turn in 0..5 {
         let id = bench.start(1, "writer");
@@ -440,7 +429,7 @@ fn landed(files: usize) -> Row {
             bench.must(status_of(&bench));
             row.add(2 + column, measure(vec![peer.land(&bench, &branch)]));
             let landed = bench.repo.path().join(&name).exists();
-            assert!(landed, "{} landed nothing", peer.land_name());
+            assert!(landed, "{branch} did not land");
         }
     }
     row

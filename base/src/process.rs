@@ -436,10 +436,15 @@ pub fn page_size() -> u64 {
     u64::try_from(size).unwrap_or(4096)
 }
 
-/// Returns whether a process with this id exists.
+/// Returns whether a process with this id runs. One that has ended does not, although its parent has
+/// not yet waited for it.
 pub fn is_alive(id: u32) -> bool {
-    Pid::from_raw(id.cast_signed())
-        .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
+    let exists = Pid::from_raw(id.cast_signed())
+        .is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH));
+    // `pid (name) state …`; the name may contain parentheses.
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or_default();
+    exists && !state.starts_with(" Z")
 }
 
 /// Returns the program of this name in the directory of the running one, where an installation puts

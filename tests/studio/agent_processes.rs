@@ -9,12 +9,6 @@ use testkit::env::{built, process_in, until};
 
 use crate::fixtures::Scene;
 
-/// Returns whether a process is running; a zombie is not.
-fn runs(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    is_alive(pid) && !stat.contains(") Z ")
-}
-
 /// Configures a script in the repository's git directory as the ACP agent `NAME`, and returns its
 /// path.
 fn configure(scene: &Scene, name: &str, script: &str) -> PathBuf {
@@ -50,12 +44,12 @@ fn an_agent_that_does_not_exit_is_gone_when_the_lock_is_free() {
     let agent = pid(&scene, &id, "pid");
     scene.await_state(&id, "ready");
     scene.await_free(&id);
-    assert!(!runs(agent), "it outlived its session's lock");
+    assert!(!is_alive(agent), "it outlived its session's lock");
 
     let id = scene.exec(["--agent", "stays", "--accept", "write b 1"]);
     let agent = pid(&scene, &id, "pid");
     until("the landing", || scene.repo.path().join("b").exists().then_some(()));
-    assert!(!runs(agent), "its work landed while it was alive");
+    assert!(!is_alive(agent), "its work landed while it was alive");
     scene.await_free(&id);
 }
 
@@ -66,7 +60,7 @@ fn cancelled_checks_are_gone_when_the_lock_is_free() {
     let id = scene.exec(["--check", check, "write a 1"]);
     let check = pid(&scene, &id, "check");
     scene.studio(["stop", &id]).exits(0).output_contains("stopped");
-    assert!(!runs(check), "it outlived its session's lock");
+    assert!(!is_alive(check), "it outlived its session's lock");
 }
 
 #[test]

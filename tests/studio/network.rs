@@ -393,7 +393,8 @@ fn serve(listener: TcpListener, answers: &'static [&'static str]) -> JoinHandle<
             while !received.ends_with(b"{}") && stream.read(&mut byte).unwrap() > 0 {
                 received.push(byte[0]);
             }
-            let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 5\r\n\r\nreply");
+            let answer =
+                format!("HTTP/1.1 {status}\r\nContent-Length: 5\r\nConnection: close\r\n\r\nreply");
             stream.write_all(answer.as_bytes()).unwrap();
             String::from_utf8(received).unwrap().to_lowercase()
         };
