@@ -28,7 +28,7 @@ fn scene_with_shared_spool(spool: &Path, more: &str) -> (Scene, SlurmCluster) {
 
 /// Returns a file in the worktree of a session in a shared spool.
 fn shared_file(spool: &Path, id: &str, name: &str) -> PathBuf {
-    let entries = fs::read_dir(spool.join("repos")).unwrap().flatten();
+    let entries = fs::read_dir(spool.join("repos")).into_iter().flatten().flatten();
     let worktrees =
         entries.map(|it| it.path()).find(|it| it.extension() == Some("worktrees".as_ref()));
     worktrees.unwrap_or_default().join(id).join(name)
@@ -307,6 +307,34 @@ mod needs_slurm {
     fn a_session_killed_at_any_step_at_home_has_one_job() {
         let (scene, cluster) = scene_with_cluster("keep_seconds = 1");
         kill_at_every_step(scene, &cluster);
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn what_a_job_left_is_fetched_if_the_host_finds_it() {
+        let spool = tempfile::Builder::new().prefix("sp-").tempdir().unwrap();
+        let (scene, cluster) =
+            scene_with_cluster(&format!("spool = \"{}\"", spool.path().display()));
+        let id = scene.exec(["--on", "farm", "write a.txt one; gate go; write b.txt two"]);
+        until_slowly("the agent to write", || {
+            shared_file(spool.path(), &id, "a.txt").exists().then_some(())
+        });
+        let job = job_of(&scene.status(&id));
+        kill_keeper(&scene, &id);
+        fs::write(shared_file(spool.path(), &id, "go"), "").unwrap();
+        let sessions = shared_file(spool.path(), "", "").with_extension("");
+        let journal = sessions.join("studio/sessions").join(&id).join("journal.jsonl");
+        until_slowly("the run to end", || {
+            let text = fs::read_to_string(&journal).unwrap_or_default();
+            text.contains("\"entry\":\"exit\"").then_some(())
+        });
+        cluster.run("scancel", &["--signal=KILL", "--full", &job]);
+        cluster.await_idle();
+        scene.studio(["doctor"]);
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        scene.studio(["accept", &id, "--message", "m"]).exits(0);
+        assert_eq!(scene.repo.show("main", "b.txt"), "two");
     }
 
     #[test]
