@@ -11,6 +11,7 @@ use serde_json::Value;
 use testkit::env::until;
 use testkit::tmux::TmuxTerminal;
 
+use crate::filters::{changes, lfs_scene};
 use crate::fixtures::{Scene, studio};
 use crate::place_fixtures::{SshHost, Wire, kill_keeper};
 
@@ -422,6 +423,65 @@ mod needs_sshd {
         scene.studio(["accept", &own, "--message", "own"]).exits(0);
         assert_eq!(scene.repo.show("main", "new.txt"), "untracked");
         scene.repo.git(["fsck", "--strict"]);
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn files_in_git_lfs_are_there_and_come_home() {
+        let (scene, host) = (lfs_scene(), SshHost::start());
+        host.use_in(&scene, "[studio.filters]\nlfs = \"git-lfs\"\n");
+        let script = "sh cat a.bin kept.bin > seen.txt; write a.bin changed; \
+                      commit with git-lfs at the place; write a.bin changed again; \
+                      sh head -c 3000000 /dev/zero > new.bin; gate end";
+        let id = scene.exec(["--on", "farm", "--check", "grep -q again a.bin", script]);
+        scene.await_state(&id, "working");
+        until("the last file", || host.worktree_file(&id, "new.bin").exists().then_some(()));
+        host.cut_connections();
+        fs::write(host.worktree_file(&id, "end"), "").unwrap();
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        assert_equal_journals(&scene, &host, &id);
+        // The place is not needed any more.
+        drop(host);
+        scene
+            .studio(["diff", &id])
+            .output_contains("+large content")
+            .output_contains("+kept content");
+        let landed = scene.studio(["accept", &id, "-m", "Land it"]);
+        landed.exits(0).output_lacks("filters were not run").output_lacks("left out");
+        assert_eq!(scene.repo.read("a.bin"), "changed again\n");
+        assert_eq!(fs::metadata(scene.repo.path().join("new.bin")).unwrap().len(), 3_000_000);
+        assert_eq!(changes(&scene.repo), "");
+        // Every object is in the repository, those of the agent's own commits too.
+        assert!(scene.repo.git(["lfs", "fsck"]).contains("OK"));
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn a_fork_runs_where_it_is_told_or_where_the_forked_session_does() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        host.use_in(&scene, "");
+        let local = scene.ready("write a.txt one; commit first; write b.txt two");
+        let there = ["fork", &local, "--on", "farm", "; sh cat b.txt > c.txt", "--detach"];
+        let there = scene.studio(there).ok().to_owned();
+        let status = scene.await_state(&there, "ready");
+        assert_eq!(status["place"]["name"], "farm");
+        scene.await_free(&there);
+        let again = scene.studio(["fork", &there, "; write d.txt d", "--detach"]).ok().to_owned();
+        let here = ["fork", &there, "--on", "here", "; write e.txt e", "--detach"];
+        let here = scene.studio(here).ok().to_owned();
+        let (again_status, here_status) =
+            (scene.await_state(&again, "ready"), scene.await_state(&here, "ready"));
+        assert_eq!(again_status["place"]["name"], "farm");
+        assert!(here_status["place"].is_null(), "{here_status}");
+        for id in [&again, &here] {
+            scene.await_free(id);
+            let diff = scene.studio(["diff", id]);
+            diff.output_contains("+one").output_contains("c.txt").output_contains("+two");
+        }
+        scene.studio(["fork", &local, "--on", "barn"]).exits(2).output_contains("no such place");
+        scene.studio(["accept", &again, "--message", "m"]).exits(0);
+        assert_eq!(scene.repo.show("main", "c.txt"), "two");
     }
 
     #[test]

@@ -43,7 +43,8 @@ pub fn fork(project: &Project, source: &SessionView, spec: &mut SessionSpec) -> 
     let conversation = source.facts.summary.conversation_id.clone();
     let conversation_id = conversation.filter(|id| {
         let directory = project.store.file(&record.id, STATE_DIRECTORY).join(id);
-        same_agent && is_name(id) && directory.is_dir()
+        let is_here = spec.run_mode.place.is_none();
+        same_agent && is_here && is_name(id) && directory.is_dir()
     });
     spec.start = Some(SessionStart {
         base: record.base.clone(),

@@ -35,7 +35,7 @@ pub mod keepalive_refs;
 pub mod land;
 pub mod landed_work;
 pub mod landing_history;
-pub(crate) mod lfs_objects;
+pub mod lfs_objects;
 pub mod merge;
 pub mod move_worktree;
 pub mod moved_repository;

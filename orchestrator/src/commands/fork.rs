@@ -1,9 +1,11 @@
 //! `studio fork`: starts a new session from another one's current work.
 
+use base::config::places::HERE;
 use base::failure::{Failure, Result};
 use studio_core::fork;
 use studio_core::launch::command;
 use studio_core::launch::requirements::{self, AgentOptions};
+use studio_core::place::configured_place;
 use studio_core::session::record::RunMode;
 use studio_core::session::spec::SessionSpec;
 
@@ -27,6 +29,9 @@ pub(crate) struct Args {
     /// Model for g3 (default: that of the forked session)
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
+    /// Place where it runs, or `here` (default: that of the forked session)
+    #[arg(long, value_name = "PLACE")]
+    pub on: Option<String>,
     /// A command that must pass, in addition to those of the forked session (repeatable)
     #[arg(long = "check", value_name = "LINE")]
     pub checks: Vec<String>,
@@ -52,6 +57,11 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if args.task.as_ref().is_some_and(|task| task.trim().is_empty()) {
         return Err(Failure::usage("the task is empty").hint("studio fork ID 'what to do'"));
     }
+    let place = args.on.clone().or_else(|| source.record.run_mode.place.clone());
+    let place = place.filter(|name| name != HERE);
+    if let Some(name) = &place {
+        configured_place::find_for(&context, name, &source.record.session_repo.base)?;
+    }
     let mut spec = SessionSpec {
         agent: args.agent.clone(),
         model: args.model.clone(),
@@ -62,6 +72,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             accept: args.accept,
             sandboxed: source.record.run_mode.sandboxed,
             network: source.record.run_mode.network,
+            place,
             ..RunMode::default()
         },
         ..SessionSpec::of(task)

@@ -19,7 +19,7 @@ use studio_core::create_session::{create, draft};
 use studio_core::fork;
 use studio_core::launch::requirements::AgentOptions;
 use studio_core::launch::{command, requirements as agent_requirements};
-use studio_core::place::configured_place::Place;
+use studio_core::place::configured_place;
 use studio_core::session::record::RunLimits;
 use studio_core::session::record::RunMode;
 use studio_core::session::spec::{AttemptSpec, SessionSpec, SessionStart};
@@ -324,7 +324,11 @@ fn session_specs(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpe
         spec.run_mode.place = place.or_else(default_place).filter(|name| name != HERE);
         spec.start = start.clone().filter(|_| spec.base.is_none());
         if let Some(name) = &spec.run_mode.place {
-            refuse_unsupported_place(context, spec, name)?;
+            let base = match &spec.start {
+                Some(start) => start.head.clone(),
+                None => context.repository.base(spec.base.as_deref())?.commit,
+            };
+            configured_place::find_for(context, name, &base)?;
         }
         requirements.iter().for_each(|requirements| requirements.apply_to(spec));
         refuse_bad_task(&spec.task)?;
@@ -342,25 +346,6 @@ fn session_specs(context: &CommandContext, args: &Args) -> Result<Vec<SessionSpe
         spec.agent = Some(agent);
     }
     Ok(specs)
-}
-
-/// Refuses a place that is unknown, or that cannot run a session of this repository.
-fn refuse_unsupported_place(
-    context: &CommandContext,
-    spec: &SessionSpec,
-    name: &str,
-) -> Result<()> {
-    let place = Place::find(&context.config, name)?;
-    let base = match &spec.start {
-        Some(start) => start.head.clone(),
-        None => context.repository.base(spec.base.as_deref())?.commit,
-    };
-    if studio_git::replica::has_submodules(&context.repository, &base)? {
-        return Err(Failure::usage(format!("this repository cannot be used at {}", place.name))
-            .because("it has submodules, which are not copied to places")
-            .hint("run them here: --on here"));
-    }
-    Ok(())
 }
 
 /// Repeats each task for the given number of attempts; the attempts at one task follow each other.

@@ -19,7 +19,7 @@ use crate::place::host_choice::{self, HostAnswer};
 use crate::place::job::{self, JobState};
 use crate::place::link::{self, SILENCE};
 use crate::place::protocol::{self, CheckOrder, SharedSettings};
-use crate::place::{hello, ship};
+use crate::place::{hello, lfs, ship};
 use crate::project::{Project, pause};
 use crate::session::home_settings::HomeSettings;
 use crate::session::journal::CheckResult;
@@ -68,9 +68,12 @@ pub(crate) fn run(
         _ => failure.hint(here),
     });
     let CheckNode { host, commits, job } = chosen?;
+    let query = query(project, job.as_ref().map(|job| job.name.clone()))?;
+    lfs::send(&host, &query, &project.repository, &[commit.to_owned()])
+        .map_err(|error| error.into_failure(&host).hint(here))?;
     let pack = replica::pack(&project.repository, &[commit.to_owned()], &commits)?;
     let order = CheckOrder {
-        query: query(project, job.as_ref().map(|job| job.name.clone()))?,
+        query,
         shared: SharedSettings::of(&project.repository)?,
         commit: commit.to_owned(),
         templates: templates.clone(),

@@ -5,6 +5,7 @@ use base::config::places::{HERE, PlaceConfig};
 use base::failure::{Failure, Result};
 use base::id::Id;
 use base::text::similar;
+use studio_git::replica;
 
 use crate::project::Project;
 
@@ -13,13 +14,24 @@ pub fn choose(project: &Project, id: &Id, name: &str) -> Result<()> {
     let mut record = project.store.load(id)?;
     let place = match name {
         HERE => None,
-        name => Some(Place::find(&project.config, name)?.name),
+        name => Some(find_for(project, name, &record.session_repo.base)?.name),
     };
     if record.run_mode.place == place {
         return Ok(());
     }
     record.run_mode.place = place;
     project.store.rewrite(&record)
+}
+
+/// Returns the place with this name, if sessions that start from a commit can run there.
+pub fn find_for(project: &Project, name: &str, commit: &str) -> Result<Place> {
+    let place = Place::find(&project.config, name)?;
+    if replica::has_submodules(&project.repository, commit)? {
+        return Err(Failure::usage(format!("this repository cannot be used at {}", place.name))
+            .because("it has submodules, which are not copied to places")
+            .hint("run them here: --on here"));
+    }
+    Ok(place)
 }
 
 /// A configured place.

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 
 use serde::{Deserialize, Serialize};
+use studio_git::lfs_objects::LfsFile;
 use studio_git::replica::WorkRefs;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
@@ -26,6 +27,8 @@ pub(crate) enum PlaceFrame {
         /// The size of the pack.
         bytes: u64,
     },
+    /// A file in Git LFS that commits name which are sent after it; its content follows.
+    LfsFile(LfsFile),
     /// Whole lines of the journal; this many bytes follow.
     Journal {
         /// The offset of the first line.

@@ -24,6 +24,7 @@ use crate::place::hello;
 use crate::place::host::{Host, HostError};
 use crate::place::host_choice::{self, HostAnswer};
 use crate::place::job_connection::LeftBy;
+use crate::place::lfs;
 use crate::place::link::{self, FollowEnd, PlaceLink};
 use crate::place::protocol::{self, Order};
 use crate::place::protocol::{HostReport, KnownSessions, PlacedSession, SessionRequest};
@@ -475,6 +476,8 @@ impl Keeper {
         let journal = std::fs::read(self.journal()).or_fail(|| "cannot read the journal")?;
         let mut commits = work.commits();
         commits.push(self.record.base.commit.clone());
+        lfs::send(host, &self.query(), &self.repository, &commits)
+            .map_err(|error| Unreached::of(error, host))?;
         let pack = replica::pack(&self.repository, &commits, &report.commits)?;
         let pack_bytes = pack.metadata().or_fail(|| "cannot pack the work")?.len();
         let order = Order {

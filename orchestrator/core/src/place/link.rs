@@ -9,6 +9,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::files;
 use base::process::{AsyncRunning, OutputLimits, Stream};
 use serde::Serialize;
+use studio_git::lfs_objects;
 use studio_git::replica::{self, WorkRefs};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStderr, ChildStdout};
@@ -155,6 +156,13 @@ impl<'a> PlaceLink<'a> {
                 result.map_err(|failure| Refusal::Broken(failure.full_text()))?;
                 self.work = work;
                 files::step("place.work");
+            }
+            PlaceFrame::LfsFile(file) => {
+                self.refuse_full_disk(file.bytes)?;
+                let content = frames::read_file(&mut self.output, file.bytes).await?;
+                let repository = self.keeper.repository.clone();
+                let store = move || lfs_objects::store(&repository, &file, content);
+                tokio::task::spawn_blocking(store).await.map_err(io::Error::other)??;
             }
             PlaceFrame::Journal { at, bytes } => {
                 let lines = frames::read_bytes(&mut self.output, bytes).await?;

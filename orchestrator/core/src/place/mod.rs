@@ -17,6 +17,7 @@ mod job;
 mod job_connection;
 pub(crate) mod keeper;
 mod kubernetes;
+mod lfs;
 mod link;
 pub mod node;
 mod protocol;

@@ -5,6 +5,7 @@ mod check;
 mod deliver;
 mod follow;
 mod hold;
+mod lfs;
 mod spool;
 
 use std::ffi::OsString;
@@ -62,6 +63,8 @@ pub fn run(args: &NodeArgs) -> Result<u8> {
         "hello" => answer(&report(&spool, &read_line(&mut input)?)?),
         "deliver" => answer(&deliver::deliver(&spool, read_line(&mut input)?, &mut input)?),
         "follow" => follow::follow(&spool, &read_line(&mut input)?, &mut io::stdout().lock()),
+        "lfs-missing" => answer(&lfs::missing(&spool, &read_line(&mut input)?)?),
+        "lfs" => answer(&lfs::take(&spool, &read_line(&mut input)?, &mut input)?),
         "check" => check::check(&spool, &read_line(&mut input)?, &mut input),
         "request" => answer(&carry_out(&spool, &read_line(&mut input)?)?),
         "tidy" => answer(&deliver::tidy(&spool, &read_line(&mut input)?)?),

@@ -6,6 +6,7 @@ use base::config::studio::StudioConfig;
 use base::failure::{Failure, Result};
 use base::id::Id;
 use serde::{Deserialize, Serialize};
+use studio_git::lfs_objects::LfsFile;
 use studio_git::replica::WorkRefs;
 use studio_git::repo::Repository;
 use studio_git::session_repo;
@@ -18,7 +19,7 @@ use crate::session::record::{RunMode, SessionRecord, Templates};
 /// The hidden command.
 pub(crate) const COMMAND: &str = "__node";
 /// The version of the protocol between home and a place.
-pub(crate) const PROTOCOL: u32 = 3;
+pub(crate) const PROTOCOL: u32 = 4;
 
 /// What names a session at a place.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -90,6 +91,20 @@ pub(crate) struct CheckOrder {
     pub checks: Vec<String>,
     /// The size of the pack.
     pub pack_bytes: u64,
+}
+
+/// Files in Git LFS that sessions or checks need. Their contents follow, unless it is asked which are
+/// missing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct LfsOrder {
+    /// The repository, and any session.
+    #[serde(flatten)]
+    pub query: PlacedSession,
+    /// What worktrees share with the repository, which is created if it is missing.
+    #[serde(flatten)]
+    pub shared: SharedSettings,
+    /// The files.
+    pub files: Vec<LfsFile>,
 }
 
 /// What a host tells about itself.

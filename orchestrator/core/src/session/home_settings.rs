@@ -1,5 +1,8 @@
 //! The settings of home for a session at a place.
 
+use std::collections::BTreeMap;
+
+use base::config::filters::FilterSetting;
 use base::config::network::NetworkPolicy;
 use base::config::studio::{AgentRow, NotifySetting, SessionLimits, ShellLines, StudioConfig};
 use serde::{Deserialize, Serialize};
@@ -16,6 +19,7 @@ pub struct HomeSettings {
     check_network: Option<NetworkPolicy>,
     setup_network: Option<NetworkPolicy>,
     limits: SessionLimits,
+    filters: BTreeMap<String, FilterSetting>,
     /// The entry of the agent, if home has one, without its environment.
     agent: Option<AgentRow>,
 }
@@ -31,6 +35,7 @@ impl HomeSettings {
             check_network: settings.check_network,
             setup_network: settings.setup_network,
             limits: settings.limits,
+            filters: settings.filters.clone(),
             // It may contain secrets.
             agent: agent.map(|row| AgentRow { env: Vec::new(), ..row }),
         }
@@ -43,6 +48,9 @@ impl HomeSettings {
         settings.check_network = self.check_network;
         settings.setup_network = self.setup_network;
         settings.limits = self.limits;
+        for (name, filter) in &self.filters {
+            settings.filters.entry(name.clone()).or_insert_with(|| filter.clone());
+        }
         settings.caches = Some(ShellLines::default());
         settings.notify = NotifySetting::default();
         settings.pool = Some(0);

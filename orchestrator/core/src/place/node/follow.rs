@@ -1,10 +1,11 @@
-//! Sends home what happens in a session: its work first, then the lines of its journal that name it.
+//! Sends home what happens in a session: files in Git LFS that its work names, its work, then the lines of
+//! its journal that name it.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use base::failure::{OrFail, Result};
-use studio_git::replica;
+use studio_git::{lfs_objects, replica};
 
 use crate::place::frames::{self, MAX_JOURNAL_BYTES, PlaceFrame};
 use crate::place::node::spool::{self, Spool};
@@ -60,6 +61,11 @@ pub(super) fn follow(spool: &Spool, known: &FollowQuery, output: &mut impl Write
             {
                 let existing: Vec<String> =
                     sent.commits().into_iter().chain([record.base.commit.clone()]).collect();
+                for file in lfs_objects::added(&repository, &work.commits(), &existing)? {
+                    let content = lfs_objects::open(&repository, &file).or_fail(fail)?;
+                    frames::write_file(output, &PlaceFrame::LfsFile(file), content)
+                        .or_fail(fail)?;
+                }
                 let pack = replica::pack(&repository, &work.commits(), &existing)?;
                 let bytes = pack.metadata().or_fail(fail)?.len();
                 let frame = PlaceFrame::Work { work: work.clone(), bytes };
