@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use testkit::repo::Repo;
 
@@ -32,13 +34,16 @@ pub fn scene() -> Scene {
     scene
 }
 
-/// Returns what differs from the last commit, with the content of every file compared.
+/// Returns what differs from the last commit, with the content of every file compared: git reads those
+/// whose times are not the ones that it knows. It compares seconds, so each call sets other ones.
 pub fn changes(repo: &Repo) -> String {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let time = UNIX_EPOCH + Duration::from_secs(CALLS.fetch_add(1, Ordering::Relaxed));
     for file in repo.git(["ls-files"]).lines() {
         let _ = fs::File::options()
             .write(true)
             .open(repo.path().join(file.trim_matches('"')))
-            .and_then(|file| file.set_modified(std::time::SystemTime::UNIX_EPOCH));
+            .and_then(|file| file.set_modified(time));
     }
     repo.git(["status", "--porcelain"])
 }

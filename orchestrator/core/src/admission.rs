@@ -53,6 +53,15 @@ pub(crate) fn free_disk(path: &Path) -> Option<u64> {
     Some(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
+/// Says why the disk of a directory has no room for a pack of this size, if it has none; `floor` bytes
+/// must remain free.
+pub(crate) fn missing_disk(directory: &Path, pack_bytes: u64, floor: u64) -> Option<String> {
+    let needed = pack_bytes.saturating_mul(2).saturating_add(floor);
+    let free = free_disk(directory).filter(|free| *free < needed)?;
+    let (free, floor) = (base::text::size(free), base::text::size(floor));
+    Some(format!("{free} is free in {}, and {floor} must remain free", directory.display()))
+}
+
 /// The room for sessions during one step of the scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct Room {

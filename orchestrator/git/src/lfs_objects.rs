@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Write as _};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
@@ -15,10 +16,10 @@ use base::text::hex;
 use serde::{Deserialize, Serialize};
 use sha2::Digest as _;
 
-use crate::filters;
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::SessionRepo;
+use crate::{filters, refs};
 
 /// Maximum size of a file that is copied, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
@@ -94,17 +95,14 @@ fn named(
     }
     let fail = || "cannot list the files in Git LFS";
     let repo = repository.open()?;
-    let odb = repo.odb().or_fail(fail)?;
-    let exists = |commit: &&String| git2::Oid::from_str(commit).is_ok_and(|id| odb.exists(id));
-    let wanted = commits.iter().map(|commit| format!("{commit}\n"));
-    let excluded = existing.iter().filter(exists).map(|commit| format!("^{commit}\n"));
+    let input = refs::range_input(&repo, commits, existing)?;
     let small = format!("--filter=blob:limit={}", MAX_POINTER_BYTES + 1);
     let args = ["--no-replace-objects", "rev-list", "--objects", "--no-object-names", "--stdin"];
     let output = Git::at(&repository.common_dir)
         .without_user_config()
         .command(args)
         .args(options.iter().copied().chain(["--filter=object:type=blob", &small]))
-        .input(wanted.chain(excluded).collect::<String>())
+        .input(input)
         .output(OutputLimits::seconds(LIST_SECONDS))
         .or_fail(fail)?;
     if !output.ok() {
@@ -142,10 +140,14 @@ pub fn store(repository: &Repository, file: &LfsFile, input: impl Read) -> io::R
     if !file.has_valid_name() || file.bytes > MAX_BYTES {
         return refuse("has an invalid name or is too large");
     }
-    let path = file.path_in(&storage(repository));
-    let parent = path.parent().unwrap_or(&path);
-    std::fs::create_dir_all(parent)?;
-    let mut temporary = tempfile::NamedTempFile::new_in(parent)?;
+    let storage = storage(repository);
+    let path = file.path_in(&storage);
+    // Git LFS deletes old files there.
+    let temporary_directory = storage.join("tmp");
+    for directory in [&temporary_directory, path.parent().unwrap_or(&path)] {
+        std::fs::create_dir_all(directory)?;
+    }
+    let mut temporary = tempfile::NamedTempFile::new_in(temporary_directory)?;
     let mut input = input.take(file.bytes);
     let (mut digest, mut part) = (sha2::Sha256::new(), vec![0; COPY_BYTES]);
     loop {
@@ -159,6 +161,7 @@ pub fn store(repository: &Repository, file: &LfsFile, input: impl Read) -> io::R
     if hex(&digest.finalize()) != file.oid {
         return refuse("is not what its name says");
     }
+    temporary.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
     temporary.as_file().sync_all()?;
     temporary.persist(&path).map_err(|error| error.error)?;
     step("replica.lfs");

@@ -180,6 +180,20 @@ pub(crate) fn list(repo: &git2::Repository, prefix: &str) -> Result<BTreeMap<Str
     Ok(refs)
 }
 
+/// Returns the input of `git rev-list --stdin`, and of commands like it, for what is reachable from
+/// `commits` and not from `existing`. Of the latter, those count that the repository has.
+pub(crate) fn range_input(
+    repo: &git2::Repository,
+    commits: &[String],
+    existing: &[String],
+) -> Result<String> {
+    let odb = repo.odb().or_fail(|| "cannot open the objects")?;
+    let has = |commit: &&String| oid(commit).is_ok_and(|id| odb.exists(id));
+    let wanted = commits.iter().map(|commit| format!("{commit}\n"));
+    let excluded = existing.iter().filter(has).map(|commit| format!("^{commit}\n"));
+    Ok(wanted.chain(excluded).collect())
+}
+
 /// Parses an object id that studio wrote.
 pub fn oid(text: &str) -> Result<git2::Oid> {
     git2::Oid::from_str(text).or_fail(|| format!("`{text}` is not an object id"))

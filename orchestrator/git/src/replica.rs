@@ -88,12 +88,7 @@ pub fn known_commits(repository: &Repository) -> Result<Vec<String>> {
 /// Packs everything reachable from `commits` and not from `existing`, those of it that this repository
 /// has. The pack refers to objects that the receiver has.
 pub fn pack(repository: &Repository, commits: &[String], existing: &[String]) -> Result<File> {
-    let repo = repository.open()?;
-    let odb = repo.odb().or_fail(|| "cannot open the objects")?;
-    let has = |commit: &&String| refs::oid(commit).is_ok_and(|id| odb.exists(id));
-    let wanted = commits.iter().map(|commit| format!("{commit}\n"));
-    let excluded = existing.iter().filter(has).map(|commit| format!("^{commit}\n"));
-    let input: String = wanted.chain(excluded).collect();
+    let input = refs::range_input(&repository.open()?, commits, existing)?;
     let pack = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
     let copy = pack.try_clone().or_fail(|| "cannot make a temporary file")?;
     let output = Git::at(&repository.common_dir)

@@ -244,14 +244,11 @@ impl<'a> PlaceLink<'a> {
     /// Refuses a pack for which the disk has no room.
     fn refuse_full_disk(&self, bytes: u64) -> std::result::Result<(), Refusal> {
         let floor = self.keeper.record.limits.disk_floor_bytes.unwrap_or_default();
-        let needed = bytes.saturating_mul(2).saturating_add(floor);
-        match crate::admission::free_disk(&self.keeper.repository.common_dir) {
-            Some(free) if free < needed => Err(Refusal::Broken(format!(
-                "the disk here has no room for its work: {} is free, and {} must remain free",
-                base::text::size(free),
-                base::text::size(floor)
-            ))),
-            Some(_) | None => Ok(()),
+        match crate::admission::missing_disk(&self.keeper.repository.common_dir, bytes, floor) {
+            Some(why) => {
+                Err(Refusal::Broken(format!("the disk here has no room for its work: {why}")))
+            }
+            None => Ok(()),
         }
     }
 

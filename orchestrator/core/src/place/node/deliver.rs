@@ -94,17 +94,11 @@ fn complete(store: &SessionStore, record: &SessionRecord, journal: &[u8]) -> Res
 
 /// Refuses a pack for which the disk has no room.
 pub(super) fn refuse_full_disk(root: &Path, pack_bytes: u64, floor: u64) -> Result<()> {
-    let needed = pack_bytes.saturating_mul(2).saturating_add(floor);
-    match crate::admission::free_disk(root) {
-        Some(free) if free < needed => Err(Failure::refused("the disk of the place is full")
-            .because(format!(
-                "{} is free in {}, and {} must remain free",
-                base::text::size(free),
-                root.display(),
-                base::text::size(floor)
-            ))
+    match crate::admission::missing_disk(root, pack_bytes, floor) {
+        Some(why) => Err(Failure::refused("the disk of the place is full")
+            .because(why)
             .hint("delete files there, or choose another `spool`")),
-        Some(_) | None => Ok(()),
+        None => Ok(()),
     }
 }
 
