@@ -6,6 +6,7 @@ use std::fs;
 
 use testkit::env::{processes_in, until};
 
+use crate::filters::lfs_scene;
 use crate::fixtures::{Scene, studio};
 use crate::place_fixtures::SshHost;
 
@@ -47,6 +48,20 @@ mod needs_sshd {
         check_at(&scene, &host, PASSES_THERE);
         scene.studio(["accept", &id, "--message", "Add a"]).exits(0);
         scene.repo.is_sound();
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn files_in_git_lfs_are_there() {
+        let (scene, host) = (lfs_scene(), SshHost::start());
+        let id = ready(&scene, "write a.bin changed; write new.bin added");
+        let check = format!(
+            "{PASSES_THERE} && grep changed a.bin && grep kept kept.bin && grep added new.bin"
+        );
+        let place = host.configuration("farm", "[studio.filters]\nlfs = \"git-lfs\"");
+        scene.configure(&format!("checks_on = \"farm\"\nchecks = {check:?}\n{place}"));
+        scene.studio(["accept", &id, "--message", "m"]).exits(0);
+        assert_eq!(scene.repo.read("new.bin"), "added\n");
     }
 
     #[test]
