@@ -22,6 +22,23 @@ fn assert_equal_journals(scene: &Scene, host: &SshHost, id: &str) {
     assert_eq!(here, there);
 }
 
+#[test]
+fn a_repository_with_submodules_is_refused_by_every_command_that_chooses_a_place() {
+    let scene = Scene::new();
+    scene.configure("[studio.places.farm]\nhost = \"farm.invalid\"");
+    scene.repo.commit_file(".gitmodules", "\n");
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    for refused in [
+        scene.studio(["run", "--on", "farm", "x"]),
+        scene.studio(["fork", &id, "--on", "farm"]),
+        scene.studio(["resume", &id, "--on", "farm"]),
+    ] {
+        refused.exits(2).output_contains("submodules, which are not copied to places");
+    }
+    assert!(scene.status(&id)["place"].is_null());
+}
+
 mod needs_sshd {
     use super::*;
 
