@@ -121,11 +121,12 @@ fn named(
     Ok(files.into_iter().collect())
 }
 
-/// Returns those of these files that are not here.
-pub fn missing(repository: &Repository, files: &[LfsFile]) -> Vec<LfsFile> {
+/// Returns the positions of those of these files that are not here.
+pub fn missing(repository: &Repository, files: &[LfsFile]) -> Vec<usize> {
     let storage = storage(repository);
-    let is_missing = |file: &&LfsFile| file.has_valid_name() && !file.path_in(&storage).exists();
-    files.iter().filter(is_missing).cloned().collect()
+    let is_missing = |file: &LfsFile| file.has_valid_name() && !file.path_in(&storage).exists();
+    let missing = files.iter().enumerate().filter(|(_, file)| is_missing(file));
+    missing.map(|(position, _)| position).collect()
 }
 
 /// Opens a file.

@@ -1,10 +1,11 @@
 //! Sends files in Git LFS to a place: those that a session or checks need and that the place lacks.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use base::failure::OrFail;
 use base::process::{OutputLimits, Stream};
-use studio_git::lfs_objects::{self, LfsFile};
+use studio_git::lfs_objects;
 use studio_git::repo::Repository;
 
 use crate::place::host::{Host, HostError};
@@ -27,8 +28,10 @@ pub(super) fn send(
     }
     let shared = SharedSettings::of(repository).map_err(HostError::Failed)?;
     let mut order = LfsOrder { query: query.clone(), shared, files: needed };
-    let missing: Vec<LfsFile> = host.ask("lfs-missing", json_line(&order))?;
-    order.files.retain(|file| missing.contains(file));
+    let missing: BTreeSet<usize> = host.ask("lfs-missing", json_line(&order))?;
+    let files = order.files.into_iter().enumerate();
+    let files = files.filter(|(position, _)| missing.contains(position));
+    order.files = files.map(|(_, file)| file).collect();
     if order.files.is_empty() {
         return Ok(());
     }

@@ -3,18 +3,18 @@
 use std::io::Read;
 
 use base::failure::{OrFail, Result};
-use studio_git::lfs_objects::{self, LfsFile};
+use studio_git::lfs_objects;
 
 use crate::place::node::deliver;
 use crate::place::node::spool::Spool;
 use crate::place::protocol::{LfsOrder, refuse_other_protocol};
 
-/// Returns which files are not here.
-pub(super) fn missing(spool: &Spool, order: &LfsOrder) -> Result<Vec<LfsFile>> {
+/// Returns the positions of the files that are not here.
+pub(super) fn missing(spool: &Spool, order: &LfsOrder) -> Result<Vec<usize>> {
     refuse_other_protocol(&order.query)?;
     Ok(match spool.existing_repository(&order.query)? {
         Some(repository) => lfs_objects::missing(&repository, &order.files),
-        None => order.files.clone(),
+        None => (0..order.files.len()).collect(),
     })
 }
 
