@@ -36,6 +36,8 @@ use crate::sandbox::network::NetworkConfinement;
 pub const GRACE: Duration = Duration::from_millis(500);
 /// How long pipes are read after the process exited, while a grandchild holds them open.
 const DRAIN: Duration = Duration::from_secs(2);
+/// The number that lowers the priority of a process most.
+const LOWEST_PRIORITY: i32 = 19;
 
 /// The target of a standard stream of the child.
 #[derive(Debug)]
@@ -445,6 +447,16 @@ pub fn is_alive(id: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().unwrap_or_default();
     exists && !state.starts_with(" Z")
+}
+
+/// Gives this process the lowest priority, if the system permits it. Linux shares the processors among
+/// the sessions of processes (`sched(7)`, "The autogroup feature"), and the priority of a process counts
+/// only within its session: the session of a process that leads it gets the lowest priority too.
+pub fn lower_priority() {
+    let _ = rustix::process::nice(LOWEST_PRIORITY);
+    if rustix::process::getsid(None).is_ok_and(|leader| leader == rustix::process::getpid()) {
+        let _ = std::fs::write("/proc/self/autogroup", LOWEST_PRIORITY.to_string());
+    }
 }
 
 /// Returns the program of this name in the directory of the running one, where an installation puts

@@ -241,3 +241,21 @@ fn a_prepared_worktree_is_taken_over_only_with_the_filters_and_attributes_of_now
     until("it to be removed", || (!earlier.exists()).then_some(()));
     assert_eq!(Repo::at(&await_prepared(&scene)).read("new.rot"), "bsk\n");
 }
+
+#[test]
+fn worktrees_are_prepared_with_the_lowest_priority() {
+    let scene = crate::filters::scene();
+    let log = scene.env.home().join("priorities");
+    let record = format!("{{ nice; cat /proc/self/autogroup; }} >> '{}'", log.display());
+    let command = format!("{record}; {ROT13}");
+    scene.configure(&format!("pool = 1\n{}", configuration(&command, "required = true")));
+    scene.ready("write x 1");
+    await_prepared(&scene);
+    let priorities = fs::read_to_string(&log).unwrap();
+    // The session's own files first.
+    assert_eq!(priorities.lines().next(), Some("0"), "{priorities}");
+    assert!(priorities.lines().any(|line| line == "19"), "{priorities}");
+    if std::path::Path::new("/proc/self/autogroup").exists() {
+        assert!(priorities.lines().any(|line| line.ends_with(" nice 19")), "{priorities}");
+    }
+}

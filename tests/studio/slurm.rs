@@ -5,6 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base::lock::Lock;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use testkit::env::{poll, until};
@@ -258,6 +259,26 @@ mod needs_slurm {
 
     #[test]
     #[ignore = "needs slurm"]
+    fn a_job_over_its_memory_limit_keeps_the_work() {
+        let options = "options = [\"--mem=1G\"]\nkeep_seconds = 1";
+        let (scene, cluster) = scene_with_cluster(options);
+        let hungry = "sh perl -e 'sleep 600 if length(q(x) x 1500000000)'";
+        let script = format!("write a.txt one; gate go; {hungry}");
+        let id = scene.exec(["--agent", "talk", "--on", "farm", &script]);
+        let node = await_file(&cluster, &id, "a.txt");
+        until_slowly("the work to be kept", || {
+            (scene.status(&id)["files_changed"] == 1).then_some(())
+        });
+        fs::write(cluster.worktree_file(node, &id, "go"), "").unwrap();
+        let status = scene.await_state(&id, "crashed");
+        let why = status["why"].as_str().unwrap();
+        // Slurm says more only if control groups enforce the limit.
+        assert!(why.contains("lost at farm: job") && why.contains("ended (FAILED)"), "{why}");
+        scene.studio(["diff", &id]).output_contains("+one");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
     fn messages_and_broken_connections_lose_and_repeat_nothing() {
         let (scene, cluster) = scene_with_cluster("keep_seconds = 1");
         let id = scene.exec(["--agent", "loads", "--on", "farm", "write a.txt one; gate go1"]);
@@ -335,6 +356,78 @@ mod needs_slurm {
         scene.await_free(&id);
         scene.studio(["accept", &id, "--message", "m"]).exits(0);
         assert_eq!(scene.repo.show("main", "b.txt"), "two");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
+    fn what_a_job_left_on_its_node_is_fetched_by_another_one() {
+        let (scene, cluster) = scene_with_cluster("keep_seconds = 1");
+        let script = "write a.txt one; gate go; write b.txt two";
+        let left = |more: &str, done: &str| {
+            let script = format!("{script}{more}");
+            let id = scene.exec(["--agent", "talk", "--on", "farm", &script]);
+            let node = await_file(&cluster, &id, "a.txt");
+            let job = job_of(&scene.status(&id));
+            kill_keeper(&scene, &id);
+            fs::write(cluster.worktree_file(node, &id, "go"), "").unwrap();
+            let journal = cluster.session_file(node, &id, "journal.jsonl");
+            until_slowly("the job to get that far", || {
+                fs::read_to_string(&journal).unwrap().contains(done).then_some(())
+            });
+            cluster.run("scancel", &["--signal=KILL", "--full", &job]);
+            cluster.run("scancel", &[&job]);
+            cluster.await_idle();
+            (id, node)
+        };
+
+        // Its run ended while home was away, and home came back only after the job.
+        let (id, node) = left("", "\"entry\":\"exit\"");
+        scene.studio(["doctor"]);
+        until_slowly("the run", || (scene.status(&id)["state"] == "ready").then_some(()));
+        scene.await_free(&id);
+        assert_eq!(
+            fs::read(scene.session_file(&id, "journal.jsonl")).unwrap(),
+            fs::read(cluster.session_file(node, &id, "journal.jsonl")).unwrap()
+        );
+        assert_eq!(scene.status(&id)["place"]["job"], Value::Null);
+        cluster.await_idle();
+        scene.studio(["diff", &id]).output_contains("+two");
+
+        // The job ended in the middle of the run.
+        let (id, _) = left("; gate end", "\"files_changed\":3");
+        for step in ["place.fetching_named", "place.fetching_submitted"] {
+            let doctor = scene.env.command(studio(), scene.repo.path()).args(["doctor"]);
+            scene.env.run_command(doctor.env("G3_TEST_KILL_AT", step));
+            until_slowly(&format!("the keeper to be killed at {step}"), || {
+                let placement = fs::read_to_string(scene.session_file(&id, "placement.json"));
+                let is_held = Lock::is_held(&scene.session_file(&id, "lock")).unwrap();
+                (placement.unwrap().contains("fetching") && !is_held).then_some(())
+            });
+        }
+        scene.studio(["doctor"]);
+        until_slowly("the loss", || (scene.status(&id)["state"] == "crashed").then_some(()));
+        scene.await_free(&id);
+        scene.studio(["diff", &id]).output_contains("+two");
+        cluster.await_idle();
+
+        // Another job has the node: the user need not wait for it.
+        let (id, node) = left("; gate end", "\"files_changed\":3");
+        cluster.run(
+            "scontrol",
+            &["update", &format!("nodename=node{}", node + 1), "state=drain", "reason=test"],
+        );
+        scene.studio(["doctor"]);
+        let why = until_slowly("the reason", || {
+            let why = scene.status(&id)["why"].as_str().unwrap_or_default().to_owned();
+            why.contains("its work is to be fetched from node").then_some(why)
+        });
+        assert!(why.contains(" waits: "), "{why}");
+        assert_eq!(scene.status(&id)["state"], "working");
+        scene.studio(["stop", &id]);
+        let status = scene.await_state(&id, "crashed");
+        assert!(status["why"].as_str().unwrap().contains("lost at farm: "), "{status}");
+        scene.await_free(&id);
+        cluster.await_idle();
     }
 
     #[test]

@@ -208,7 +208,8 @@ fn configuration(root: &Path) -> String {
          SlurmdSpoolDir={root}/spool/%n\nSlurmctldPidFile={root}/run/slurmctld.pid\n\
          SlurmdPidFile={root}/run/slurmd-%n.pid\nSlurmctldLogFile={root}/log/slurmctld.log\n\
          SlurmdLogFile={root}/log/slurmd-%n.log\nProctrackType=proctrack/linuxproc\n\
-         TaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\n\
+         TaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/linux\n\
+         JobAcctGatherParams=OverMemoryKill\nJobAcctGatherFrequency=1\n\
          Licenses=compiler:1\nGresTypes=gpu\n\
          AccountingStorageType=accounting_storage/none\nJobCompType=jobcomp/none\n\
          MpiDefault=none\nSwitchType=switch/none\nSelectType=select/cons_tres\n\
@@ -217,7 +218,7 @@ fn configuration(root: &Path) -> String {
          SlurmdParameters=config_overrides\nReturnToService=2\nSlurmdTimeout=3\n\
          SlurmctldTimeout=10\nMessageTimeout=3\nKillWait=5\nMinJobAge=300\nJobRequeue=1\n\
          {}{}\
-         PartitionName=main Nodes=node1,node2 Default=YES MaxTime=UNLIMITED DefMemPerCPU=256 \
+         PartitionName=main Nodes=node1,node2 Default=YES MaxTime=UNLIMITED DefMemPerCPU=1024 \
          State=UP\n",
         node(1, node1),
         node(2, node2),

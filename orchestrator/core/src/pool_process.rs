@@ -45,7 +45,7 @@ impl PoolArgs {
 /// Prepares worktrees until there are enough.
 pub fn run(args: &PoolArgs) -> Result<u8> {
     // Sessions that work come first.
-    let _ = rustix::process::nice(10);
+    base::process::lower_priority();
     let repository = Repository::discover(&args.common_dir)?;
     let template = WorktreeTemplate::parse(&args.template)?;
     // The files have their content, as those of the sessions.

@@ -22,8 +22,6 @@ use studio_git::snapshot::Snapshot;
 
 /// The hidden command of the process.
 const COMMAND: &str = "__recheck";
-/// The number that lowers the priority of a process most.
-const LOWEST_PRIORITY: i32 = 19;
 
 /// Parses the arguments of the process; returns `None` for other commands.
 pub fn parse(args: impl Iterator<Item = OsString>) -> Option<ProjectArgs> {
@@ -81,8 +79,7 @@ fn run(project: &Project) -> Result<()> {
     let path = project.repository.studio_dir()?.join("recheck.lock");
     let _lock = Lock::take(&path).or_fail(|| format!("cannot lock {}", path.display()))?;
     drop(waiting);
-    // If it fails, the checks compete with other programs as any others.
-    let _ = rustix::process::nice(LOWEST_PRIORITY);
+    base::process::lower_priority();
     loop {
         // Only the sessions that changed are read again.
         sessions.refresh(project)?;

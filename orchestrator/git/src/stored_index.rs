@@ -8,7 +8,9 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::parallel;
@@ -220,12 +222,15 @@ impl StoredIndex {
                 is_kind && FileStat::of(&found) == self.stat(entry)
             })
         };
-        let are_as_described =
-            parallel::map_chunks(&self.entries, MIN_ENTRIES_PER_THREAD, |entries| {
-                entries.iter().all(is_as_described)
-            });
-        Ok(are_as_described.into_iter().all(|it| it)
-            && count_files(directory)? == self.entries.len())
+        thread::scope(|scope| {
+            let count = scope.spawn(|| count_files(directory));
+            let are_as_described =
+                parallel::map_chunks(&self.entries, MIN_ENTRIES_PER_THREAD, |entries| {
+                    entries.iter().all(is_as_described)
+                });
+            let count = count.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            Ok(are_as_described.into_iter().all(|it| it) && count == self.entries.len())
+        })
     }
 
     fn is_passed_over(&self, entry: &StoredEntry) -> bool {

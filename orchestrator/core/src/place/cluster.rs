@@ -9,7 +9,7 @@ use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
 use crate::place::job::{ClusterJob, JobState};
 use crate::place::kubernetes::Kubernetes;
-use crate::place::slurm::Slurm;
+use crate::place::slurm::{self, Slurm};
 use crate::project::pause;
 
 /// How long a cluster is not asked again for a job that waits: at first, and at most.
@@ -52,8 +52,18 @@ impl<'a> Cluster<'a> {
     /// Submits a job with this name.
     pub(crate) fn submit(&self, name: &str) -> std::result::Result<(), HostError> {
         match self {
-            Cluster::Slurm(slurm) => slurm.submit(name),
+            Cluster::Slurm(slurm) => slurm.submit(name, None),
             Cluster::Kubernetes(kubernetes) => kubernetes.submit(name),
+        }
+    }
+
+    /// Submits a job that runs on this node; returns `false` if a node keeps nothing of a job that is over.
+    pub(crate) fn submit_at(&self, name: &str, node: &str) -> std::result::Result<bool, HostError> {
+        match self {
+            Cluster::Slurm(slurm) if slurm::is_node_name(node) => {
+                slurm.submit(name, Some(node)).map(|()| true)
+            }
+            Cluster::Slurm(_) | Cluster::Kubernetes(_) => Ok(false),
         }
     }
 

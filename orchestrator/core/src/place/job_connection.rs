@@ -13,9 +13,13 @@ use crate::place::protocol::HostReport;
 use crate::place::requests::NumberedRequest;
 use crate::place::ship;
 use crate::session::journal::{JournalEntry, SessionOutcome};
-use crate::session::placement::PlacedJob;
+use crate::session::placement::{FetchingJob, PlacedJob};
 use crate::session::summary::Phase;
 use crate::supervisor::control::ControlRequest;
+
+/// How many jobs at most are submitted to fetch what one has left. One ends if home does not connect
+/// for some minutes.
+const MAX_FETCHING_JOBS: u32 = 5;
 
 /// How a job left a session whose files the host of the cluster has.
 pub(super) enum LeftBy {
@@ -37,7 +41,7 @@ impl Keeper {
             None => {
                 // Saved before it is submitted, so that it is found whatever happens in between.
                 let name = job::new_name()?;
-                let job = PlacedJob { name: name.clone(), id: None };
+                let job = PlacedJob { name: name.clone(), ..PlacedJob::default() };
                 self.update(|placement| {
                     placement.place.clone_from(&self.place.name);
                     placement.job = Some(job);
@@ -57,7 +61,9 @@ impl Keeper {
             return Err(Unreached::Waiting("its job was submitted".to_owned()));
         };
         self.update(|placement| {
-            placement.job = Some(PlacedJob { name: name.clone(), id: Some(job.id.clone()) });
+            let known = placement.job.get_or_insert_default();
+            known.name.clone_from(&name);
+            known.id = Some(job.id.clone());
         })?;
         let node = match &job.state {
             JobState::Running(node) => node,
@@ -110,9 +116,8 @@ impl Keeper {
     /// Delivers the session before its job begins, to the files that the host of the cluster shares with
     /// the nodes. The user may stop it there.
     fn deliver_early(&self, cluster: &Cluster<'_>) -> std::result::Result<(), Unreached> {
-        let is_stop = |it: &NumberedRequest| it.request == ControlRequest::Stop;
         let placement = self.placement();
-        if lock(&self.requests).waiting.iter().any(is_stop) {
+        if self.is_to_stop() {
             if placement.is_away() {
                 // It is over then, and the session is taken back.
                 self.cancel_job();
@@ -135,7 +140,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Returns the host of the cluster if it has the files of a job that is over: then nothing is lost.
+    /// Returns a host that has the files of a job that is over, for this reason: then nothing is lost.
     fn connect_after_job(
         &self,
         cluster: &Cluster<'_>,
@@ -143,8 +148,82 @@ impl Keeper {
     ) -> std::result::Result<Connected, Unreached> {
         match self.host_with_session(cluster)? {
             Some(host) => Ok(Connected { host, left: Some(LeftBy::EndedJob(why)) }),
-            None => Err(Unreached::Lost(why)),
+            None if self.place.config.shared => Err(Unreached::Lost(why)),
+            None => self.connect_fetching_job(cluster, why),
         }
+    }
+
+    /// Makes sure that a job runs on the node that has the files of a job that is over, and returns the
+    /// node.
+    fn connect_fetching_job(
+        &self,
+        cluster: &Cluster<'_>,
+        why: String,
+    ) -> std::result::Result<Connected, Unreached> {
+        let placement = self.placement();
+        let node = &placement.host;
+        let Some(fetching) = placement.job.and_then(|job| job.fetching) else {
+            return self.name_fetching_job(1, why);
+        };
+        let of_cluster = |error| Unreached::of(error, cluster.host());
+        let waiting = |what: &str| Err(Unreached::Waiting(format!("{why}; {what}")));
+        let Some(job) = cluster.find(&fetching.name).map_err(of_cluster)? else {
+            if fetching.id.is_some() {
+                return self.name_fetching_job(fetching.number + 1, why);
+            }
+            if !cluster.submit_at(&fetching.name, node).map_err(of_cluster)? {
+                return Err(Unreached::Lost(why));
+            }
+            files::step("place.fetching_submitted");
+            return waiting(&format!("a job that fetches its work from {node} was submitted"));
+        };
+        self.update(|placement| {
+            if let Some(fetching) = placement.job.as_mut().and_then(|job| job.fetching.as_mut()) {
+                fetching.id = Some(job.id.clone());
+            }
+        })?;
+        match &job.state {
+            JobState::Running(node) => {
+                let host = cluster.node(&job.id, node);
+                let there = self.report(&host)?.session.map(|session| session.attempt);
+                match there == Some(placement.attempt) {
+                    true => Ok(Connected { host, left: Some(LeftBy::EndedJob(why)) }),
+                    // The node deleted it.
+                    false => Err(Unreached::Lost(why)),
+                }
+            }
+            JobState::Pending(_) if self.is_to_stop() => Err(Unreached::Lost(why)),
+            JobState::Pending(_) | JobState::Ending => {
+                waiting(&format!("its work is to be fetched from {node}: {}", job.description()))
+            }
+            JobState::Over(_) => self.name_fetching_job(fetching.number + 1, why),
+        }
+    }
+
+    /// Saves the name of a job that is to fetch what an earlier one left, before it is submitted; so many
+    /// of them may be needed, if this machine sleeps.
+    fn name_fetching_job(
+        &self,
+        number: u32,
+        why: String,
+    ) -> std::result::Result<Connected, Unreached> {
+        if number > MAX_FETCHING_JOBS || self.is_to_stop() {
+            return Err(Unreached::Lost(why));
+        }
+        let fetching = FetchingJob { name: job::new_name()?, id: None, number };
+        self.update(|placement| {
+            if let Some(job) = &mut placement.job {
+                job.fetching = Some(fetching);
+            }
+        })?;
+        files::step("place.fetching_named");
+        Err(Unreached::Waiting(why))
+    }
+
+    /// Returns whether the user wants the run to stop, and the place does not know it.
+    fn is_to_stop(&self) -> bool {
+        let is_stop = |it: &NumberedRequest| it.request == ControlRequest::Stop;
+        lock(&self.requests).waiting.iter().any(is_stop)
     }
 
     /// Returns the host of the cluster if it has the session, as where nodes and host share a home
@@ -207,6 +286,9 @@ impl Keeper {
             && let Some(cluster) = Cluster::of(&self.place, &program)
         {
             let _ = cluster.cancel(&job.name);
+            if let Some(fetching) = &job.fetching {
+                let _ = cluster.cancel(&fetching.name);
+            }
         }
     }
 }

@@ -337,7 +337,10 @@ impl Keeper {
     fn host(&self) -> Result<Option<Host>> {
         let program = ship::program_path(&self.place)?;
         let placement = self.placement();
-        let job = placement.job.and_then(|job| job.id);
+        let job = placement.job.and_then(|job| match job.fetching {
+            Some(fetching) => fetching.id,
+            None => job.id,
+        });
         Ok(match (Cluster::of(&self.place, &program), job) {
             (None, _) => Some(Host::new(&self.place, &placement.host, &program)),
             (Some(cluster), Some(_)) if placement.host == cluster.host().name => {
@@ -517,6 +520,9 @@ impl Keeper {
                     placement.problem = None;
                 })?;
                 self.tidy();
+                if self.placement().job.is_some_and(|job| job.fetching.is_some()) {
+                    self.cancel_job();
+                }
                 self.update(|placement| placement.job = None)?;
                 Ok(Some(outcome))
             }

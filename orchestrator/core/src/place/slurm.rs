@@ -27,8 +27,12 @@ pub(crate) struct Slurm<'a> {
 }
 
 impl Slurm<'_> {
-    /// Submits a job with this name.
-    pub(crate) fn submit(&self, name: &str) -> std::result::Result<(), HostError> {
+    /// Submits a job with this name, for any node or for this one.
+    pub(crate) fn submit(
+        &self,
+        name: &str,
+        node: Option<&str>,
+    ) -> std::result::Result<(), HostError> {
         let (signal, job_name) =
             (format!("--signal=B:TERM@{NOTICE_SECONDS}"), format!("--job-name={name}"));
         let mut words = vec![
@@ -44,6 +48,8 @@ impl Slurm<'_> {
             &job_name,
         ];
         words.extend(self.place.config.options.iter().map(String::as_str));
+        let node = node.map(|node| format!("--nodelist={node}"));
+        words.extend(node.as_deref());
         let script = format!("#!/bin/sh -l\n{}", job::script(&self.host, name));
         let command = self.host.command(words).input(script.into_bytes());
         self.host.ask_cluster(command, AWAY).map(drop)
@@ -74,6 +80,12 @@ impl Slurm<'_> {
         let option = format!("--name={name}");
         self.host.run(self.host.command(["scancel", "--me", &option])).map(drop)
     }
+}
+
+/// Returns whether a text is the name of one node, which a shell reads as one word.
+pub(crate) fn is_node_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    !text.is_empty() && text.bytes().all(is_plain)
 }
 
 /// Returns the job of the output of `squeue` that is not over, else the last one.
@@ -125,6 +137,14 @@ mod tests {
         }
         assert_eq!(parsed(""), None);
         assert_eq!(parsed("slurm_load_jobs error\nx@RUNNING@a@b\n"), None);
+    }
+
+    #[test]
+    fn a_list_of_nodes_is_no_node() {
+        assert!(["node1", "gpu-03.farm.example", "a_b"].into_iter().all(is_node_name));
+        assert!(
+            !["", "n/a", "(null)", "node[1-2]", "a,b", "a b", "$x"].into_iter().any(is_node_name)
+        );
     }
 
     #[test]

@@ -20,6 +20,20 @@ pub struct PlacedJob {
     pub name: String,
     /// Its id; absent until the cluster has told it.
     pub id: Option<String>,
+    /// The job that fetches what this one left on its node, if it ended before everything was home.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetching: Option<FetchingJob>,
+}
+
+/// A job that runs on the node of an earlier one until home has what is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FetchingJob {
+    /// Its name.
+    pub name: String,
+    /// Its id; absent until the cluster has told it.
+    pub id: Option<String>,
+    /// How many were submitted, this one included.
+    pub number: u32,
 }
 
 /// Where a session is.
