@@ -558,6 +558,29 @@ mod needs_sshd {
 
     #[test]
     #[ignore = "needs sshd"]
+    fn a_place_without_the_program_of_a_filter_is_told() {
+        let programs = tempfile::tempdir().unwrap();
+        let git = base::process::find_program("git").unwrap();
+        let others = fs::read_dir("/usr/bin").unwrap().flatten().map(|entry| entry.path());
+        for program in others.filter(|it| !it.ends_with("git-lfs") && !it.ends_with("git")) {
+            let link = programs.path().join(program.file_name().unwrap());
+            std::os::unix::fs::symlink(program, link).unwrap();
+        }
+        std::os::unix::fs::symlink(git, programs.path().join("git")).unwrap();
+        let scene = Scene::new();
+        let host = SshHost::start_with(&format!("PATH={}", programs.path().display()));
+        host.use_in(&scene, "");
+        let check = || scene.studio(["places", "check", "farm"]);
+        check().exits(0).output_lacks("git-lfs");
+        host.use_in(&scene, "[studio.filters]\nlfs = \"git-lfs\"\n");
+        check().exits(1).output_contains("git-lfs, which a filter of `[studio.filters]` runs");
+        let host = SshHost::start();
+        host.use_in(&scene, "[studio.filters]\nlfs = \"git-lfs\"\n");
+        check().exits(0).output_contains("git-lfs");
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
     fn a_host_with_an_older_c_library_is_told() {
         let (scene, host) = (Scene::new(), SshHost::start());
         // A program that needs a version of the C library that does not exist.
@@ -618,6 +641,14 @@ mod needs_sshd {
             testkit::env::built("fake-agent"),
         );
         scene.configure(&more);
+        scene.repo.write(".worktreeinclude", ".env\n");
+        scene.repo.write(".env", CANARY);
+        scene.repo.commit_file(".gitignore", ".env\n.worktreeinclude\n");
+        scene
+            .studio(["run", "--on", "farm", "--detach", "gate end"])
+            .exits(0)
+            .output_contains("files of `.worktreeinclude` stay on this machine")
+            .output_contains(".env");
         let script = "sh env > environment; write a.txt one; gate go";
         let id = scene.exec(["--agent", "keyed", "--on", "farm", script]);
         scene.await_state(&id, "working");

@@ -17,12 +17,13 @@ use crate::{filters, submodules, worktreeinclude};
 const MAX_PATHS: usize = 3;
 
 /// Returns the notices for sessions that start from this commit. `is_head` is whether it is checked
-/// out.
+/// out, `is_here` whether they run on this machine.
 pub fn start_notices(
     repository: &Repository,
     worktrees: &WorktreeTemplate,
     commit: &str,
     is_head: bool,
+    is_here: bool,
 ) -> Result<Vec<String>> {
     let mut notices = Vec::new();
     let parent = worktrees.parent(repository);
@@ -46,10 +47,11 @@ pub fn start_notices(
     }
     notices.extend(submodules_notice(repository, commit)?);
     if let Some(checkout) = &repository.main_checkout {
-        notices.extend(worktreeinclude::notice(&worktreeinclude::list_withheld(
-            checkout,
-            &parent.join("id"),
-        )?));
+        let worktree = parent.join("id");
+        notices.extend(match is_here {
+            true => worktreeinclude::notice(&worktreeinclude::list_withheld(checkout, &worktree)?),
+            false => worktreeinclude::notice_for_places(checkout, &worktree)?,
+        });
     }
     Ok(notices)
 }

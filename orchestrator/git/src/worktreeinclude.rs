@@ -50,24 +50,43 @@ pub(crate) fn list_withheld(checkout: &Path, worktree: &Path) -> Result<Vec<Path
 
 /// Returns the notice about withheld files; `None` if there are none.
 pub fn notice(not_copied: &[PathBuf]) -> Option<String> {
+    (!not_copied.is_empty()).then(|| {
+        format!(
+            "`{LIST_FILE}` is not trusted, so these are not copied: {}; to trust it: g3 trust --file \
+             {LIST_FILE}",
+            joined(not_copied)
+        )
+    })
+}
+
+/// Returns the notice about the files that a session on another machine does not get; `None` if there are
+/// none.
+pub(crate) fn notice_for_places(checkout: &Path, worktree: &Path) -> Result<Option<String>> {
+    let mut withheld = Vec::new();
+    let mut paths = list_files(checkout, worktree, &mut withheld)?;
+    paths.extend(withheld);
+    paths.sort();
+    Ok((!paths.is_empty()).then(|| {
+        format!(
+            "files of `{LIST_FILE}` stay on this machine, without a copy at the place: {}",
+            joined(&paths)
+        )
+    }))
+}
+
+/// Returns the first paths of a list, and how many more there are.
+fn joined(paths: &[PathBuf]) -> String {
     const MAX_PATHS: usize = 5;
-    if not_copied.is_empty() {
-        return None;
-    }
-    let printable_paths: Vec<String> = not_copied
+    let printable_paths: Vec<String> = paths
         .iter()
         .take(MAX_PATHS)
         .map(|path| base::text::printable(&path.to_string_lossy()))
         .collect();
-    let suffix = match not_copied.len().saturating_sub(MAX_PATHS) {
+    let suffix = match paths.len().saturating_sub(MAX_PATHS) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    Some(format!(
-        "`{LIST_FILE}` is not trusted, so these are not copied: {}{suffix}; to trust it: g3 trust --file \
-         {LIST_FILE}",
-        printable_paths.join(", ")
-    ))
+    format!("{}{suffix}", printable_paths.join(", "))
 }
 
 /// Returns the files that may be copied; adds the others to `not_copied`.

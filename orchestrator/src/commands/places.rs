@@ -36,7 +36,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         None => list(common, &loaded.config),
         Some(PlacesCommand::Check { place }) => {
             let place = Place::find(&loaded.config, place)?;
-            let checks = check::check(&place)?;
+            let checks = check::check(&place, &loaded.config.studio)?;
             let is_usable = checks.iter().all(|check| check.missing.is_empty());
             if common.json {
                 report::json_line(

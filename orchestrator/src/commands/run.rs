@@ -265,10 +265,11 @@ fn follow(context: &CommandContext, ids: &[Id], shown: Shown) -> Result<u8> {
 fn omissions(context: &CommandContext, specs: &[SessionSpec]) -> Result<Vec<String>> {
     let template = WorktreeTemplate::parse(&context.config.studio.worktree)?;
     let mut notices: Vec<String> = Vec::new();
-    let mut bases: Vec<Option<&str>> =
-        specs.iter().filter(|spec| spec.start.is_none()).map(|spec| spec.base.as_deref()).collect();
-    bases.dedup();
-    for base_ref in bases {
+    let from_base = specs.iter().filter(|spec| spec.start.is_none());
+    let mut starts: Vec<(Option<&str>, bool)> =
+        from_base.map(|spec| (spec.base.as_deref(), spec.run_mode.place.is_none())).collect();
+    starts.dedup();
+    for (base_ref, is_here) in starts {
         let base = context.repository.base(base_ref)?;
         let is_head = base_ref.is_none_or(|base_ref| base_ref == "HEAD");
         for text in studio_git::start_notices::start_notices(
@@ -276,6 +277,7 @@ fn omissions(context: &CommandContext, specs: &[SessionSpec]) -> Result<Vec<Stri
             &template,
             &base.commit,
             is_head,
+            is_here,
         )? {
             if !notices.contains(&text) {
                 notices.push(text);

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use base::clock::Clock;
+use base::config::filters::{FilterCommands, FilterSetting};
+use base::config::studio::StudioConfig;
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::text::size;
@@ -43,27 +45,31 @@ pub struct HostCheck {
     pub milliseconds: Option<u64>,
 }
 
-/// Tries out every host of a place, or one node of a cluster.
-pub fn check(place: &Place) -> Result<Vec<HostCheck>> {
+/// Tries out every host of a place, or one node of a cluster, for sessions with these settings.
+pub fn check(place: &Place, settings: &StudioConfig) -> Result<Vec<HostCheck>> {
     let program = ship::program_path(place)?;
     if let Some(cluster) = Cluster::of(place, &program) {
-        return Ok(vec![check_cluster(place, &cluster)?]);
+        return Ok(vec![check_cluster(place, &cluster, settings)?]);
     }
     let names = place.config.all_hosts();
     let checks = names.iter().map(|name| {
         let host = Host::new(place, name, &program);
         host.share_connection();
-        check_host(place, &host)
+        check_host(place, &host, settings)
     });
     Ok(checks.collect())
 }
 
 /// Submits a job, waits until it runs, and tries out its node.
-fn check_cluster(place: &Place, cluster: &Cluster<'_>) -> Result<HostCheck> {
+fn check_cluster(
+    place: &Place,
+    cluster: &Cluster<'_>,
+    settings: &StudioConfig,
+) -> Result<HostCheck> {
     let name = job::new_name()?;
     let mut found = match await_job(cluster, &name) {
         Ok(host) => {
-            let mut found = check_host(place, &host);
+            let mut found = check_host(place, &host, settings);
             if place.config.shared {
                 check_shared(place, cluster.host(), &name, &mut found);
             }
@@ -114,7 +120,7 @@ fn await_job(cluster: &Cluster<'_>, name: &str) -> Result<Host> {
     })
 }
 
-fn check_host(place: &Place, host: &Host) -> HostCheck {
+fn check_host(place: &Place, host: &Host, settings: &StudioConfig) -> HostCheck {
     let mut found = HostCheck { host: host.name.clone(), ..HostCheck::default() };
     let program = &host.program;
     let answer = match hello(host, None) {
@@ -138,7 +144,18 @@ fn check_host(place: &Place, host: &Host) -> HostCheck {
         found.milliseconds = u64::try_from(start.elapsed().as_millis()).ok();
     }
     describe(&report, &mut found);
+    let uses_lfs = settings.filters.values().any(runs_git_lfs);
+    if uses_lfs && !report.git_lfs {
+        found.missing.push("git-lfs, which a filter of `[studio.filters]` runs".to_owned());
+        found.hints.push("install git-lfs there".to_owned());
+    }
     found
+}
+
+fn runs_git_lfs(filter: &FilterSetting) -> bool {
+    let FilterCommands { clean, smudge, process, .. } = &filter.commands();
+    let runs = |line: &String| line.starts_with("git-lfs ") || line.starts_with("git lfs ");
+    [clean, smudge, process].into_iter().flatten().any(runs)
 }
 
 fn hello(host: &Host, job: Option<&str>) -> std::result::Result<HostReport, HostError> {
@@ -167,6 +184,7 @@ fn describe(report: &HostReport, found: &mut HostCheck) {
             found.hints.push("install git 2.38 or later there".to_owned());
         }
     }
+    found.has.extend(report.git_lfs.then(|| "git-lfs".to_owned()));
     match report.sandbox_gaps.as_slice() {
         [] => found.has.push("a complete sandbox".to_owned()),
         gaps => found.notes.extend(gaps.iter().map(|gap| format!("the sandbox: {gap}"))),

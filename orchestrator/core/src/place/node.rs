@@ -110,6 +110,7 @@ fn report(spool: &Spool, query: &PlacedSession) -> Result<HostReport> {
         git_problem: git.err().map(|failure| failure.sentence()),
         g3: base::process::sibling_program("g3").is_some()
             || base::process::find_program("g3").is_some(),
+        git_lfs: base::process::find_program("git-lfs").is_some(),
         sandbox_gaps: base::sandbox::missing_features(),
         free_bytes: crate::admission::free_disk(spool.root()),
         free_memory: machine.free_memory,

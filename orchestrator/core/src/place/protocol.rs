@@ -121,6 +121,8 @@ pub(crate) struct HostReport {
     pub git_problem: Option<String>,
     /// Whether g3 is there, beside studio or in PATH.
     pub g3: bool,
+    /// Whether git-lfs is in PATH.
+    pub git_lfs: bool,
     /// Why the sandbox is incomplete; empty if it is complete.
     pub sandbox_gaps: Vec<String>,
     /// Bytes of free space on the disk of the spool.
