@@ -17,13 +17,12 @@ use crate::{filters, submodules, worktreeinclude};
 const MAX_PATHS: usize = 3;
 
 /// Returns the notices for sessions that start from this commit. `is_head` is whether it is checked
-/// out, `is_here` whether they run on this machine.
+/// out.
 pub fn start_notices(
     repository: &Repository,
     worktrees: &WorktreeTemplate,
     commit: &str,
     is_head: bool,
-    is_here: bool,
 ) -> Result<Vec<String>> {
     let mut notices = Vec::new();
     let parent = worktrees.parent(repository);
@@ -46,14 +45,22 @@ pub fn start_notices(
         notices.extend(uncommitted_notice(repository)?);
     }
     notices.extend(submodules_notice(repository, commit)?);
-    if let Some(checkout) = &repository.main_checkout {
-        let worktree = parent.join("id");
-        notices.extend(match is_here {
-            true => worktreeinclude::notice(&worktreeinclude::list_withheld(checkout, &worktree)?),
-            false => worktreeinclude::notice_for_places(checkout, &worktree)?,
-        });
-    }
     Ok(notices)
+}
+
+/// Returns the notice about files of `.worktreeinclude` that sessions do not get, on this machine or at a
+/// place.
+pub fn include_notice(
+    repository: &Repository,
+    worktrees: &WorktreeTemplate,
+    is_here: bool,
+) -> Result<Option<String>> {
+    let Some(checkout) = &repository.main_checkout else { return Ok(None) };
+    let worktree = worktrees.parent(repository).join("id");
+    match is_here {
+        true => Ok(worktreeinclude::notice(&worktreeinclude::list_withheld(checkout, &worktree)?)),
+        false => worktreeinclude::notice_for_places(checkout, &worktree),
+    }
 }
 
 fn is_beside(repository: &Repository, parent: &std::path::Path) -> bool {

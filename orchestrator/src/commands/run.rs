@@ -27,8 +27,7 @@ use studio_core::session::state::SessionState;
 use studio_core::session_view::SessionView;
 use studio_git::names::WorktreeTemplate;
 use studio_git::repo::Base;
-use studio_git::start_point;
-use studio_git::{self, worktree};
+use studio_git::{start_notices, start_point, worktree};
 
 /// Maximum size of a task, in bytes.
 const MAX_TASK_BYTES: usize = 4 << 20;
@@ -263,25 +262,24 @@ fn follow(context: &CommandContext, ids: &[Id], shown: Shown) -> Result<u8> {
 
 /// Returns the notices about what the sessions will not contain, without duplicates.
 fn omissions(context: &CommandContext, specs: &[SessionSpec]) -> Result<Vec<String>> {
+    let repository = &context.repository;
     let template = WorktreeTemplate::parse(&context.config.studio.worktree)?;
     let mut notices: Vec<String> = Vec::new();
-    let from_base = specs.iter().filter(|spec| spec.start.is_none());
-    let mut starts: Vec<(Option<&str>, bool)> =
-        from_base.map(|spec| (spec.base.as_deref(), spec.run_mode.place.is_none())).collect();
-    starts.dedup();
-    for (base_ref, is_here) in starts {
-        let base = context.repository.base(base_ref)?;
+    let mut bases: Vec<Option<&str>> =
+        specs.iter().filter(|spec| spec.start.is_none()).map(|spec| spec.base.as_deref()).collect();
+    bases.dedup();
+    for base_ref in bases {
+        let base = repository.base(base_ref)?;
         let is_head = base_ref.is_none_or(|base_ref| base_ref == "HEAD");
-        for text in studio_git::start_notices::start_notices(
-            &context.repository,
-            &template,
-            &base.commit,
-            is_head,
-            is_here,
-        )? {
+        for text in start_notices::start_notices(repository, &template, &base.commit, is_head)? {
             if !notices.contains(&text) {
                 notices.push(text);
             }
+        }
+    }
+    for is_here in [true, false] {
+        if specs.iter().any(|spec| spec.run_mode.place.is_none() == is_here) {
+            notices.extend(start_notices::include_notice(repository, &template, is_here)?);
         }
     }
     Ok(notices)
