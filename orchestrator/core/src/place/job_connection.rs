@@ -200,8 +200,8 @@ impl Keeper {
         }
     }
 
-    /// Saves the name of a job that is to fetch what an earlier one left, before it is submitted; so many
-    /// of them may be needed, if this machine sleeps.
+    /// Saves the name of a job that is to fetch what an earlier one left, before it is submitted, and how
+    /// many that makes.
     fn name_fetching_job(
         &self,
         number: u32,
