@@ -28,6 +28,7 @@ pub use descriptors::{close_on_exec_except, inherited};
 pub use output::{Output, OutputLimits, exit_code};
 pub use pty::Pty;
 use system::{Group, ProcessPlacement, with_program};
+use watcher::Watch;
 
 use crate::sandbox::Confinement;
 use crate::sandbox::network::NetworkConfinement;
@@ -36,8 +37,6 @@ use crate::sandbox::network::NetworkConfinement;
 pub const GRACE: Duration = Duration::from_millis(500);
 /// How long pipes are read after the process exited, while a grandchild holds them open.
 const DRAIN: Duration = Duration::from_secs(2);
-/// The number that lowers the priority of a process most.
-const LOWEST_PRIORITY: i32 = 19;
 
 /// The target of a standard stream of the child.
 #[derive(Debug)]
@@ -294,48 +293,44 @@ impl Command {
 
     /// Starts the program and returns a handle that kills its group when it is dropped.
     pub fn spawn(self) -> io::Result<Running> {
-        let (last_signal, is_watched) = (self.last_signal, self.watched);
-        let (mut command, program, _descriptors) = self.prepare()?;
-        if is_watched {
-            watcher::prepare();
-        }
+        let (last_signal, watch) = (self.last_signal, self.watch());
+        let (mut command, program, _descriptors) = self.prepare(watch.as_ref())?;
         let child = command.spawn().map_err(|e| with_program(e, &program))?;
-        let group = Pid::from_raw(child.id().cast_signed()).filter(|_| is_watched);
-        let watched = group.and_then(watcher::Watched::group);
-        Ok(Running { child, ended: false, last_signal, _watched: watched })
+        Ok(Running { child, ended: false, last_signal, _watch: watch })
     }
 
     /// Starts the program on the tokio runtime; its group gets SIGKILL when the handle is dropped.
     pub fn spawn_async(self) -> io::Result<AsyncRunning> {
-        let (last_signal, watched) = (self.last_signal, self.watched);
-        let (command, program, _descriptors) = self.prepare()?;
+        let (last_signal, watch) = (self.last_signal, self.watch());
+        let (command, program, _descriptors) = self.prepare(watch.as_ref())?;
         let mut command = tokio::process::Command::from(command);
-        if watched {
-            watcher::prepare();
-        }
         let child = command.spawn().map_err(|e| with_program(e, &program))?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        let watched = group.filter(|_| watched).and_then(watcher::Watched::group);
-        Ok(AsyncRunning { child, group, last_signal, watched })
+        Ok(AsyncRunning { child, group, last_signal, watch })
     }
 
     /// Starts a program that outlives this process, and returns its process id.
     pub fn spawn_forget(self) -> io::Result<u32> {
-        let (mut command, program, _descriptors) = self.prepare()?;
+        let (mut command, program, _descriptors) = self.prepare(None)?;
         let child = command.spawn().map_err(|e| with_program(e, &program))?;
         Ok(child.id())
     }
 
     /// Replaces the running program by this one. Returns only on failure.
     pub fn exec(self) -> io::Error {
-        match self.in_parent_group().prepare() {
+        match self.in_parent_group().prepare(None) {
             Ok((mut command, program, _descriptors)) => with_program(command.exec(), &program),
             Err(error) => error,
         }
     }
 
+    /// Returns the watch over the group, if it was asked for and is possible.
+    fn watch(&self) -> Option<Watch> {
+        self.watched.then(Watch::start).flatten()
+    }
+
     /// Prepares group, session and descriptors. The descriptors must live until the start.
-    fn prepare(self) -> io::Result<Prepared> {
+    fn prepare(self, watch: Option<&Watch>) -> io::Result<Prepared> {
         let Command {
             mut command,
             program,
@@ -349,6 +344,17 @@ impl Command {
             oom_victim,
             ..
         } = self;
+        match placement.group {
+            Group::Own => {
+                command.process_group(0);
+            }
+            Group::Detached => system::lead_session_before_exec(&mut command),
+            Group::Parent => {}
+        }
+        // In a sandbox the process may have another id.
+        if let Some(watch) = watch {
+            watch.before_exec(&mut command);
+        }
         if oom_victim || cgroup.is_some() {
             system::account_before_exec(&mut command, cgroup.as_ref(), oom_victim);
         }
@@ -362,9 +368,6 @@ impl Command {
         }
         if let Some(network) = network {
             system::limit_network_before_exec(&mut command, network);
-        }
-        if placement.group == Group::Own {
-            command.process_group(0);
         }
         // Moved to high numbers first, so that no target number is the source of another one.
         let floor = descriptors.iter().map(|(_, number)| number + 1).max().unwrap_or(3);
@@ -397,7 +400,7 @@ pub struct Running {
     pub child: Child,
     ended: bool,
     last_signal: Signal,
-    _watched: Option<watcher::Watched>,
+    _watch: Option<Watch>,
 }
 
 /// A process on the tokio runtime and its group. The group gets SIGKILL on drop.
@@ -407,7 +410,7 @@ pub struct AsyncRunning {
     pub child: tokio::process::Child,
     group: Option<Pid>,
     last_signal: Signal,
-    watched: Option<watcher::Watched>,
+    watch: Option<Watch>,
 }
 
 /// Sends a signal to a process group; a group that no longer exists is ignored.
@@ -449,13 +452,14 @@ pub fn is_alive(id: u32) -> bool {
     exists && !state.starts_with(" Z")
 }
 
-/// Gives this process the lowest priority, if the system permits it. Linux shares the processors among
-/// the sessions of processes (`sched(7)`, "The autogroup feature"), and the priority of a process counts
-/// only within its session: the session of a process that leads it gets the lowest priority too.
-pub fn lower_priority() {
-    let _ = rustix::process::nice(LOWEST_PRIORITY);
+/// Lowers the priority of this process, by 19 at most (`nice(2)`), if the system permits it. Linux
+/// shares the processors among the sessions of processes (`sched(7)`, "The autogroup feature"), and the
+/// priority of a process counts only within its session: that of a session whose leader calls this is
+/// lowered too.
+pub fn lower_priority(by: i32) {
+    let _ = rustix::process::nice(by);
     if rustix::process::getsid(None).is_ok_and(|leader| leader == rustix::process::getpid()) {
-        let _ = std::fs::write("/proc/self/autogroup", LOWEST_PRIORITY.to_string());
+        let _ = std::fs::write("/proc/self/autogroup", by.to_string());
     }
 }
 

@@ -544,6 +544,8 @@ fn ctrl_c_stops_the_agents_and_keeps_everything() {
         let session = &list["sessions"][0];
         (session["state"] == "working").then(|| session["id"].as_str().unwrap().to_owned())
     });
+    let file = scene.worktree(&id).path().join("a");
+    until("the agent's file", || (std::fs::read(&file).ok()? == b"1\n").then_some(()));
     let pid = Pid::from_raw(run.id().cast_signed()).unwrap();
     rustix::process::kill_process(pid, Signal::INT).unwrap();
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);

@@ -66,6 +66,7 @@ mod pains;
 mod permissions;
 mod place_checks;
 mod place_fixtures;
+mod place_unreached;
 mod places;
 mod plan;
 mod plan_import;

@@ -325,6 +325,38 @@ mod needs_slurm {
 
     #[test]
     #[ignore = "needs slurm"]
+    fn a_run_that_was_given_up_while_the_controller_was_away_is_taken_up_again() {
+        let (scene, mut cluster) = scene_with_cluster("keep_seconds = 1\nlost_after_seconds = 2");
+        let id = scene.exec(["--on", "farm", "write a.txt one; gate go; write b.txt two"]);
+        let node = await_file(&cluster, &id, "a.txt");
+        until("the work to be kept", || (scene.status(&id)["files_changed"] == 1).then_some(()));
+        let job = scene.status(&id)["place"]["job"].clone();
+        cluster.kill_controller();
+        cut_connections(&scene);
+        until_slowly("the run to be given up", || {
+            (scene.status(&id)["state"] == "crashed").then_some(())
+        });
+        scene.await_free(&id);
+        fs::write(cluster.worktree_file(node, &id, "go"), "").unwrap();
+        cluster.start_controller();
+        // Slurm starts steps again once it has heard of its nodes: until then, it may be given up again.
+        until_slowly("the run to end", || match scene.status(&id)["state"].as_str()? {
+            "ready" => Some(()),
+            "crashed" => {
+                scene.studio(["resume", &id]);
+                None
+            }
+            _ => None,
+        });
+        let place = scene.status(&id)["place"].clone();
+        assert_eq!((&place["attempt"], &place["set_aside"]), (&1.into(), &serde_json::Value::Null));
+        scene.studio(["diff", &id]).output_contains("+two");
+        let jobs = cluster.run("squeue", &["-h", "-t", "all", "-o", "%i"]);
+        assert_eq!(jobs.trim(), job.as_str().unwrap());
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
     fn a_session_killed_at_any_step_at_home_has_one_job() {
         let (scene, cluster) = scene_with_cluster("keep_seconds = 1");
         kill_at_every_step(scene, &cluster);

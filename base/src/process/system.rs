@@ -40,24 +40,30 @@ pub(crate) struct ProcessPlacement {
 impl ProcessPlacement {
     /// Returns whether the child needs preparation before exec.
     pub(crate) fn needs_pre_exec(self) -> bool {
-        self.group == Group::Detached || self.kill_on_parent_death
+        self.terminal.is_some() || self.kill_on_parent_death
     }
 }
 
-/// Sets up the session and moves descriptors to their numbers, in the child.
+/// Makes the child the leader of its own process session.
+#[allow(unsafe_code)]
+pub(crate) fn lead_session_before_exec(command: &mut Command) {
+    // SAFETY: between fork and exec only `setsid` runs.
+    unsafe {
+        command.pre_exec(|| rustix::process::setsid().map(drop).map_err(io::Error::from));
+    }
+}
+
+/// Sets up the terminal and moves descriptors to their numbers, in the child.
 #[allow(unsafe_code)]
 pub(crate) fn before_exec(
     command: &mut Command,
     moves: Vec<(i32, i32)>,
     placement: ProcessPlacement,
 ) {
-    // SAFETY: between fork and exec only `setsid`, `ioctl`, `prctl` and `dup2` run, all async-signal-safe,
+    // SAFETY: between fork and exec only `ioctl`, `prctl` and `dup2` run, all async-signal-safe,
     // and nothing allocates.
     unsafe {
         command.pre_exec(move || {
-            if placement.group == Group::Detached {
-                rustix::process::setsid()?;
-            }
             if let Some(terminal) = placement.terminal
                 && libc::ioctl(terminal, libc::TIOCSCTTY as _, 0) == -1
             {

@@ -16,6 +16,8 @@ use studio_git::{filters, pool};
 const COMMAND: &str = "__pool";
 /// The number of files of a worktree from which one is prepared without being configured.
 const MIN_FILES: u32 = 10_000;
+/// The number that lowers the priority of a process most (`nice(2)`).
+const LOWEST_PRIORITY: i32 = 19;
 
 /// The arguments of the process.
 #[derive(Clone, Debug)]
@@ -44,8 +46,8 @@ impl PoolArgs {
 
 /// Prepares worktrees until there are enough.
 pub fn run(args: &PoolArgs) -> Result<u8> {
-    // Sessions that work come first.
-    base::process::lower_priority();
+    // Sessions that work come first, however long this takes.
+    base::process::lower_priority(LOWEST_PRIORITY);
     let repository = Repository::discover(&args.common_dir)?;
     let template = WorktreeTemplate::parse(&args.template)?;
     // The files have their content, as those of the sessions.

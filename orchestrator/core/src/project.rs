@@ -346,6 +346,11 @@ impl Project {
         if view.state != SessionState::Crashed || !view.facts.summary.in_turn {
             return view;
         }
+        // All work that is here came with its lines of the journal, and the run may continue that one.
+        let is_unreached = view.placement.as_ref().is_some_and(|it| it.unreached.is_some());
+        if is_unreached && view.record.session_repo.worktree.symlink_metadata().is_err() {
+            return view;
+        }
         let id = &view.record.id;
         let collect_and_view = || -> Result<SessionView> {
             if let Some(_lock) = self.store.lock(id)?

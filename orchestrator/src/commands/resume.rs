@@ -4,7 +4,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use base::text::tail;
 use serde_json::json;
-use studio_core::place::configured_place;
+use studio_core::place::{configured_place, unreached};
 use studio_core::project::Project;
 
 use crate::commands::context::{CommandContext, CommonArgs};
@@ -176,49 +176,56 @@ pub(crate) fn requeue(context: &CommandContext, id: &Id, prompt: Option<String>)
 /// Like [`requeue`], with new settings. Refuses a session that has reached a limit, because it
 /// would end immediately.
 pub(crate) fn requeue_with(context: &CommandContext, id: &Id, input: ResumeInput) -> Result<()> {
+    queue(context, id, input)?;
+    context.schedule().map(|_| ())
+}
+
+/// Makes the next call of the scheduler start or continue a session.
+fn queue(context: &CommandContext, id: &Id, input: ResumeInput) -> Result<()> {
     let busy = || {
         Failure::refused(format!("session `{id}` is at work"))
             .because("another process holds its lock")
             .hint(format!("studio logs {id} -f"))
             .hint(format!("studio stop {id}"))
     };
-    {
-        let _lock = context.lock_with_timeout(id)?.ok_or_else(busy)?;
-        // Its lock is free: a command that landed it or moved its worktree was killed.
-        for note in transaction::recover(&context.repository)? {
-            report::say(&note);
-        }
-        let view = context.view(id)?;
-        if view.state.is_over() {
-            return Err(Project::already_ended(&view));
-        }
-        Project::refuse_away(&view)?;
-        let summary = &view.facts.summary;
-        let limits = input.limits.or(summary.limits).or(view.record.limits);
-        if let Some(ReachedLimit { limit: what, flag }) = exhausted_limit(&limits, summary) {
-            return Err(Failure::refused(format!(
-                "session `{id}` has reached its limit of {what}"
-            ))
+    let _lock = context.lock_with_timeout(id)?.ok_or_else(busy)?;
+    // Its lock is free: a command that landed it or moved its worktree was killed.
+    for note in transaction::recover(&context.repository)? {
+        report::say(&note);
+    }
+    let view = context.view(id)?;
+    if view.state.is_over() {
+        return Err(Project::already_ended(&view));
+    }
+    Project::refuse_away(&view)?;
+    let summary = &view.facts.summary;
+    let limits = input.limits.or(summary.limits).or(view.record.limits);
+    if let Some(ReachedLimit { limit: what, flag }) = exhausted_limit(&limits, summary) {
+        return Err(Failure::refused(format!("session `{id}` has reached its limit of {what}"))
             .because("limits apply to all runs of a session together")
             .hint(format!("studio resume {id} {flag}")));
-        }
-        context.repository.remember_checkout()?;
-        if let Some(name) = &input.place {
-            configured_place::choose(context, id, name)?;
-        }
-        let mut writer = context.store.writer(id, context.clock)?;
-        let fail = || "cannot write the journal";
-        if input.changes_settings() {
-            let ResumeInput { limits, attended, .. } = input;
-            writer.write(JournalEntry::Settings { limits, attended }).or_fail(fail)?;
-        }
-        if view.state != SessionState::Queued || input.prompt.is_some() {
-            writer.write(JournalEntry::Queued { prompt: input.prompt }).or_fail(fail)?;
-        }
-        base::files::step("resume.queued");
-        writer.sync().or_fail(fail)?;
     }
-    context.schedule().map(|_| ())
+    context.repository.remember_checkout()?;
+    match &input.place {
+        Some(name) => configured_place::choose(context, id, name)?,
+        None if input.changes_settings() => unreached::refuse_settings(&view)?,
+        None if unreached::take_up(&context.store, &view, input.prompt.as_deref())? => {
+            return Ok(());
+        }
+        None => {}
+    }
+    unreached::forget(&context.store, &view)?;
+    let mut writer = context.store.writer(id, context.clock)?;
+    let fail = || "cannot write the journal";
+    if input.changes_settings() {
+        let ResumeInput { limits, attended, .. } = input;
+        writer.write(JournalEntry::Settings { limits, attended }).or_fail(fail)?;
+    }
+    if view.state != SessionState::Queued || input.prompt.is_some() {
+        writer.write(JournalEntry::Queued { prompt: input.prompt }).or_fail(fail)?;
+    }
+    base::files::step("resume.queued");
+    writer.sync().or_fail(fail)
 }
 
 /// Returns the prompt for the agent of a failed session.

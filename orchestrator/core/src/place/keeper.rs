@@ -30,6 +30,7 @@ use crate::place::protocol::{self, Order};
 use crate::place::protocol::{HostReport, KnownSessions, PlacedSession, SessionRequest};
 use crate::place::requests::{NumberedRequest, RequestResult, Requests};
 use crate::place::ship;
+use crate::place::unreached;
 use crate::project::Project;
 use crate::session::collect;
 use crate::session::journal::{JournalEntry, SessionOutcome};
@@ -107,9 +108,10 @@ pub(crate) fn supervise(
     let placement = Placement::read(&store, &id).unwrap_or_default();
     let place = Place::find(&project.config, name).inspect_err(|failure| {
         if placement.is_away() {
-            let lost = Some(failure.sentence());
+            let mut placement = placement.clone();
             // If it cannot be saved, the place is asked again by the next command.
-            let _ = Placement { away: false, lost, ..placement.clone() }.write(&store, &id);
+            let _ = unreached::give_up(&mut placement, (&store, &id), failure.sentence())
+                .and_then(|()| placement.write(&store, &id));
         }
     })?;
     let keeper = Keeper {
@@ -153,7 +155,9 @@ impl Keeper {
             })?;
         }
         let end = end?;
-        self.requeue_unsent_messages()?;
+        if self.placement().unreached.is_none() {
+            self.requeue_unsent_messages()?;
+        }
         lock(&self.replies).clear();
         Ok(end)
     }
@@ -225,7 +229,7 @@ impl Keeper {
             if silence > Duration::from_secs(self.place.config.lost_after()) {
                 let minutes = silence.as_secs().div_ceil(60);
                 let minutes = base::text::count(minutes, "minute");
-                return self.lose(&format!("{problem}, for {minutes}"));
+                return self.give_up(&format!("{problem}, for {minutes}"));
             }
             tokio::select! {
                 () = tokio::time::sleep(wait) => wait = (2 * wait).min(longest),
@@ -259,9 +263,12 @@ impl Keeper {
                     host.name
                 ))));
             }
-            // The delivery was interrupted.
-            self.deliver(&host, &report, placement.attempt)?;
-            return Ok(host);
+            if self.is_waiting()? {
+                // The delivery was interrupted.
+                self.deliver(&host, &report, placement.attempt)?;
+                return Ok(host);
+            }
+            self.take_back(&format!("{} no longer has the session", host.name))?;
         }
         let (host, report) = self.choose_host(program)?;
         self.deliver_first(&host, &report)?;
@@ -547,6 +554,18 @@ impl Keeper {
             .hint(format!("studio places check {}", self.place.name)))
     }
 
+    /// Records that the place cannot be reached. The run may go on there, if it has begun.
+    fn give_up(&self, why: &str) -> Result<Option<SessionOutcome>> {
+        if self.is_waiting()? {
+            return self.lose(why);
+        }
+        let session = (&self.store, &self.record.id);
+        let mut placement = self.placement();
+        unreached::give_up(&mut placement, session, why.to_owned())?;
+        self.update(|it| *it = placement)?;
+        Ok(None)
+    }
+
     /// Returns whether the run has not begun, as far as home knows.
     pub(super) fn is_waiting(&self) -> Result<bool> {
         Ok(self.store.summary(&self.record.id)?.phase == Phase::Queued)
@@ -610,10 +629,17 @@ impl Keeper {
         }
     }
 
-    /// Sends the requests that wait, whenever there is a connection.
+    /// Sends the requests that wait, whenever there is a connection, and again if that fails.
     async fn send_requests(self) {
+        let mut wait = FIRST_WAIT;
         loop {
-            self.wake.notified().await;
+            let is_waiting = !lock(&self.requests).waiting.is_empty();
+            tokio::select! {
+                () = tokio::time::sleep(wait), if is_waiting => {
+                    wait = (2 * wait).min(LONGEST_WAIT);
+                }
+                () = self.wake.notified() => wait = FIRST_WAIT,
+            }
             loop {
                 let next = lock(&self.requests).waiting.first().cloned();
                 let Some(next) = next else { break };
@@ -622,8 +648,7 @@ impl Keeper {
                 let result = match sent {
                     Ok(Some(RequestResult::Done)) => Ok(()),
                     Ok(Some(RequestResult::Refused(reason))) => Err(reason),
-                    // Another connection tries again; after the end of the run a message starts the
-                    // next one.
+                    // The run there begins or ends. After its end a message starts the next one.
                     Ok(Some(RequestResult::NotRunning) | None) | Err(_) => break,
                 };
                 let _ = lock(&self.requests).remove(&self.store, &self.record.id, next.number);

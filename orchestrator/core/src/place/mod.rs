@@ -24,3 +24,4 @@ mod protocol;
 mod requests;
 mod ship;
 mod slurm;
+pub mod unreached;

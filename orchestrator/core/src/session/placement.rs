@@ -56,6 +56,10 @@ pub struct Placement {
     pub problem: Option<String>,
     /// Why the session no longer runs there, if it did not end by itself.
     pub lost: Option<String>,
+    /// The length of the journal here when home gave the run up because it could not reach the place: the
+    /// run may go on there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unreached: Option<u64>,
     /// Where the place has the state of an earlier delivery that home may not have completely.
     pub set_aside: Option<PathBuf>,
 }
