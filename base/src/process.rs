@@ -28,7 +28,7 @@ pub use descriptors::{close_on_exec_except, inherited};
 pub use output::{Output, OutputLimits, exit_code};
 pub use pty::Pty;
 use system::{Group, ProcessPlacement, with_program};
-use watcher::Watch;
+use watcher::Watched;
 
 use crate::sandbox::Confinement;
 use crate::sandbox::network::NetworkConfinement;
@@ -296,7 +296,7 @@ impl Command {
         let (last_signal, watch) = (self.last_signal, self.watch());
         let (mut command, program, _descriptors) = self.prepare(watch.as_ref())?;
         let child = command.spawn().map_err(|e| with_program(e, &program))?;
-        Ok(Running { child, ended: false, last_signal, _watch: watch })
+        Ok(Running { child, ended: false, last_signal, _watched: watch })
     }
 
     /// Starts the program on the tokio runtime; its group gets SIGKILL when the handle is dropped.
@@ -306,7 +306,7 @@ impl Command {
         let mut command = tokio::process::Command::from(command);
         let child = command.spawn().map_err(|e| with_program(e, &program))?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        Ok(AsyncRunning { child, group, last_signal, watch })
+        Ok(AsyncRunning { child, group, last_signal, watched: watch })
     }
 
     /// Starts a program that outlives this process, and returns its process id.
@@ -325,12 +325,12 @@ impl Command {
     }
 
     /// Returns the watch over the group, if it was asked for and is possible.
-    fn watch(&self) -> Option<Watch> {
-        self.watched.then(Watch::start).flatten()
+    fn watch(&self) -> Option<Watched> {
+        self.watched.then(Watched::start).flatten()
     }
 
     /// Prepares group, session and descriptors. The descriptors must live until the start.
-    fn prepare(self, watch: Option<&Watch>) -> io::Result<Prepared> {
+    fn prepare(self, watch: Option<&Watched>) -> io::Result<Prepared> {
         let Command {
             mut command,
             program,
@@ -400,7 +400,7 @@ pub struct Running {
     pub child: Child,
     ended: bool,
     last_signal: Signal,
-    _watch: Option<Watch>,
+    _watched: Option<Watched>,
 }
 
 /// A process on the tokio runtime and its group. The group gets SIGKILL on drop.
@@ -410,7 +410,7 @@ pub struct AsyncRunning {
     pub child: tokio::process::Child,
     group: Option<Pid>,
     last_signal: Signal,
-    watch: Option<Watch>,
+    watched: Option<Watched>,
 }
 
 /// Sends a signal to a process group; a group that no longer exists is ignored.

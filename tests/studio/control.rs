@@ -283,7 +283,10 @@ fn an_agent_that_does_not_start_reports_why() {
         ),
         (&text, "it is not executable, or the sandbox denies it: Permission denied"),
         (&quits, "with code 3: one\nyou are not logged in"),
-        (&prints, "it does not speak ACP: it printed `Usage: prints FILE`"),
+        (
+            &prints,
+            "it does not speak ACP: it printed `Usage: prints FILE`; a program without ACP needs `protocol",
+        ),
         (&greets, "it does not speak ACP: it printed `Welcome`"),
     ];
     let row = |(n, (program, _)): (usize, &(&str, &str))| {

@@ -93,7 +93,7 @@ impl AsyncRunning {
     /// Lets the group keep running after the handle is dropped.
     pub fn forget(&mut self) {
         self.group = None;
-        self.watch = None;
+        self.watched = None;
     }
 }
 

@@ -3,17 +3,17 @@
 //! names its group itself, before `exec`, and holds the socket open until then: it is never unwatched.
 
 #[cfg(target_os = "linux")]
-pub(crate) use linux::Watch;
+pub(crate) use linux::Watched;
 
 /// Unsupported on this system.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
-pub(crate) struct Watch;
+pub(crate) struct Watched;
 
 #[cfg(not(target_os = "linux"))]
-impl Watch {
+impl Watched {
     /// Returns `None`: unsupported on this system.
-    pub(crate) fn start() -> Option<Watch> {
+    pub(crate) fn start() -> Option<Watched> {
         None
     }
 
@@ -40,17 +40,17 @@ mod linux {
     /// The watch over the process group of one child, which is killed when this process dies. Dropping
     /// it ends the watch.
     #[derive(Debug)]
-    pub(crate) struct Watch {
+    pub(crate) struct Watched {
         socket: RawFd,
         number: i32,
     }
 
-    impl Watch {
+    impl Watched {
         /// Returns a new one; `None` if the watcher cannot be started.
-        pub(crate) fn start() -> Option<Watch> {
+        pub(crate) fn start() -> Option<Watched> {
             static NEXT: AtomicI32 = AtomicI32::new(1);
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            Some(Watch { socket: socket()?.as_raw_fd(), number })
+            Some(Watched { socket: socket()?.as_raw_fd(), number })
         }
 
         /// Makes the child name its group, which it must lead by then.
@@ -67,7 +67,7 @@ mod linux {
         }
     }
 
-    impl Drop for Watch {
+    impl Drop for Watched {
         fn drop(&mut self) {
             notify(self.socket, self.number, 0);
         }

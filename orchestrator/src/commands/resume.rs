@@ -208,13 +208,13 @@ fn queue(context: &CommandContext, id: &Id, input: ResumeInput) -> Result<()> {
     context.repository.remember_checkout()?;
     match &input.place {
         Some(name) => configured_place::choose(context, id, name)?,
-        None if input.changes_settings() => unreached::refuse_settings(&view)?,
-        None if unreached::take_up(&context.store, &view, input.prompt.as_deref())? => {
+        None if input.changes_settings() => unreached::refuse_settings(&context.store, id)?,
+        None if unreached::take_up(&context.store, &view.record, input.prompt.as_deref())? => {
             return Ok(());
         }
         None => {}
     }
-    unreached::forget(&context.store, &view)?;
+    unreached::forget(&context.store, id)?;
     let mut writer = context.store.writer(id, context.clock)?;
     let fail = || "cannot write the journal";
     if input.changes_settings() {

@@ -46,7 +46,10 @@ impl ExitReason {
         }
         let not_acp = |line: String| {
             let line = base::text::printable(base::text::head(line.trim(), 200));
-            format!("it does not speak ACP: it printed `{line}`")
+            format!(
+                "it does not speak ACP: it printed `{line}`; a program without ACP needs \
+                 `protocol = \"command\"`"
+            )
         };
         match (self, status, line) {
             (ExitReason::NotAcp, _, line) => not_acp(line.unwrap_or_default()),

@@ -7,8 +7,8 @@ use base::id::Id;
 
 use crate::place::requests::Requests;
 use crate::session::placement::Placement;
+use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
-use crate::session_view::SessionView;
 use crate::supervisor::control::ControlRequest;
 
 /// Saves in a placement that the run was given up, for this reason, and where the journal ends here.
@@ -27,12 +27,16 @@ pub(super) fn give_up(
 /// Counts the session as at its place again: the next call of the scheduler connects to it. A message is
 /// carried over then. Returns whether it may run there, and nothing happened to it here since. The
 /// caller holds its lock.
-pub fn take_up(store: &SessionStore, view: &SessionView, message: Option<&str>) -> Result<bool> {
-    let id = &view.record.id;
-    let Some(placement) = &view.placement else { return Ok(false) };
-    let Some(bytes) = placement.unreached else { return Ok(false) };
-    let has_worktree = view.record.session_repo.worktree.symlink_metadata().is_ok();
-    let is_same_place = view.record.run_mode.place.as_ref() == Some(&placement.place);
+pub fn take_up(
+    store: &SessionStore,
+    record: &SessionRecord,
+    message: Option<&str>,
+) -> Result<bool> {
+    let id = &record.id;
+    let Some(placement) = unreached(store, id) else { return Ok(false) };
+    let has_worktree = record.session_repo.worktree.symlink_metadata().is_ok();
+    let is_same_place = record.run_mode.place.as_ref() == Some(&placement.place);
+    let bytes = placement.unreached.unwrap_or_default();
     if has_worktree || !is_same_place || journal_bytes(store, id)? != bytes {
         return Ok(false);
     }
@@ -41,24 +45,20 @@ pub fn take_up(store: &SessionStore, view: &SessionView, message: Option<&str>) 
         requests.add(store, id, ControlRequest::Send { text: text.to_owned() })?;
     }
     files::step("place.taken_up");
-    Placement { away: true, lost: None, unreached: None, ..placement.clone() }.write(store, id)?;
+    Placement { away: true, lost: None, unreached: None, ..placement }.write(store, id)?;
     Ok(true)
 }
 
 /// Forgets the run: the session will be delivered again. The caller holds its lock.
-pub fn forget(store: &SessionStore, view: &SessionView) -> Result<()> {
-    let id = &view.record.id;
-    let Some(placement) = view.placement.as_ref().filter(|it| it.unreached.is_some()) else {
-        return Ok(());
-    };
+pub fn forget(store: &SessionStore, id: &Id) -> Result<()> {
+    let Some(placement) = unreached(store, id) else { return Ok(()) };
     drop_stops(store, id)?;
-    Placement { unreached: None, job: None, ..placement.clone() }.write(store, id)
+    Placement { unreached: None, job: None, ..placement }.write(store, id)
 }
 
 /// Refuses new settings for a run that may go on at its place.
-pub fn refuse_settings(view: &SessionView) -> Result<()> {
-    let id = &view.record.id;
-    match view.placement.as_ref().filter(|placement| placement.unreached.is_some()) {
+pub fn refuse_settings(store: &SessionStore, id: &Id) -> Result<()> {
+    match unreached(store, id) {
         Some(Placement { place, .. }) => {
             Err(Failure::refused(format!("session `{id}` may still run at {place}, as it was"))
                 .because("it was given up because there was no connection")
@@ -80,6 +80,11 @@ fn drop_stops(store: &SessionStore, id: &Id) -> Result<Requests> {
         requests.remove(store, id, number)?;
     }
     Ok(requests)
+}
+
+/// Returns the placement of a session whose run was given up.
+fn unreached(store: &SessionStore, id: &Id) -> Option<Placement> {
+    Placement::read(store, id).filter(|placement| placement.unreached.is_some())
 }
 
 fn journal_bytes(store: &SessionStore, id: &Id) -> Result<u64> {
