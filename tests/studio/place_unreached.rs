@@ -8,7 +8,7 @@ use serde_json::Value;
 use testkit::env::until;
 
 use crate::fixtures::Scene;
-use crate::place_fixtures::SshHost;
+use crate::place_fixtures::{SshHost, kill_keeper};
 
 /// Starts a session at a place and cuts the place off until home gives the run up.
 fn given_up(script: &str) -> (Scene, SshHost, String) {
@@ -90,6 +90,29 @@ mod needs_sshd {
         scene.await_free(&id);
         assert_one_delivery(&scene, &host, &id);
         assert_eq!(turns(&scene, &id), 2);
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn a_run_whose_place_is_not_configured_for_a_while_goes_on() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        host.use_in(&scene, "keep_seconds = 1");
+        let script = "write a.txt one; gate go; write b.txt two";
+        let id = scene.exec(["--agent", "loads", "--on", "farm", script]);
+        until("the work to be kept", || (scene.status(&id)["files_changed"] == 1).then_some(()));
+        kill_keeper(&scene, &id);
+        scene.configure("");
+        scene.studio(["doctor"]);
+        let status = scene.await_state(&id, "crashed");
+        assert!(status["why"].as_str().unwrap().contains("no such place: `farm`"), "{status}");
+        scene.await_free(&id);
+        host.use_in(&scene, "keep_seconds = 1");
+        scene.studio(["resume", &id]).exits(0);
+        open_gate(&host, &id);
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        assert_one_delivery(&scene, &host, &id);
+        assert_eq!(turns(&scene, &id), 1);
     }
 
     #[test]

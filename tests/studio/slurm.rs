@@ -399,7 +399,7 @@ mod needs_slurm {
             let script = format!("{script}{more}");
             let id = scene.exec(["--agent", "talk", "--on", "farm", &script]);
             let node = await_file(&cluster, &id, "a.txt");
-            let job = job_of(&scene.status(&id));
+            let job = job_of(&scene.await_state(&id, "working"));
             kill_keeper(&scene, &id);
             fs::write(cluster.worktree_file(node, &id, "go"), "").unwrap();
             let journal = cluster.session_file(node, &id, "journal.jsonl");

@@ -106,14 +106,16 @@ pub(crate) fn supervise(
     let id = record.id.clone();
     let name = record.run_mode.place.as_deref().unwrap_or_default();
     let placement = Placement::read(&store, &id).unwrap_or_default();
-    let place = Place::find(&project.config, name).inspect_err(|failure| {
-        if placement.is_away() {
-            let mut placement = placement.clone();
-            // If it cannot be saved, the place is asked again by the next command.
-            let _ = unreached::give_up(&mut placement, (&store, &id), failure.sentence())
-                .and_then(|()| placement.write(&store, &id));
+    let place = match Place::find(&project.config, name) {
+        Ok(place) => place,
+        Err(failure) if placement.is_away() => {
+            let placement = unreached::given_up(placement, &store, &id, failure.sentence())?;
+            placement.write(&store, &id)?;
+            let has_begun = store.summary(&id)?.phase != Phase::Queued;
+            return if has_begun { Ok(None) } else { Err(failure) };
         }
-    })?;
+        Err(failure) => return Err(failure),
+    };
     let keeper = Keeper {
         requests: Arc::new(Mutex::new(Requests::read(&store, &id))),
         replies: Arc::default(),
@@ -145,6 +147,13 @@ impl Keeper {
         let end = self.keep_link(project, notifier).await;
         carrier.abort();
         let _ = carrier.await;
+        let end = match end {
+            // The run goes on there, whatever is wrong here.
+            Err(failure) if self.placement().is_away() && !self.is_waiting()? => {
+                self.give_up(&failure.sentence())
+            }
+            end => end,
+        };
         if let Err(failure) = &end {
             // Home writes the journal from here on.
             self.update(|placement| {
@@ -559,9 +568,8 @@ impl Keeper {
         if self.is_waiting()? {
             return self.lose(why);
         }
-        let session = (&self.store, &self.record.id);
-        let mut placement = self.placement();
-        unreached::give_up(&mut placement, session, why.to_owned())?;
+        let (store, id) = (&self.store, &self.record.id);
+        let placement = unreached::given_up(self.placement(), store, id, why.to_owned())?;
         self.update(|it| *it = placement)?;
         Ok(None)
     }

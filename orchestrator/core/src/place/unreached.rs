@@ -11,17 +11,15 @@ use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
 use crate::supervisor::control::ControlRequest;
 
-/// Saves in a placement that the run was given up, for this reason, and where the journal ends here.
-pub(super) fn give_up(
-    placement: &mut Placement,
-    (store, id): (&SessionStore, &Id),
+/// Returns the placement of a session whose run was given up, for this reason.
+pub(super) fn given_up(
+    placement: Placement,
+    store: &SessionStore,
+    id: &Id,
     why: String,
-) -> Result<()> {
-    placement.unreached = Some(journal_bytes(store, id)?);
-    placement.away = false;
-    placement.problem = None;
-    placement.lost = Some(why);
-    Ok(())
+) -> Result<Placement> {
+    let unreached = Some(journal_bytes(store, id)?);
+    Ok(Placement { away: false, problem: None, lost: Some(why), unreached, ..placement })
 }
 
 /// Counts the session as at its place again: the next call of the scheduler connects to it. A message is
