@@ -312,10 +312,13 @@ pub fn kill_keeper(scene: &Scene, id: &str) {
     let home = scene.env.home().to_string_lossy().into_owned();
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    // The nodes of a cluster have file systems of their own, and the same home directory in them.
+    let files_of = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
     let keeps = |process: &i32| {
         let line = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).into_owned();
-        line.contains("__supervise") && line.contains(&home) && line.contains(id)
+        let is_supervisor = line.contains("__supervise") && line.contains(&home);
+        is_supervisor && line.contains(id) && files_of(&process.to_string()) == files_of("self")
     };
     let keeper = ids.into_iter().find(keeps).expect("a keeper runs");
     let keeper = Pid::from_raw(keeper).unwrap();
