@@ -350,3 +350,23 @@ fn nothing_is_drawn_over_a_question_while_another_call_runs() {
     assert!(text.contains("the last line") && text.contains("Done."), "{text}");
     assert!(stage.env.home().join("outside.txt").exists());
 }
+
+/// These tests need namespaces (unshare -r).
+mod needs_mount_namespace {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs namespaces of its own (unshare -r)"]
+    fn the_terminal_is_used_in_a_namespace_without_its_foreground_group() {
+        let stage = Stage::new([
+            ScriptedReply::call("shell", waits("begun")),
+            ScriptedReply::says("I am here."),
+        ]);
+        let command = ["unshare", "-r", "--pid", "--fork", "--mount-proc", G3, "begin"];
+        let terminal = TmuxTerminal::start(&stage.env, stage.repo.path(), USUAL, command);
+        terminal.shows("  begun");
+        go(&stage);
+        let text = terminal.ends();
+        assert!(text.contains("I am here.") && !text.contains("panicked"), "{text}");
+    }
+}

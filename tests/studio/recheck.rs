@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
 use testkit::env::{poll, until};
 
-use crate::fixtures::Scene;
+use crate::fixtures::{Scene, studio};
 
 /// A check that counts its runs on merged trees in a directory outside of the sandbox.
 fn scene(check: &str, more: &str) -> (Scene, std::path::PathBuf) {
@@ -18,10 +18,18 @@ fn scene(check: &str, more: &str) -> (Scene, std::path::PathBuf) {
     (scene, dir)
 }
 
-/// Waits for a check with the lowest priority, which takes its time on a busy machine.
+/// Waits for a check with a lower priority, which takes its time on a busy machine.
 fn await_check<T>(condition: impl Fn() -> Option<T>) -> T {
     let result = (0..20).find_map(|_| poll(&condition));
     result.expect("the check in the background ends")
+}
+
+/// Removes the setting that turns the checks in the background off.
+fn turn_on(scene: &Scene) {
+    let config = scene.env.home().join(".config/g3/config.toml");
+    let text = std::fs::read_to_string(&config).expect("it is there");
+    let text = text.replace("recheck = false", "");
+    std::fs::write(&config, text).expect("the home is writable");
 }
 
 fn runs(dir: &std::path::Path) -> usize {
@@ -100,10 +108,7 @@ fn a_pass_reads_each_session_once_however_many_it_checks() {
     let ids = tasks.map(|task| scene.ready(task));
     ids.iter().chain([&idle]).for_each(|id| scene.await_supervisor(id));
     scene.studio(["accept", &ids[0]]).exits(0);
-    let config = scene.env.home().join(".config/g3/config.toml");
-    let text = std::fs::read_to_string(&config).expect("it is there");
-    let text = text.replace("recheck = false", "");
-    std::fs::write(&config, text).expect("the home is writable");
+    turn_on(&scene);
 
     let events = init(CreateFlags::NONBLOCK).expect("inotify is available");
     let file = scene.session_file(&idle, "session.json");
@@ -122,4 +127,24 @@ fn a_pass_reads_each_session_once_however_many_it_checks() {
         assert!(scene.session_file(id, "target_check.json").exists(), "{id}");
     }
     assert_eq!(opened, 1);
+}
+
+/// These tests need namespaces (unshare -r).
+mod needs_mount_namespace {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs namespaces of its own (unshare -r)"]
+    fn the_checks_run_in_a_namespace_without_the_leader_of_their_process_session() {
+        let (scene, _) = scene("true", "recheck = false");
+        let [first, second] = ["write a 1", "write b 1"].map(|task| scene.ready(task));
+        [&first, &second].iter().for_each(|id| scene.await_supervisor(id));
+        scene.studio(["accept", &first]).exits(0);
+        turn_on(&scene);
+        let root = scene.repo.path();
+        let job = scene.env.command("unshare", root).args(["-r", "--pid", "--fork"]);
+        let job = job.arg("--mount-proc").arg(studio()).arg("__recheck");
+        scene.env.run_command(job.arg(root.join(".git")).arg(root)).exits(0);
+        assert!(scene.session_file(&second, "target_check.json").exists());
+    }
 }

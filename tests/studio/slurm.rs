@@ -262,7 +262,8 @@ mod needs_slurm {
     fn a_job_over_its_memory_limit_keeps_the_work() {
         let options = "options = [\"--mem=1G\"]\nkeep_seconds = 1";
         let (scene, cluster) = scene_with_cluster(options);
-        let hungry = "sh perl -e 'sleep 600 if length(q(x) x 1500000000)'";
+        // A variable keeps its memory; that of a constant expression is freed before Slurm looks.
+        let hungry = "sh perl -e '($x = q(x)) x= 1500000000, sleep 600'";
         let script = format!("write a.txt one; gate go; {hungry}");
         let id = scene.exec(["--agent", "talk", "--on", "farm", &script]);
         let node = await_file(&cluster, &id, "a.txt");
@@ -630,11 +631,13 @@ fn kill_at_every_step(mut scene: Scene, cluster: &SlurmCluster) {
         scene.env.set("G3_TEST_KILL_AT", &step);
         let id = scene.exec(["--on", "farm", "write a.txt one"]);
         scene.env.set("G3_TEST_KILL_AT", "");
+        // The last one may be killed after the line that makes the session ready.
         until_slowly(&format!("{id} to be ready after {step}"), || {
             scene.studio(["doctor"]);
-            (scene.status(&id)["state"] == "ready").then_some(())
+            let facts = scene.studio(["explain", &id, "--json"]).json();
+            let is_free = facts["facts"]["locked"] == false;
+            (is_free && scene.status(&id)["state"] == "ready").then_some(())
         });
-        scene.await_free(&id);
         cluster.await_idle();
         let turns = scene.journal(&id).iter().filter(|it| it["entry"] == "turn").count();
         assert_eq!(turns, 1, "{step}");

@@ -118,9 +118,7 @@ fn change(with: impl FnOnce(&mut Termios)) -> Option<Termios> {
     let stdin = std::io::stdin();
     let stdin = stdin.as_fd();
     // The kernel stops a background job that changes its terminal.
-    let is_ours = stdin.is_terminal()
-        && rustix::termios::tcgetpgrp(stdin).ok() == Some(rustix::process::getpgrp());
-    if !is_ours {
+    if !stdin.is_terminal() || !base::process::is_in_foreground(stdin) {
         return None;
     }
     let before = tcgetattr(stdin).ok()?;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
@@ -90,7 +90,6 @@ pub(crate) fn account_before_exec(
     cgroup: Option<&OwnedFd>,
     oom_victim: bool,
 ) {
-    use std::os::fd::AsRawFd;
     let cgroup = cgroup.map(AsRawFd::as_raw_fd);
     // SAFETY: between fork and exec only `open`, `write` and `close` run, on constant memory, and the
     // cgroup's descriptor is open until the child has started; nothing allocates.
@@ -144,6 +143,22 @@ pub(crate) fn limit_network_before_exec(command: &mut Command, network: Arc<Netw
     unsafe {
         command.pre_exec(move || network.enter_last());
     }
+}
+
+/// Returns whether this process leads its process session. The session's leader is 0 if it is in another
+/// namespace of process ids, which the functions of `rustix` do not expect.
+#[allow(unsafe_code)]
+pub(crate) fn leads_session() -> bool {
+    // SAFETY: both take and return numbers.
+    unsafe { libc::getsid(0) == libc::getpid() }
+}
+
+/// Returns whether this process is in the foreground group of a terminal. Both groups are 0 if they are
+/// in another namespace of process ids.
+#[allow(unsafe_code)]
+pub(crate) fn is_in_foreground(terminal: BorrowedFd<'_>) -> bool {
+    // SAFETY: both take and return numbers, and the descriptor is open.
+    unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) == libc::getpgrp() }
 }
 
 /// Waits for the exit of a process.

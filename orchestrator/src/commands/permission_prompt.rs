@@ -135,8 +135,7 @@ impl PermissionPrompt {
     /// that were typed before the request was shown are discarded.
     fn enter_raw_mode(&mut self) -> bool {
         let terminal = &self.terminal;
-        let is_foreground =
-            rustix::termios::tcgetpgrp(terminal).ok() == Some(rustix::process::getpgrp());
+        let is_foreground = base::process::is_in_foreground(terminal);
         let Some(saved_settings) =
             rustix::termios::tcgetattr(terminal).ok().filter(|_| is_foreground)
         else {
