@@ -1,7 +1,10 @@
 //! The fixtures of the command tests: a repository, a configuration with fake agents, and `studio`.
 
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
 use serde_json::Value;
 use testkit::env::{CommandRun, TestEnv, built, until};
 use testkit::repo::Repo;
@@ -165,6 +168,31 @@ impl Scene {
         let text = std::fs::read_to_string(self.session_file(id, "journal.jsonl"));
         let text = text.expect("the journal can be read");
         text.lines().map(|line| serde_json::from_str(line).expect("a line is JSON")).collect()
+    }
+}
+
+/// Counts how often a file is opened.
+#[derive(Debug)]
+pub struct OpenCounter {
+    events: OwnedFd,
+}
+
+impl OpenCounter {
+    /// Starts to count.
+    pub fn of(path: &Path) -> OpenCounter {
+        let events = init(CreateFlags::NONBLOCK).expect("inotify is available");
+        // The kernel joins equal events that follow each other.
+        let flags = WatchFlags::OPEN | WatchFlags::CLOSE_NOWRITE;
+        add_watch(&events, path, flags).expect("the file is there");
+        OpenCounter { events }
+    }
+
+    /// Returns the count since the start, and ends it.
+    pub fn count(self) -> usize {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = Reader::new(self.events, &mut buffer);
+        let events = std::iter::from_fn(|| reader.next().ok().map(|event| event.events()));
+        events.filter(|flags| flags.contains(ReadFlags::OPEN)).count()
     }
 }
 

@@ -5,7 +5,7 @@
 use serde_json::Value;
 use testkit::env::{built, processes_in, until};
 
-use crate::fixtures::Scene;
+use crate::fixtures::{OpenCounter, Scene};
 
 fn ids(sessions: &Value) -> Vec<&str> {
     let sessions = sessions.as_array().into_iter().flatten();
@@ -122,6 +122,22 @@ fn pains_8_and_9_sessions_share_no_port_and_no_name() {
     let next = start();
     scene.await_state(&next, "ready");
     assert_eq!(first_of(&next), freed);
+}
+
+#[test]
+fn a_session_reads_the_leases_of_others_once() {
+    let scene = Scene::new();
+    scene.configure("checks = 'test -n \"$STUDIO_PORT\"'\nsetup = \"true\"");
+    let first = scene.ready("write a 1");
+    scene.await_supervisor(&first);
+    let port = scene.status(&first)["leases"]["ports"]["first"].as_u64().expect("a port");
+    let leases = scene.env.home().join(".local/state/studio/leases");
+    let opened = OpenCounter::of(&leases.join(format!("{port}.json")));
+    // The setup, the agent and the checks have the same ports.
+    let second = scene.ready("write b 1");
+    scene.await_supervisor(&second);
+    assert!(scene.status(&second)["leases"]["ports"]["first"].as_u64() > Some(port));
+    assert_eq!(opened.count(), 1);
 }
 
 /// A session that waits is never shown as working, nor the reverse, in any view.

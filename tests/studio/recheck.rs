@@ -1,11 +1,8 @@
 //! Ready sessions whose target has moved are checked again without being asked.
 
-use std::mem::MaybeUninit;
-
-use rustix::fs::inotify::{CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init};
 use testkit::env::{poll, until};
 
-use crate::fixtures::{Scene, studio};
+use crate::fixtures::{OpenCounter, Scene, studio};
 
 /// A check that counts its runs on merged trees in a directory outside of the sandbox.
 fn scene(check: &str, more: &str) -> (Scene, std::path::PathBuf) {
@@ -110,23 +107,13 @@ fn a_pass_reads_each_session_once_however_many_it_checks() {
     scene.studio(["accept", &ids[0]]).exits(0);
     turn_on(&scene);
 
-    let events = init(CreateFlags::NONBLOCK).expect("inotify is available");
-    let file = scene.session_file(&idle, "session.json");
-    let flags = WatchFlags::OPEN | WatchFlags::CLOSE_NOWRITE;
-    add_watch(&events, file, flags).expect("the file is there");
+    let opened = OpenCounter::of(&scene.session_file(&idle, "session.json"));
     let root = scene.repo.path().display().to_string();
     scene.studio(["__recheck", &format!("{root}/.git"), &root]).exits(0);
-    let mut buffer = [MaybeUninit::uninit(); 4096];
-    let mut reader = Reader::new(events, &mut buffer);
-    // The kernel joins equal events that follow each other.
-    let mut opened = 0;
-    while let Ok(event) = reader.next() {
-        opened += usize::from(event.events().contains(ReadFlags::OPEN));
-    }
     for id in &ids[1..] {
         assert!(scene.session_file(id, "target_check.json").exists(), "{id}");
     }
-    assert_eq!(opened, 1);
+    assert_eq!(opened.count(), 1);
 }
 
 /// These tests need namespaces (unshare -r).

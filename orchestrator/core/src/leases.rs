@@ -22,6 +22,8 @@ const PORTS: std::ops::Range<u16> = 20_000..30_000;
 const MAX_NAME_LENGTH: usize = 63;
 /// Maximum size of a lease file that is read, in bytes.
 const MAX_LEASE_BYTES: u64 = 64 << 10;
+/// The file of a holder that names its ports, so that its lease is found without reading all leases.
+const PORTS_FILE: &str = "ports.json";
 
 /// A range of ports of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,11 +68,8 @@ impl Leases {
     /// Returns what a session has at the moment, without leasing anything.
     pub fn of_session(repository: &Repository, id: &base::id::Id) -> Leases {
         let holder = Path::new("sessions").join(id.as_str());
-        let is_held = |lease: &Lease| {
-            lease.repository == repository.common_dir && lease.holder == holder && !lease.is_over()
-        };
-        let leases = registry().and_then(|registry| read_all(&registry)).unwrap_or_default();
-        let ports = leases.into_values().find(is_held).map(|lease| lease.ports);
+        let registry = registry().ok();
+        let ports = registry.and_then(|registry| present_ports(&registry, repository, &holder));
         Leases::named(repository, id.as_str(), ports)
     }
 
@@ -103,6 +102,15 @@ impl Leases {
 }
 
 impl Lease {
+    /// Reads a file of the registry; `None` if it is missing or is none.
+    fn read(path: &Path) -> Option<Lease> {
+        serde_json::from_slice(&files::read_bounded(path, MAX_LEASE_BYTES).ok()?).ok()
+    }
+
+    fn is_of(&self, repository: &Repository, holder: &Path) -> bool {
+        self.repository == repository.common_dir && self.holder == holder
+    }
+
     /// Returns whether the holder no longer needs it: the session was landed, discarded or deleted,
     /// or no checks run in the worktree.
     fn is_over(&self) -> bool {
@@ -150,13 +158,31 @@ fn read_all(registry: &Path) -> io::Result<BTreeMap<PathBuf, Lease>> {
     for entry in fs::read_dir(registry)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "json")
-            && let Ok(text) = files::read_bounded(&path, MAX_LEASE_BYTES)
-            && let Ok(lease) = serde_json::from_slice(&text)
+            && let Some(lease) = Lease::read(&path)
         {
             leases.insert(path, lease);
         }
     }
     Ok(leases)
+}
+
+/// Returns the file of the registry for a range of ports.
+fn lease_file(registry: &Path, ports: PortRange) -> PathBuf {
+    registry.join(format!("{}.json", ports.first))
+}
+
+/// Returns the ports that a holder has leased, as its own file names them.
+fn present_ports(registry: &Path, repository: &Repository, holder: &Path) -> Option<PortRange> {
+    let path = ports_file(repository, holder);
+    let ports: PortRange =
+        serde_json::from_slice(&files::read_bounded(&path, MAX_LEASE_BYTES).ok()?).ok()?;
+    // The file may be in a copy of the repository, or older than the lease.
+    let lease = Lease::read(&lease_file(registry, ports))?;
+    (lease.ports == ports && lease.is_of(repository, holder) && !lease.is_over()).then_some(ports)
+}
+
+fn ports_file(repository: &Repository, holder: &Path) -> PathBuf {
+    repository.common_dir.join("studio").join(holder).join(PORTS_FILE)
 }
 
 /// Leases a range of free ports, unless the holder has one of this length. Leases that are over end
@@ -170,10 +196,15 @@ fn lease_ports(
         return Ok(None);
     }
     let registry = registry()?;
+    if let Some(ports) = present_ports(&registry, repository, holder)
+        && ports.count == count
+    {
+        return Ok(Some(ports));
+    }
     let _lock = Lock::take(&registry.join("lock"))?;
     let mut taken = Vec::new();
     for (path, lease) in read_all(&registry)? {
-        let is_own = lease.repository == repository.common_dir && lease.holder == holder;
+        let is_own = lease.is_of(repository, holder);
         if is_own && lease.ports.count == count {
             return Ok(Some(lease.ports));
         }
@@ -191,9 +222,11 @@ fn lease_ports(
             && range.is_free()
     });
     let Some(ports) = free.next() else { return Ok(None) };
-    let (repository, holder) = (repository.common_dir.clone(), holder.to_owned());
-    let lease = serde_json::to_vec(&Lease { ports, repository, holder })?;
-    files::replace_cache(&registry.join(format!("{}.json", ports.first)), &lease)?;
+    let lease =
+        Lease { ports, repository: repository.common_dir.clone(), holder: holder.to_owned() };
+    files::replace_cache(&lease_file(&registry, ports), &serde_json::to_vec(&lease)?)?;
+    // If it cannot be written, all leases are read the next time.
+    let _ = files::replace_cache(&ports_file(repository, holder), &serde_json::to_vec(&ports)?);
     Ok(Some(ports))
 }
 

@@ -135,7 +135,7 @@ impl SessionStore {
     /// Returns the record of a session.
     pub fn load(&self, id: &Id) -> Result<SessionRecord> {
         let path = self.file(id, "session.json");
-        let mut record: SessionRecord = match fs::read(&path) {
+        let mut record: SessionRecord = match files::read_small(&path) {
             Ok(text) => {
                 serde_json::from_slice(&text).map_err(|e| unreadable(id, "session.json", e))?
             }
@@ -174,8 +174,9 @@ impl SessionStore {
         let journal = self.file(id, "journal.jsonl");
         let bytes = fs::metadata(&journal).map(|meta| meta.len()).unwrap_or(0);
         let cache = self.file(id, "status.json");
-        if let Some(cached) =
-            fs::read(&cache).ok().and_then(|text| serde_json::from_slice::<Cached>(&text).ok())
+        if let Some(cached) = files::read_small(&cache)
+            .ok()
+            .and_then(|text| serde_json::from_slice::<Cached>(&text).ok())
             && (cached.format, cached.journal_bytes) == (SUMMARY_FORMAT, bytes)
         {
             return Ok(cached.summary);
