@@ -20,8 +20,6 @@ use studio_git::repo::Repository;
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 /// The length of a name, of which databases and Compose accept this many bytes.
 const MAX_NAME_LENGTH: usize = 63;
-/// Maximum size of a lease file that is read, in bytes.
-const MAX_LEASE_BYTES: u64 = 64 << 10;
 /// The file of a holder that names its ports, so that its lease is found without reading all leases.
 const PORTS_FILE: &str = "ports.json";
 
@@ -104,7 +102,7 @@ impl Leases {
 impl Lease {
     /// Reads a file of the registry; `None` if it is missing or is none.
     fn read(path: &Path) -> Option<Lease> {
-        serde_json::from_slice(&files::read_bounded(path, MAX_LEASE_BYTES).ok()?).ok()
+        serde_json::from_slice(&files::read_small(path).ok()?).ok()
     }
 
     fn is_of(&self, repository: &Repository, holder: &Path) -> bool {
@@ -118,8 +116,9 @@ impl Lease {
         if self.holder.starts_with("checks") {
             return !Lock::is_held(&dir.join("lock")).unwrap_or(false);
         }
-        let has_ended = dir.join("originals/finished").exists() && !dir.join("git").exists();
-        has_ended || !dir.join("session.json").exists()
+        // Almost every lease is that of a session which has a git directory: one question is enough.
+        !dir.join("git").exists()
+            && (dir.join("originals/finished").exists() || !dir.join("session.json").exists())
     }
 }
 
@@ -174,8 +173,7 @@ fn lease_file(registry: &Path, ports: PortRange) -> PathBuf {
 /// Returns the ports that a holder has leased, as its own file names them.
 fn present_ports(registry: &Path, repository: &Repository, holder: &Path) -> Option<PortRange> {
     let path = ports_file(repository, holder);
-    let ports: PortRange =
-        serde_json::from_slice(&files::read_bounded(&path, MAX_LEASE_BYTES).ok()?).ok()?;
+    let ports: PortRange = serde_json::from_slice(&files::read_small(&path).ok()?).ok()?;
     // The file may be in a copy of the repository, or older than the lease.
     let lease = Lease::read(&lease_file(registry, ports))?;
     (lease.ports == ports && lease.is_of(repository, holder) && !lease.is_over()).then_some(ports)
