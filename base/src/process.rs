@@ -13,7 +13,7 @@ mod watcher;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -27,6 +27,7 @@ use collect::Collector;
 pub use descriptors::{close_on_exec_except, inherited};
 pub use output::{Output, OutputLimits, exit_code};
 pub use pty::Pty;
+pub use system::is_in_foreground;
 use system::{Group, ProcessPlacement, with_program};
 use watcher::Watched;
 
@@ -461,12 +462,6 @@ pub fn lower_priority(by: i32) {
     if system::leads_session() {
         let _ = std::fs::write("/proc/self/autogroup", by.to_string());
     }
-}
-
-/// Returns whether this process may read from its terminal and change it: whether it is in the
-/// terminal's foreground group. A group that began in another namespace of process ids counts as that.
-pub fn is_in_foreground(terminal: impl AsFd) -> bool {
-    system::is_in_foreground(terminal.as_fd())
 }
 
 /// Returns the program of this name in the directory of the running one, where an installation puts

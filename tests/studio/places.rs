@@ -558,6 +558,32 @@ mod needs_sshd {
 
     #[test]
     #[ignore = "needs sshd"]
+    fn a_host_that_ends_processes_at_logout_is_told() {
+        let programs = tempfile::tempdir().unwrap();
+        let scene = Scene::new();
+        let host = SshHost::start_with(&format!(
+            "PATH={}:/usr/local/bin:/usr/bin:/bin",
+            programs.path().display()
+        ));
+        host.use_in(&scene, "");
+        // This machine has no systemd: a program in its place answers.
+        for (answer, ends) in [("b true", true), ("b false", false)] {
+            let busctl = programs.path().join("busctl");
+            let lines = format!("{answer}\nas 1 \"nobody\"\nas 0\n");
+            fs::write(&busctl, format!("#!/bin/sh\nprintf '%s' '{lines}'\n")).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            fs::set_permissions(&busctl, mode).unwrap();
+            let check = scene.studio(["places", "check", "farm"]);
+            check.exits(0);
+            match ends {
+                true => check.output_contains("KillUserProcesses").output_contains("logind.conf"),
+                false => check.output_lacks("KillUserProcesses"),
+            };
+        }
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
     fn a_place_without_the_program_of_a_filter_is_told() {
         let programs = tempfile::tempdir().unwrap();
         let git = base::process::find_program("git").unwrap();

@@ -280,6 +280,30 @@ mod needs_slurm {
 
     #[test]
     #[ignore = "needs slurm"]
+    fn a_disk_that_gets_full_there_loses_nothing_that_was_kept() {
+        let (scene, cluster) = scene_with_cluster("keep_seconds = 1");
+        // The home directory of a node has 1 GiB.
+        let script = "write a.txt one; gate go; sh dd if=/dev/zero of=big bs=1M || true; \
+                      write b.txt two";
+        let id = scene.exec(["--agent", "talk", "--on", "farm", script]);
+        let node = await_file(&cluster, &id, "a.txt");
+        until_slowly("the work to be kept", || {
+            (scene.status(&id)["files_changed"] == 1).then_some(())
+        });
+        fs::write(cluster.worktree_file(node, &id, "go"), "").unwrap();
+        let status = scene.await_end(&id);
+        assert_eq!(status["state"], "failed");
+        let why = status["why"].as_str().unwrap();
+        assert!(why.contains("No space left on device"), "{why}");
+        scene.await_free(&id);
+        scene.studio(["diff", &id]).output_contains("+one");
+        let home = fs::read(scene.session_file(&id, "journal.jsonl")).unwrap();
+        let there = fs::read(cluster.session_file(node, &id, "journal.jsonl")).unwrap();
+        assert!(home == there, "the journals differ");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
     fn messages_and_broken_connections_lose_and_repeat_nothing() {
         let (scene, cluster) = scene_with_cluster("keep_seconds = 1");
         let id = scene.exec(["--agent", "loads", "--on", "farm", "write a.txt one; gate go1"]);

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
@@ -153,12 +153,13 @@ pub(crate) fn leads_session() -> bool {
     unsafe { libc::getsid(0) == libc::getpid() }
 }
 
-/// Returns whether this process is in the foreground group of a terminal. Both groups are 0 if they are
-/// in another namespace of process ids.
+/// Returns whether this process may read from a terminal and change it: whether it is in the
+/// terminal's foreground group. Groups that began in another namespace of process ids have the number 0,
+/// and count as the same one.
 #[allow(unsafe_code)]
-pub(crate) fn is_in_foreground(terminal: BorrowedFd<'_>) -> bool {
+pub fn is_in_foreground(terminal: impl AsFd) -> bool {
     // SAFETY: both take and return numbers, and the descriptor is open.
-    unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) == libc::getpgrp() }
+    unsafe { libc::tcgetpgrp(terminal.as_fd().as_raw_fd()) == libc::getpgrp() }
 }
 
 /// Waits for the exit of a process.

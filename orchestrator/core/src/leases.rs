@@ -179,6 +179,11 @@ fn present_ports(registry: &Path, repository: &Repository, holder: &Path) -> Opt
     (lease.ports == ports && lease.is_of(repository, holder) && !lease.is_over()).then_some(ports)
 }
 
+/// Writes the file of a holder.
+fn name_ports(repository: &Repository, holder: &Path, ports: PortRange) -> io::Result<()> {
+    files::replace_cache(&ports_file(repository, holder), &serde_json::to_vec(&ports)?)
+}
+
 fn ports_file(repository: &Repository, holder: &Path) -> PathBuf {
     repository.common_dir.join("studio").join(holder).join(PORTS_FILE)
 }
@@ -204,6 +209,7 @@ fn lease_ports(
     for (path, lease) in read_all(&registry)? {
         let is_own = lease.is_of(repository, holder);
         if is_own && lease.ports.count == count {
+            name_ports(repository, holder, lease.ports)?;
             return Ok(Some(lease.ports));
         }
         if is_own || lease.is_over() {
@@ -223,8 +229,7 @@ fn lease_ports(
     let lease =
         Lease { ports, repository: repository.common_dir.clone(), holder: holder.to_owned() };
     files::replace_cache(&lease_file(&registry, ports), &serde_json::to_vec(&lease)?)?;
-    // If it cannot be written, all leases are read the next time.
-    let _ = files::replace_cache(&ports_file(repository, holder), &serde_json::to_vec(&ports)?);
+    name_ports(repository, holder, ports)?;
     Ok(Some(ports))
 }
 

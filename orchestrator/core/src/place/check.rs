@@ -14,8 +14,7 @@ use crate::place::cluster::Cluster;
 use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError};
 use crate::place::job;
-use crate::place::protocol::HostReport;
-use crate::place::protocol::{PROTOCOL, PlacedSession};
+use crate::place::protocol::{HostReport, PROTOCOL, PlacedSession};
 use crate::place::ship;
 use crate::project::pause;
 
@@ -55,7 +54,9 @@ pub fn check(place: &Place, settings: &StudioConfig) -> Result<Vec<HostCheck>> {
     let checks = names.iter().map(|name| {
         let host = Host::new(place, name, &program);
         host.share_connection();
-        check_host(place, &host, settings)
+        let mut found = check_host(place, &host, settings);
+        check_logout(&host, &mut found);
+        found
     });
     Ok(checks.collect())
 }
@@ -150,6 +151,21 @@ fn check_host(place: &Place, host: &Host, settings: &StudioConfig) -> HostCheck 
         found.hints.push("install git-lfs there".to_owned());
     }
     found
+}
+
+/// Finds out whether a run lives longer than the connection over which it was started.
+fn check_logout(host: &Host, found: &mut HostCheck) {
+    if found.missing.is_empty() && host.ask("ends-at-logout", Vec::new()).unwrap_or(false) {
+        found.notes.push(
+            "it ends the processes of users who log out (`KillUserProcesses=` of systemd): a run \
+             there ends with the connection"
+                .to_owned(),
+        );
+        found.hints.push(
+            "KillExcludeUsers=root YOU    in /etc/systemd/logind.conf there, by its administrator"
+                .to_owned(),
+        );
+    }
 }
 
 fn runs_git_lfs(filter: &FilterSetting) -> bool {

@@ -6,6 +6,7 @@ mod deliver;
 mod follow;
 mod hold;
 mod lfs;
+mod logout;
 mod spool;
 
 use std::ffi::OsString;
@@ -61,6 +62,7 @@ pub fn run(args: &NodeArgs) -> Result<u8> {
     match args.verb.as_str() {
         "hold" => hold::hold(&spool, args.job.as_deref().unwrap_or_default()),
         "hello" => answer(&report(&spool, &read_line(&mut input)?)?),
+        "ends-at-logout" => answer(&logout::ends_processes()),
         "deliver" => answer(&deliver::deliver(&spool, read_line(&mut input)?, &mut input)?),
         "follow" => follow::follow(&spool, &read_line(&mut input)?, &mut io::stdout().lock()),
         "lfs-missing" => answer(&lfs::missing(&spool, &read_line(&mut input)?)?),
