@@ -21,6 +21,8 @@ fn given_up(script: &str) -> (Scene, SshHost, String) {
     let why = status["why"].as_str().unwrap();
     assert!(why.contains("lost at farm: no connection to "), "{why}");
     scene.await_free(&id);
+    // On a busy machine a connection may take longer than that.
+    host.use_in(&scene, "keep_seconds = 1");
     (scene, host, id)
 }
 
