@@ -1,6 +1,7 @@
 //! Tests of g3 on a terminal as a person uses it: a tmux pty, wide and narrow.
 
 use serde_json::json;
+use testkit::env::in_process_namespace;
 use testkit::model_server::reply::ScriptedReply;
 use testkit::tmux::TmuxTerminal;
 
@@ -362,7 +363,7 @@ mod needs_mount_namespace {
             ScriptedReply::call("shell", waits("begun")),
             ScriptedReply::says("I am here."),
         ]);
-        let command = ["unshare", "-r", "--pid", "--fork", "--mount-proc", G3, "begin"];
+        let command = in_process_namespace().into_iter().chain([G3, "begin"]);
         let terminal = TmuxTerminal::start(&stage.env, stage.repo.path(), USUAL, command);
         terminal.shows("  begun");
         go(&stage);

@@ -223,6 +223,16 @@ pub struct WorkingProcess {
     pub own_id: u32,
 }
 
+/// Returns the words before a command that runs in its own namespace of process ids. Root needs no
+/// namespace of users for that, in which not every container permits another `/proc`.
+pub fn in_process_namespace() -> Vec<&'static str> {
+    let mut words = vec!["unshare", "--pid", "--fork", "--mount-proc"];
+    if !rustix::process::geteuid().is_root() {
+        words.push("--map-root-user");
+    }
+    words
+}
+
 /// Returns the processes that work in a directory or below it.
 pub fn processes_in(directory: &Path) -> Vec<WorkingProcess> {
     let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());

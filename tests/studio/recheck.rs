@@ -1,6 +1,6 @@
 //! Ready sessions whose target has moved are checked again without being asked.
 
-use testkit::env::{poll, until};
+use testkit::env::{in_process_namespace, poll, until};
 
 use crate::fixtures::{OpenCounter, Scene, studio};
 
@@ -129,9 +129,10 @@ mod needs_mount_namespace {
         scene.studio(["accept", &first]).exits(0);
         turn_on(&scene);
         let root = scene.repo.path();
-        let job = scene.env.command("unshare", root).args(["-r", "--pid", "--fork"]);
-        let job = job.arg("--mount-proc").arg(studio()).arg("__recheck");
-        scene.env.run_command(job.arg(root.join(".git")).arg(root)).exits(0);
+        let words = in_process_namespace();
+        let job = scene.env.command(words[0], root).args(&words[1..]).arg(studio());
+        let job = job.arg("__recheck").arg(root.join(".git")).arg(root);
+        scene.env.run_command(job).exits(0);
         assert!(scene.session_file(&second, "target_check.json").exists());
     }
 }
