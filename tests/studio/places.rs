@@ -569,7 +569,7 @@ mod needs_sshd {
         // This machine has no systemd: a program in its place answers.
         for (answer, ends) in [("b true", true), ("b false", false)] {
             let busctl = programs.path().join("busctl");
-            let lines = format!("{answer}\nas 1 \"nobody\"\nas 0\n");
+            let lines = format!("{answer}\nas 1 \"daemon\"\nas 0\n");
             fs::write(&busctl, format!("#!/bin/sh\nprintf '%s' '{lines}'\n")).unwrap();
             let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
             fs::set_permissions(&busctl, mode).unwrap();
