@@ -259,6 +259,21 @@ mod needs_slurm {
 
     #[test]
     #[ignore = "needs slurm"]
+    fn a_job_at_its_time_limit_keeps_the_work() {
+        // It is told to end before that: nothing of this turn was kept until then.
+        let options = "options = [\"--time=1\"]\nkeep_seconds = 600";
+        let (scene, cluster) = scene_with_cluster(options);
+        let id = scene.exec(["--agent", "talk", "--on", "farm", "write a.txt one; gate go"]);
+        await_file(&cluster, &id, "a.txt");
+        until_slowly("the limit", || (scene.status(&id)["state"] == "stopped").then_some(()));
+        scene.await_free(&id);
+        scene.studio(["diff", &id]).output_contains("+one");
+        let entries = scene.journal(&id);
+        assert!(entries.iter().any(|line| line["entry"] == "stop_requested"), "it ended in order");
+    }
+
+    #[test]
+    #[ignore = "needs slurm"]
     fn a_job_over_its_memory_limit_keeps_the_work() {
         let options = "options = [\"--mem=1G\"]\nkeep_seconds = 1";
         let (scene, cluster) = scene_with_cluster(options);
