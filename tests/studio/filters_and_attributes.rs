@@ -31,7 +31,7 @@ fn control(scene: &Scene, filter: &str) -> Repo {
     let path = scene.repo.path().with_file_name("control");
     scene.repo.git(["clone", "-q", ".", path.to_str().unwrap()]);
     let control = Repo::at(&path);
-    // Else git would read the files again that are as new as its index.
+    // Else git would read the files again, with filters, that were written in the second of its index.
     assert_eq!(changes(&control), "");
     match filter {
         "lfs" => drop(control.git(["lfs", "install", "--local"])),
@@ -69,6 +69,8 @@ fn scene(filter: &str) -> Scene {
     }
     scene.repo.commit_file("raw.bin", "raw\n");
     scene.repo.commit_file("changed.bin", "before\n");
+    // As in `control`.
+    assert_eq!(changes(&scene.repo), "");
     scene
 }
 
