@@ -126,10 +126,12 @@ impl Scene {
 
     /// Waits until the session's lock is free.
     pub fn await_free(&self, id: &str) {
-        until(&format!("{id} to be free"), || {
-            let facts = self.studio(["explain", id, "--json"]).json();
-            (facts["facts"]["locked"] == false).then_some(())
-        });
+        until(&format!("{id} to be free"), || self.is_free(id).then_some(()));
+    }
+
+    /// Returns whether nothing works on a session, here or at its place.
+    pub fn is_free(&self, id: &str) -> bool {
+        self.studio(["explain", id, "--json"]).json()["facts"]["locked"] == false
     }
 
     /// Returns the process id of the last supervisor of a session.

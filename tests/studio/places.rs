@@ -7,7 +7,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 
+use base::config::Config;
+use base::id::Id;
 use serde_json::Value;
+use studio_core::live_sessions::LiveSessions;
+use studio_core::project::Project;
+use studio_git::repo::Repository;
 use testkit::env::until;
 use testkit::tmux::TmuxTerminal;
 
@@ -266,6 +271,56 @@ mod needs_sshd {
             assert_eq!(scene.repo.show("main", "a.txt"), "one", "{step}");
             assert_eq!(scene.repo.show("main", "b.txt"), "two", "{step}");
             scene.repo.git(["fsck", "--strict"]);
+        }
+    }
+
+    #[test]
+    #[ignore = "needs sshd"]
+    fn a_session_that_is_ready_when_home_is_killed_is_taken_back() {
+        let (scene, host) = (Scene::new(), SshHost::start());
+        host.use_in(&scene, "");
+        let repository = Repository::discover(scene.repo.path()).unwrap();
+        let project = Project::new(repository, Config::default());
+        let mut live = LiveSessions::read(&project).unwrap();
+        let run = |script: &str| {
+            let task = ["exec", "--agent", "fake", "--on", "farm", script];
+            let command = scene.env.command(studio(), scene.repo.path()).args(task);
+            let id = scene.env.run_command(command.env("G3_TEST_KILL_AT", "place.ended"));
+            let id = id.ok().to_owned();
+            let status = scene.await_state(&id, "ready");
+            assert_eq!(status["place"]["away"], true);
+            let locked = || project.store.is_locked(&Id::parse(&id).unwrap());
+            until("home to be killed", || (!locked()).then_some(()));
+            id
+        };
+        let is_away = |live: &LiveSessions, id: &str| {
+            let view = live.views().find(|view| view.record.id.as_str() == id);
+            view.unwrap().is_away()
+        };
+        let id = run("write a.txt one");
+        assert!(live.refresh(&project).unwrap() && is_away(&live, &id));
+        assert!(!live.refresh(&project).unwrap(), "nothing changed");
+        // Every command that may start sessions takes it back.
+        scene.studio(["doctor"]);
+        scene.await_free(&id);
+        assert_eq!(scene.status(&id)["place"]["away"], false);
+        assert!(live.refresh(&project).unwrap() && !is_away(&live, &id));
+        assert_equal_journals(&scene, &host, &id);
+        scene.studio(["accept", &id, "-m", "Add it"]).exits(0);
+        assert_eq!(scene.repo.show("main", "a.txt"), "one");
+
+        // So do the commands that continue it.
+        for verb in ["resume", "send"] {
+            let id = run("write a.txt two");
+            match verb {
+                "send" => scene.studio(["send", &id, "write a.txt three"]).exits(0),
+                _ => scene.studio(["resume", &id]).exits(0),
+            };
+            until("the second run", || (scene.status(&id)["place"]["attempt"] == 2).then_some(()));
+            scene.await_state(&id, "ready");
+            scene.await_free(&id);
+            assert_equal_journals(&scene, &host, &id);
+            scene.studio(["discard", &id]).exits(0);
         }
     }
 
@@ -750,10 +805,8 @@ fn brought_to_ready(scene: &Scene, task: &[&str]) -> String {
         let id = status["id"].as_str()?.to_owned();
         match status["state"].as_str()? {
             "crashed" | "failed" => drop(scene.studio(["resume", &id])),
-            "ready" => {
-                scene.await_free(&id);
-                return Some(id);
-            }
+            // Home may be killed after the line that makes it ready.
+            "ready" if scene.is_free(&id) => return Some(id),
             _ => {}
         }
         None

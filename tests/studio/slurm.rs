@@ -664,7 +664,7 @@ mod needs_slurm {
 
 /// Kills home's side of a session at each step in turn. Each session has one job and one turn.
 fn kill_at_every_step(mut scene: Scene, cluster: &SlurmCluster) {
-    for step in ["named", "submitted", "chosen", "delivered", "work", "journal"]
+    for step in ["named", "submitted", "chosen", "delivered", "work", "journal", "ended"]
         .map(|it| format!("place.{it}"))
     {
         scene.env.set("G3_TEST_KILL_AT", &step);
@@ -673,9 +673,7 @@ fn kill_at_every_step(mut scene: Scene, cluster: &SlurmCluster) {
         // The last one may be killed after the line that makes the session ready.
         until_slowly(&format!("{id} to be ready after {step}"), || {
             scene.studio(["doctor"]);
-            let facts = scene.studio(["explain", &id, "--json"]).json();
-            let is_free = facts["facts"]["locked"] == false;
-            (is_free && scene.status(&id)["state"] == "ready").then_some(())
+            (scene.is_free(&id) && scene.status(&id)["state"] == "ready").then_some(())
         });
         cluster.await_idle();
         let turns = scene.journal(&id).iter().filter(|it| it["entry"] == "turn").count();
@@ -683,8 +681,8 @@ fn kill_at_every_step(mut scene: Scene, cluster: &SlurmCluster) {
         scene.studio(["discard", "--yes", &id]).exits(0);
     }
     let jobs = cluster.run("squeue", &["-h", "-t", "all", "-o", "%T"]);
-    assert_eq!(jobs.matches("COMPLETED").count(), 6, "{jobs}");
-    assert_eq!(jobs.lines().count(), 6, "{jobs}");
+    assert_eq!(jobs.matches("COMPLETED").count(), 7, "{jobs}");
+    assert_eq!(jobs.lines().count(), 7, "{jobs}");
 }
 
 fn job_of(status: &Value) -> String {

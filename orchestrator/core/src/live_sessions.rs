@@ -215,9 +215,12 @@ impl LiveSession {
             return false;
         }
         let is_active = state.is_some_and(SessionState::is_active);
+        let is_away = view.is_some_and(SessionView::is_away);
+        let is_held = is_active || is_away;
         let journal = FileVersion::of(&project.store.file(id, "journal.jsonl"));
-        let locked = (is_active || journal != self.journal) && project.store.is_locked(id);
-        let is_lock_changed = is_active && view.is_some_and(|view| view.facts.locked != locked);
+        let locked = (is_held || journal != self.journal) && project.store.is_locked(id);
+        let is_at_work = locked || (is_away && project.is_away(id));
+        let is_lock_changed = is_held && view.is_some_and(|view| view.facts.locked != is_at_work);
         if journal != self.journal || is_lock_changed {
             self.journal = journal;
             let view = self.read_journal(project, id, dispositions, locked);

@@ -113,11 +113,15 @@ impl Project {
 
     /// Connects to the place of a session again, if nothing here keeps the connection.
     pub fn reconnect(&self, id: &Id) -> Result<()> {
-        let placement = Placement::read(&self.store, id);
-        if placement.is_some_and(|placement| placement.is_away()) && !self.store.is_locked(id) {
+        if self.is_away(id) && !self.store.is_locked(id) {
             self.schedule()?;
         }
         Ok(())
+    }
+
+    /// Returns whether a session is at its place.
+    pub(crate) fn is_away(&self, id: &Id) -> bool {
+        Placement::read(&self.store, id).is_some_and(|placement| placement.is_away())
     }
 
     /// Refuses what works on the files of a session while they are at a place.

@@ -124,8 +124,8 @@ impl ScheduledSessions {
                 Phase::Queued if !locked && is_open(dispositions, &id) => {
                     sessions.queue.extend(store.load(&id));
                 }
-                Phase::Queued | Phase::Ended { .. } if !locked => {}
-                Phase::Ended { .. } => {}
+                Phase::Queued if !locked => {}
+                Phase::Ended { .. } if locked => {}
                 // A parked session has no agent at work.
                 Phase::Parked { .. } if locked => {}
                 Phase::Queued | Phase::Starting if locked => sessions.add_active(store, &id, 1),
@@ -137,10 +137,15 @@ impl ScheduledSessions {
                 | Phase::Working
                 | Phase::Waiting { .. }
                 | Phase::Parked { .. }
-                | Phase::Checking => {
+                | Phase::Checking
+                // Home may have been killed before it took the session back.
+                | Phase::Ended { .. } => {
+                    if !is_open(dispositions, &id) {
+                        continue;
+                    }
                     let placement = Placement::read(store, &id);
                     let is_away = placement.is_some_and(|placement| placement.is_away());
-                    if is_away && is_open(dispositions, &id) {
+                    if is_away {
                         sessions.add_active(store, &id, 0);
                         sessions.disconnected.push(id.clone());
                     }

@@ -88,6 +88,11 @@ impl SessionView {
         }
     }
 
+    /// Returns whether it is at its place.
+    pub fn is_away(&self) -> bool {
+        self.placement.as_ref().is_some_and(Placement::is_away)
+    }
+
     /// Says what is wrong with its place, while it is there.
     pub fn placement_reason(&self) -> Option<String> {
         let placement = self.placement.as_ref()?;

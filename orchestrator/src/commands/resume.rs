@@ -188,6 +188,8 @@ fn queue(context: &CommandContext, id: &Id, input: ResumeInput) -> Result<()> {
             .hint(format!("studio logs {id} -f"))
             .hint(format!("studio stop {id}"))
     };
+    // A session whose run ended at a place is taken back first.
+    context.reconnect(id)?;
     let _lock = context.lock_with_timeout(id)?.ok_or_else(busy)?;
     // Its lock is free: a command that landed it or moved its worktree was killed.
     for note in transaction::recover(&context.repository)? {

@@ -14,7 +14,6 @@ use crate::place::requests::NumberedRequest;
 use crate::place::ship;
 use crate::session::journal::{JournalEntry, SessionOutcome};
 use crate::session::placement::{FetchingJob, PlacedJob};
-use crate::session::summary::Phase;
 use crate::supervisor::control::ControlRequest;
 
 /// How many jobs at most are submitted to fetch what one has left. One ends if home does not connect
@@ -262,8 +261,7 @@ impl Keeper {
     /// Returns whether the run ended without a result although a job was to run it: the job is looked
     /// at again.
     pub(super) fn is_unended_job(&self) -> Result<bool> {
-        let is_ended = matches!(self.store.summary(&self.record.id)?.phase, Phase::Ended { .. });
-        Ok(self.placement().job.is_some() && !is_ended)
+        Ok(self.placement().job.is_some() && !self.is_ended()?)
     }
 
     /// Ends a run whose job is over although the run has not ended: the user stopped it before it began, or

@@ -177,6 +177,10 @@ impl Keeper {
         project: &Project,
         notifier: &Notifier,
     ) -> Result<Option<SessionOutcome>> {
+        if self.placement().is_away() && self.is_ended()? {
+            // Its last line was taken before home was killed.
+            return self.settle();
+        }
         let (mut wait, mut last_contact) = (FIRST_WAIT, Instant::now());
         loop {
             let mut longest = LONGEST_WAIT;
@@ -531,6 +535,7 @@ impl Keeper {
     fn settle(&self) -> Result<Option<SessionOutcome>> {
         match self.store.summary(&self.record.id)?.phase {
             Phase::Ended { outcome } => {
+                files::step("place.ended");
                 self.update(|placement| {
                     placement.away = false;
                     placement.problem = None;
@@ -577,6 +582,11 @@ impl Keeper {
     /// Returns whether the run has not begun, as far as home knows.
     pub(super) fn is_waiting(&self) -> Result<bool> {
         Ok(self.store.summary(&self.record.id)?.phase == Phase::Queued)
+    }
+
+    /// Returns whether the run has ended with a result, as far as home knows.
+    pub(super) fn is_ended(&self) -> Result<bool> {
+        Ok(matches!(self.store.summary(&self.record.id)?.phase, Phase::Ended { .. }))
     }
 
     /// Tells the place that the run is settled, and lets it delete sessions that home no longer has.
