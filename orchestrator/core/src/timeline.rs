@@ -134,7 +134,10 @@ impl Timeline {
                     push(Kind::Check { ok: result.ok }, check_text(result));
                 }
             }
-            JournalEntry::StopRequested => push(Kind::User, "stop".to_owned()),
+            JournalEntry::StopRequested { why: None } => push(Kind::User, "stop".to_owned()),
+            JournalEntry::StopRequested { why: Some(why) } => {
+                push(Kind::Note, format!("stop: {why}"))
+            }
             JournalEntry::Limit { what } => push(Kind::Note, format!("limit reached: {what}")),
             JournalEntry::SameLines { id, files } => push(Kind::Note, same_lines_text(id, files)),
             JournalEntry::Note { text } => push(Kind::Note, text.clone()),

@@ -114,7 +114,8 @@ fn entry_text(entry: &JournalEntry) -> Option<String> {
             let all: Vec<String> = commands.iter().map(|line| format!("`{line}`")).collect();
             format!("you: set the checks to {}", all.join(", "))
         }
-        JournalEntry::StopRequested => "stop requested".to_owned(),
+        JournalEntry::StopRequested { why: None } => "stop requested".to_owned(),
+        JournalEntry::StopRequested { why: Some(why) } => format!("stop requested: {why}"),
         JournalEntry::Limit { what } => format!("limit reached: {what}"),
         JournalEntry::SameLines { id, files } => same_lines_text(id, files),
         JournalEntry::Note { text } => format!("note: {text}"),

@@ -182,7 +182,7 @@ fn has_effect(store: &SessionStore, id: &Id, offset: u64, request: &ControlReque
     let lines = tail.read_new().unwrap_or_default();
     lines.iter().any(|line| match (&line.entry, request) {
         (JournalEntry::Sent { text }, ControlRequest::Send { text: sent }) => text == sent,
-        (JournalEntry::StopRequested, ControlRequest::Stop) => true,
+        (JournalEntry::StopRequested { .. }, ControlRequest::Stop) => true,
         (JournalEntry::Answered { n, .. }, ControlRequest::Answer { n: asked, .. }) => {
             asked.is_none_or(|asked| asked == *n)
         }

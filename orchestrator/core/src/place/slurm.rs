@@ -1,11 +1,17 @@
 //! The jobs of Slurm in which sessions run.
 
+use std::time::Duration;
+
+use base::process::{Command, OutputLimits};
+
 use crate::place::configured_place::Place;
 use crate::place::host::{Host, HostError, JobStep};
 use crate::place::job::{self, ClusterJob, JobState};
 
 /// How long before its time limit a job is told to end, in seconds.
 const NOTICE_SECONDS: u32 = 120;
+/// How long Slurm may take to tell a job how much of its time is left.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// What Slurm's commands say while its controller does not answer.
 const AWAY: &[&str] = &[
     "Unable to contact slurm controller",
@@ -88,6 +94,29 @@ pub(crate) fn is_node_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_plain)
 }
 
+/// Returns whether the job in which this process runs is told to end because its time limit is near;
+/// `false` if Slurm cannot be asked.
+pub(super) fn is_near_time_limit() -> bool {
+    let Ok(job) = std::env::var("SLURM_JOB_ID") else { return false };
+    let words = ["--noheader", "--jobs", &job, "--format", "%L"];
+    let limits = OutputLimits { time: Some(ANSWER_TIMEOUT), bytes: 1 << 10 };
+    let output = Command::new("squeue", "/").args(words).output(limits);
+    output.is_ok_and(|output| output.ok() && is_near_end(output.text().trim()))
+}
+
+/// Returns whether a job is told to end now, if this is its time left in the output of `squeue`, such as
+/// `1-02:03:04`, `02:03:04` or `3:04`. Slurm may be a minute early.
+fn is_near_end(time_left: &str) -> bool {
+    let is_below_hour = time_left.matches(':').count() == 1;
+    let mut parts = time_left.split(':').map(str::parse::<u32>);
+    match (parts.next(), parts.next()) {
+        (Some(Ok(minutes)), Some(Ok(seconds))) if is_below_hour => {
+            minutes * 60 + seconds <= NOTICE_SECONDS + 60
+        }
+        _ => false,
+    }
+}
+
 /// Returns the job of the output of `squeue` that is not over, else the last one.
 fn newest_job(text: &str) -> Option<ClusterJob> {
     let mut jobs: Vec<ClusterJob> = text.lines().filter_map(parse_job).collect();
@@ -137,6 +166,18 @@ mod tests {
         }
         assert_eq!(parsed(""), None);
         assert_eq!(parsed("slurm_load_jobs error\nx@RUNNING@a@b\n"), None);
+    }
+
+    #[test]
+    fn a_job_near_its_time_limit_is_known() {
+        for near in ["0:00", "0:59", "2:00", "3:00"] {
+            assert!(is_near_end(near), "{near}");
+        }
+        for other in
+            ["3:01", "45:00", "1:00:00", "1-00:00:00", "UNLIMITED", "INVALID", "NOT_SET", ""]
+        {
+            assert!(!is_near_end(other), "{other}");
+        }
     }
 
     #[test]

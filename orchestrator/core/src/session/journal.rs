@@ -133,7 +133,11 @@ pub enum JournalEntry {
         commands: Vec<String>,
     },
     /// The session was asked to stop.
-    StopRequested,
+    StopRequested {
+        /// Why, as a clause; absent if the user asked.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
     /// A limit was reached.
     Limit {
         /// The limit, in words.

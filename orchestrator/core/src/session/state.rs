@@ -193,13 +193,13 @@ fn empty_reason(summary: &JournalSummary) -> String {
     }
 }
 
-fn stopped_reason(summary: &JournalSummary) -> &'static str {
+fn stopped_reason(summary: &JournalSummary) -> &str {
     match summary.unchecked {
         Some(Unchecked::ChangedByHand) => {
             "changed by hand after its agent finished; its checks have not run"
         }
         Some(Unchecked::OtherChecks) => "its checks were changed and have not run",
-        None => "stopped by the user",
+        None => summary.stop_reason.as_deref().unwrap_or("stopped by the user"),
     }
 }
 
@@ -265,7 +265,8 @@ mod tests {
             },
             "turn_end" => JournalEntry::TurnEnd { n: 1, why: None },
             "checking" => JournalEntry::Checking,
-            "stop" => JournalEntry::StopRequested,
+            "stop" => JournalEntry::StopRequested { why: None },
+            "ends" => JournalEntry::StopRequested { why: Some("its job ends".into()) },
             "ready" => JournalEntry::Exit { outcome: SessionOutcome::Ready, ms: None },
             "failed" => {
                 JournalEntry::Exit { outcome: SessionOutcome::Failed { why: "w".into() }, ms: None }
@@ -276,19 +277,41 @@ mod tests {
         }
     }
 
-    fn state_name(journal: &str, locked: bool, disposition: Disposition) -> &'static str {
+    fn facts(journal: &str, locked: bool, disposition: Disposition) -> SessionFacts {
         let lines: Vec<JournalLine> = journal
             .split_whitespace()
             .map(|name| JournalLine { time: "t".into(), entry: entry(name) })
             .collect();
-        state(&SessionFacts {
+        SessionFacts {
             locked,
             summary: JournalSummary::of(&lines),
             disposition,
             dependencies: Vec::new(),
             queue_reason: None,
-        })
-        .name()
+        }
+    }
+
+    fn state_name(journal: &str, locked: bool, disposition: Disposition) -> &'static str {
+        state(&facts(journal, locked, disposition)).name()
+    }
+
+    #[test]
+    fn a_stopped_session_says_who_stopped_it() {
+        let by_user = "stopped by the user";
+        for (journal, expected) in [
+            ("queued stopped", by_user),
+            ("queued spawned turn stop stopped", by_user),
+            ("queued spawned turn ends stopped", "its job ends"),
+            ("queued spawned turn ends stopped queued stopped", by_user),
+            ("queued spawned turn ends stopped queued spawned turn stop stopped", by_user),
+        ] {
+            let facts = facts(journal, false, Disposition::Open);
+            assert_eq!(
+                reason(&facts, &SessionState::Stopped).as_deref(),
+                Some(expected),
+                "{journal}"
+            );
+        }
     }
 
     #[test]

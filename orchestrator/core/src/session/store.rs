@@ -19,7 +19,7 @@ use studio_git::{move_worktree, moved_repository};
 
 /// The format of cached summaries: a cache with another one is not used. Increment it whenever a
 /// summary gets a field.
-const SUMMARY_FORMAT: u32 = 2;
+const SUMMARY_FORMAT: u32 = 3;
 
 /// The directory of studio's data about a repository.
 #[derive(Clone, Debug)]

@@ -175,6 +175,8 @@ pub struct JournalSummary {
     pub denials: Denials,
     /// Failed tool calls of the latest run.
     pub failed_calls: FailedCalls,
+    /// Why the latest run was asked to stop, if not by the user.
+    pub stop_reason: Option<String>,
     /// The number of the last event.
     pub last_seq: u64,
     /// Limits that the user changed after the creation.
@@ -347,6 +349,7 @@ impl JournalSummary {
         match entry {
             JournalEntry::Queued { prompt } => {
                 self.phase = Phase::Queued;
+                self.stop_reason = None;
                 if prompt.is_some() || self.pending.is_empty() {
                     self.pending.push_back(prompt.clone());
                 }
@@ -405,7 +408,8 @@ impl JournalSummary {
                 self.unchecked = None;
             }
             JournalEntry::Checks { commands } => self.set_checks(commands),
-            JournalEntry::StopRequested | JournalEntry::Limit { .. } => {}
+            JournalEntry::StopRequested { why } => self.stop_reason.clone_from(why),
+            JournalEntry::Limit { .. } => {}
             JournalEntry::SameLines { id, files } => {
                 for recorded in [&mut self.same_lines, &mut self.unsent_same_lines] {
                     recorded.entry(id.clone()).or_default().extend(files.iter().cloned());

@@ -36,6 +36,11 @@ pub enum ControlRequest {
     },
     /// Stop the session's run.
     Stop,
+    /// Stop it although the user did not ask for that.
+    StopBecause {
+        /// Why, as a clause.
+        why: String,
+    },
     /// Answer a permission request.
     Answer {
         /// The number of the request; the only open one when absent.
@@ -165,6 +170,7 @@ async fn answer_connection(stream: Stream, token: String, channels: ControlChann
                 }
                 request @ (ControlRequest::Send { .. }
                 | ControlRequest::Stop
+                | ControlRequest::StopBecause { .. }
                 | ControlRequest::Answer { .. }
                 | ControlRequest::SameLines { .. }
                 | ControlRequest::Status) => forward(request, &channels.requests).await,

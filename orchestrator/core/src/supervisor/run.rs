@@ -411,7 +411,8 @@ impl Supervisor {
             // The socket answers the second one itself.
             control::ControlRequest::Status | control::ControlRequest::Follow => return Ok(Ok(())),
             control::ControlRequest::Send { text } => Input::Send { text },
-            control::ControlRequest::Stop => Input::Stop,
+            control::ControlRequest::Stop => Input::Stop { why: None },
+            control::ControlRequest::StopBecause { why } => Input::Stop { why: Some(why) },
             control::ControlRequest::SameLines { id, files } => {
                 Input::SameLines { conflicts: vec![SessionConflict { id, files }] }
             }

@@ -112,8 +112,8 @@ pub(crate) enum Input {
     Send { text: String },
     /// The user answered a request; `always` also answers further ones of its kind.
     Answer { n: u32, allow: bool, always: bool },
-    /// The session was asked to stop.
-    Stop,
+    /// The session was asked to stop; `why` is absent if the user asked.
+    Stop { why: Option<String> },
     /// A limit was reached.
     Limit { limit: String },
     /// A note for the user.
@@ -205,7 +205,7 @@ pub(crate) fn step(state: &mut RunState, input: Input) -> Vec<SupervisorAction> 
         Input::Answer { n, allow, always } => {
             actions.answer(n, Decision { allow, always, reason: None });
         }
-        Input::Stop => actions.on_stop(),
+        Input::Stop { why } => actions.on_stop(why),
         Input::Limit { limit } => actions.on_limit(limit),
         Input::Note { text } => actions.write(JournalEntry::Note { text }),
         Input::Stalled { why } => actions.on_stalled(why),
@@ -656,11 +656,11 @@ impl StepActions<'_> {
         }
     }
 
-    fn on_stop(&mut self) {
+    fn on_stop(&mut self, why: Option<String>) {
         if self.state.ending.replace(Ending::Stopped) == Some(Ending::Stopped) {
             return;
         }
-        self.write(JournalEntry::StopRequested);
+        self.write(JournalEntry::StopRequested { why });
         self.end_early();
     }
 

@@ -169,10 +169,17 @@ fn a_run_can_end_in_every_way() {
     assert_eq!(failed, r#"exit Failed { why: "check `true` failed with exit code 1" }"#);
     let inputs = vec![Input::AgentExited { reason: "killed".into() }, work(1)];
     assert_eq!(outcome_of(inputs, &mut default_state()), r#"exit Failed { why: "killed" }"#);
-    let stopped = vec![Input::Stop, Input::TurnEnded { reason: Some("cancelled".into()) }, work(1)];
+    let stopped = vec![
+        Input::Stop { why: None },
+        Input::TurnEnded { reason: Some("cancelled".into()) },
+        work(1),
+    ];
     assert_eq!(outcome_of(stopped, &mut default_state()), "exit Stopped");
     let mut checked = run_state(&["true"], RunLimits::default(), false);
-    assert_eq!(outcome_of(vec![turn_end(), work(1), Input::Stop], &mut checked), "exit Stopped");
+    assert_eq!(
+        outcome_of(vec![turn_end(), work(1), Input::Stop { why: None }], &mut checked),
+        "exit Stopped"
+    );
     let inputs = vec![Input::Limit { limit: "5 s".into() }, turn_end(), work(1)];
     assert_eq!(
         outcome_of(inputs, &mut default_state()),
@@ -187,7 +194,11 @@ fn a_run_can_end_in_every_way() {
 
 #[test]
 fn a_stop_during_the_start_ends_before_the_first_prompt() {
-    let inputs = vec![Input::Begin { pid: 1 }, Input::Stop, Input::WorktreeReady { note: None }];
+    let inputs = vec![
+        Input::Begin { pid: 1 },
+        Input::Stop { why: None },
+        Input::WorktreeReady { note: None },
+    ];
     let names = run_inputs(&mut default_state(), inputs);
     assert_eq!(names[names.len() - 2..], ["exit Stopped", "Finish"]);
     assert!(!names.iter().any(|name| name.starts_with("Launch")));
@@ -431,7 +442,7 @@ fn a_lost_conversation_is_explained_within_the_same_turn() {
     };
     assert!(text.starts_with("You have worked on") && text.ends_with("go on"), "{text}");
     assert_eq!(state.summary.turns, 2);
-    let stopped = step(&mut state, Input::Stop);
+    let stopped = step(&mut state, Input::Stop { why: None });
     assert!(stopped.contains(&SupervisorAction::Cancel), "{stopped:?}");
     let ended = step(&mut state, Input::ConversationLost);
     assert!(ended.contains(&SupervisorAction::Import), "{ended:?}");
@@ -485,11 +496,11 @@ fn a_limit_that_ends_before_the_cancelled_turn_continues_it_then() {
 
 #[test]
 fn a_parked_session_can_be_stopped_and_a_completed_turn_is_not_repeated() {
-    let mut inputs = vec![limited("t"), cancelled(), work(1), Input::Stop];
+    let mut inputs = vec![limited("t"), cancelled(), work(1), Input::Stop { why: None }];
     assert_eq!(outcome_of(inputs, &mut default_state()), "exit Stopped");
     inputs = vec![limited("t"), Input::TurnEnded { reason: None }, work(1)];
     assert_eq!(outcome_of(inputs, &mut default_state()), "exit Ready");
-    inputs = vec![limited("t"), Input::Stop, cancelled(), work(1)];
+    inputs = vec![limited("t"), Input::Stop { why: None }, cancelled(), work(1)];
     assert_eq!(outcome_of(inputs, &mut default_state()), "exit Stopped");
 }
 
@@ -536,7 +547,10 @@ fn a_message_cancels_a_stuck_turn_and_is_the_next_prompt() {
     assert!(names.contains(&"Cancel".to_owned()), "{names:?}");
     assert_eq!(names.last().unwrap(), "prompt \"try b\"");
     assert_eq!(
-        outcome_of(vec![stalled(), Input::Stop, cancelled(), work(1)], &mut default_state()),
+        outcome_of(
+            vec![stalled(), Input::Stop { why: None }, cancelled(), work(1)],
+            &mut default_state()
+        ),
         "exit Stopped"
     );
 }

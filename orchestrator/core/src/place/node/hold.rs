@@ -9,6 +9,7 @@ use studio_git::repo::Repository;
 
 use crate::interrupt::Interrupt;
 use crate::place::node::spool::{self, JobFiles, Spool};
+use crate::place::slurm;
 use crate::project::pause;
 use crate::session::store::SessionStore;
 use crate::session::summary::Phase;
@@ -79,6 +80,7 @@ fn run_if_queued(
     let Some(lock) = store.lock(id)? else { return Ok(false) };
     let fail = || format!("cannot run the supervisor of `{id}`");
     let mut supervisor = spawn::spawn_child(&repository.common_dir, id, lock)?;
+    let mut stop = None;
     let mut is_stopped = false;
     loop {
         if supervisor.wait_until(Some(Instant::now())).or_fail(fail)?.is_some() {
@@ -86,8 +88,10 @@ fn run_if_queued(
         }
         if !is_stopped && interrupt.check().is_err() {
             // The work is kept, and the run can be resumed.
-            let stop = control::send_request(&repository.common_dir, id, &ControlRequest::Stop);
-            is_stopped = stop.unwrap_or(false);
+            let stop =
+                stop.get_or_insert_with(|| ControlRequest::StopBecause { why: end_reason() });
+            let sent = control::send_request(&repository.common_dir, id, stop);
+            is_stopped = sent.unwrap_or(false);
         }
         pause();
     }
@@ -95,4 +99,13 @@ fn run_if_queued(
         Phase::Ended { .. } => Ok(true),
         _ => Err(Failure::failed(fail()).because("it exited unexpectedly")),
     }
+}
+
+/// Returns why a job that was told to end does, as a clause.
+fn end_reason() -> String {
+    match slurm::is_near_time_limit() {
+        true => "its job is about to reach its time limit",
+        false => "its job was told to end",
+    }
+    .to_owned()
 }
