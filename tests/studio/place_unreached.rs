@@ -87,7 +87,7 @@ mod needs_sshd {
         });
         assert_eq!(scene.status(&id)["state"], "working");
         fs::write(host.worktree_file(&id, "go"), "").unwrap();
-        until("both turns", || (scene.status(&id)["files_changed"] == 3).then_some(()));
+        until("both turns", || (turns(&scene, &id) == 2).then_some(()));
         scene.await_state(&id, "ready");
         scene.await_free(&id);
         assert_one_delivery(&scene, &host, &id);
