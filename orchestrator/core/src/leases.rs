@@ -2,7 +2,7 @@
 //! of several sessions can run at the same time. No two sessions on this machine have the same
 //! ports; the user's state directory has one file for each range of ports that is in use.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -20,6 +20,9 @@ use studio_git::repo::Repository;
 const PORTS: std::ops::Range<u16> = 20_000..30_000;
 /// The length of a name, of which databases and Compose accept this many bytes.
 const MAX_NAME_LENGTH: usize = 63;
+/// How many leases are looked at when one is taken. Those that are over do not accumulate: if as many
+/// sessions end as start, about one lease of this many is over.
+const LOOKS_PER_LEASE: usize = 16;
 /// The file of a holder that names its ports, so that its lease is found without reading all leases.
 const PORTS_FILE: &str = "ports.json";
 
@@ -116,7 +119,7 @@ impl Lease {
         if self.holder.starts_with("checks") {
             return !Lock::is_held(&dir.join("lock")).unwrap_or(false);
         }
-        // Almost every lease is that of a session which has a git directory: one question is enough.
+        // Most of them are those of sessions which have a git directory: one question is enough.
         !dir.join("git").exists()
             && (dir.join("originals/finished").exists() || !dir.join("session.json").exists())
     }
@@ -151,20 +154,6 @@ fn registry() -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-/// Returns all leases, by their files.
-fn read_all(registry: &Path) -> io::Result<BTreeMap<PathBuf, Lease>> {
-    let mut leases = BTreeMap::new();
-    for entry in fs::read_dir(registry)? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "json")
-            && let Some(lease) = Lease::read(&path)
-        {
-            leases.insert(path, lease);
-        }
-    }
-    Ok(leases)
-}
-
 /// Returns the file of the registry for a range of ports.
 fn lease_file(registry: &Path, ports: PortRange) -> PathBuf {
     registry.join(format!("{}.json", ports.first))
@@ -188,8 +177,7 @@ fn ports_file(repository: &Repository, holder: &Path) -> PathBuf {
     repository.common_dir.join("studio").join(holder).join(PORTS_FILE)
 }
 
-/// Leases a range of free ports, unless the holder has one of this length. Leases that are over end
-/// here.
+/// Leases a range of free ports, unless the holder has one of this length.
 fn lease_ports(
     repository: &Repository,
     holder: &Path,
@@ -199,38 +187,68 @@ fn lease_ports(
         return Ok(None);
     }
     let registry = registry()?;
-    if let Some(ports) = present_ports(&registry, repository, holder)
-        && ports.count == count
-    {
+    let present = present_ports(&registry, repository, holder);
+    if let Some(ports) = present.filter(|ports| ports.count == count) {
         return Ok(Some(ports));
     }
     let _lock = Lock::take(&registry.join("lock"))?;
-    let mut taken = Vec::new();
-    for (path, lease) in read_all(&registry)? {
-        let is_own = lease.is_of(repository, holder);
-        if is_own && lease.ports.count == count {
-            name_ports(repository, holder, lease.ports)?;
-            return Ok(Some(lease.ports));
-        }
-        if is_own || lease.is_over() {
-            fs::remove_file(path)?;
-        } else {
-            taken.push(lease.ports);
-        }
+    if let Some(ports) = present {
+        fs::remove_file(lease_file(&registry, ports))?;
     }
-    let starts = PORTS.step_by(usize::from(count));
-    let ranges = starts.map(|first| PortRange { first, count });
-    let mut free = ranges.filter(|range| {
-        range.first.saturating_add(count) <= PORTS.end
-            && !taken.iter().any(|other| range.overlaps(*other))
-            && range.is_free()
-    });
-    let Some(ports) = free.next() else { return Ok(None) };
+    end_leases(&registry, LOOKS_PER_LEASE)?;
+    let mut free = free_ports(&registry, count)?;
+    if free.is_none() {
+        end_leases(&registry, usize::MAX)?;
+        free = free_ports(&registry, count)?;
+    }
+    let Some(ports) = free else { return Ok(None) };
+    name_ports(repository, holder, ports)?;
     let lease =
         Lease { ports, repository: repository.common_dir.clone(), holder: holder.to_owned() };
     files::replace_cache(&lease_file(&registry, ports), &serde_json::to_vec(&lease)?)?;
-    name_ports(repository, holder, ports)?;
     Ok(Some(ports))
+}
+
+/// Returns the first range of ports that is not leased, and on which nothing listens. Files are named by
+/// the first port of their lease, so only one that may reach into the range is read.
+fn free_ports(registry: &Path, count: u16) -> io::Result<Option<PortRange>> {
+    let leased = first_ports(registry)?;
+    let reaches_into = |range: PortRange| {
+        let before = leased.range(..range.first).next_back();
+        let lease = before.and_then(|first| Lease::read(&registry.join(format!("{first}.json"))));
+        lease.is_some_and(|lease| lease.ports.overlaps(range))
+    };
+    let starts = PORTS.step_by(usize::from(count));
+    let ranges = starts.map(|first| PortRange { first, count });
+    let mut free = ranges.filter(|range| {
+        let end = range.first.saturating_add(count);
+        end <= PORTS.end
+            && leased.range(range.first..end).next().is_none()
+            && !reaches_into(*range)
+            && range.is_free()
+    });
+    Ok(free.next())
+}
+
+/// Removes the leases that are over, of this many from a random one on.
+fn end_leases(registry: &Path, count: usize) -> io::Result<()> {
+    let leased: Vec<u16> = first_ports(registry)?.into_iter().collect();
+    let start = usize::from(u16::from_le_bytes(base::random::bytes()?));
+    for index in 0..count.min(leased.len()) {
+        let first = leased[(start + index) % leased.len()];
+        let path = registry.join(format!("{first}.json"));
+        if Lease::read(&path).is_none_or(|lease| lease.is_over()) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the first port of each lease.
+fn first_ports(registry: &Path) -> io::Result<BTreeSet<u16>> {
+    let first_port =
+        |entry: fs::DirEntry| entry.file_name().to_str()?.strip_suffix(".json")?.parse().ok();
+    Ok(fs::read_dir(registry)?.flatten().filter_map(first_port).collect())
 }
 
 /// Returns a name with only lower-case ASCII letters, digits and the separator. A name that is too

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +16,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::parallel;
 use git2::IndexEntry;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat};
 use sha1::{Digest, Sha1};
 use tempfile::NamedTempFile;
 
@@ -27,6 +28,8 @@ const SIGNATURE: &[u8] = b"DIRC";
 const VERSIONS: Range<u32> = 2..4;
 /// The minimum number of entries for which another thread is started.
 const MIN_ENTRIES_PER_THREAD: usize = 1_000;
+/// The length in bytes above which another thread computes the checksum.
+const MIN_BYTES_FOR_THREAD: usize = 1 << 18;
 /// The length of the header.
 const HEADER_LENGTH: usize = 12;
 /// The length of an entry before its flags, and the offset of the size.
@@ -39,6 +42,9 @@ const KIND: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 const GITLINK: u32 = 0o160_000;
+/// How a directory is opened.
+const DIRECTORY_FLAGS: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// The flags of an entry of a conflict.
 const CONFLICT: u16 = 0x3000;
 /// An extended flag: the path is to be added later.
@@ -52,6 +58,9 @@ const RESOLVED: &[u8] = b"REUC";
 /// The new entry of a path; `None` to remove it.
 pub(crate) type Edits = BTreeMap<Vec<u8>, Option<IndexEntry>>;
 
+/// The name of an extension and the place of its content.
+type KeptExtension = (&'static [u8], Range<usize>);
+
 /// An index in memory.
 #[derive(Debug)]
 pub(crate) struct StoredIndex {
@@ -60,7 +69,7 @@ pub(crate) struct StoredIndex {
     /// The places of the entries, in the order of their paths.
     entries: Vec<StoredEntry>,
     /// The places of the extensions that are kept, without their headers.
-    extensions: Vec<(&'static [u8], Range<usize>)>,
+    extensions: Vec<KeptExtension>,
     /// When the file was written.
     written_at: SystemTime,
     /// Who may read and write it.
@@ -97,37 +106,17 @@ impl StoredIndex {
         permissions: fs::Permissions,
     ) -> Option<StoredIndex> {
         let checksum = bytes.split_off(bytes.len().checked_sub(ID_LENGTH)?);
-        let count = number(&bytes, 8)?;
-        if !bytes.starts_with(SIGNATURE)
-            || !VERSIONS.contains(&number(&bytes, 4)?)
-            || Sha1::digest(&bytes).as_slice() != checksum
-        {
-            return None;
-        }
-        let mut entries: Vec<StoredEntry> = Vec::new();
-        let mut start = HEADER_LENGTH;
-        for _ in 0..count {
-            let entry = StoredEntry::parse(&bytes, start)?;
-            start = entry.place.end;
-            let path_of = |entry: &StoredEntry| &bytes[entry.path.clone()];
-            let is_sorted = entries.last().is_none_or(|last| path_of(last) < path_of(&entry));
-            if !is_sorted || entry.flags & CONFLICT != 0 {
-                return None;
-            }
-            entries.push(entry);
-        }
-        let mut extensions = Vec::new();
-        while start < bytes.len() {
-            let name = bytes.get(start..start + 4)?;
-            let content = start + 8..(start + 8).checked_add(number(&bytes, start + 4)? as usize)?;
-            // The name of an extension without which the entries are incomplete is in small letters.
-            if !name[0].is_ascii_uppercase() || content.end > bytes.len() {
-                return None;
-            }
-            start = content.end;
-            let kept = [TREES, RESOLVED].into_iter().find(|kept| *kept == name);
-            extensions.extend(kept.map(|kept| (kept, content)));
-        }
+        let (entries, extensions) = thread::scope(|scope| {
+            let digest = || Sha1::digest(&bytes).as_slice() == checksum;
+            // A short one takes less time than the start of a thread.
+            let computed = (bytes.len() > MIN_BYTES_FOR_THREAD).then(|| scope.spawn(digest));
+            let parts = parse_parts(&bytes);
+            let is_whole = match computed {
+                Some(computed) => computed.join().unwrap_or_else(|panic| resume_unwind(panic)),
+                None => digest(),
+            };
+            parts.filter(|_| is_whole)
+        })?;
         Some(StoredIndex { bytes, entries, extensions, written_at, permissions })
     }
 
@@ -190,19 +179,14 @@ impl StoredIndex {
     pub(crate) fn possible_changes(&self, worktree: &Path) -> io::Result<Vec<PathBuf>> {
         let root = &open_directory(worktree)?;
         let search = |entries: &[StoredEntry]| {
-            let mut directory = (&b""[..], true);
-            let mut paths = Vec::new();
-            for entry in entries.iter().filter(|entry| !self.is_passed_over(entry)) {
-                let path = self.path(entry);
-                let parent = path.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
-                if directory.0 != &path[..parent] {
-                    directory = (&path[..parent], is_directory(root, &path[..parent]));
-                }
-                if !directory.1 || !self.is_unchanged(entry, root) {
-                    paths.push(PathBuf::from(OsStr::from_bytes(path)));
-                }
-            }
-            paths
+            let mut directories = OpenDirectories::new(root);
+            let may_be_changed = |entry: &&StoredEntry| {
+                let found = directories.stat(self.path(entry));
+                !self.is_passed_over(entry)
+                    && found.is_none_or(|found| !self.is_unchanged(entry, &found))
+            };
+            let path_of = |entry: &StoredEntry| PathBuf::from(OsStr::from_bytes(self.path(entry)));
+            entries.iter().filter(may_be_changed).map(path_of).collect::<Vec<_>>()
         };
         Ok(parallel::map_chunks(&self.entries, MIN_ENTRIES_PER_THREAD, search)
             .into_iter()
@@ -214,19 +198,21 @@ impl StoredIndex {
     /// changed since, and no other file or directory.
     pub(crate) fn describes(&self, directory: &Path) -> io::Result<bool> {
         let root = &open_directory(directory)?;
-        let is_as_described = |entry: &StoredEntry| {
-            let found = rustix::fs::statat(root, self.path(entry), AtFlags::SYMLINK_NOFOLLOW);
-            found.is_ok_and(|found| {
-                let (mode, kind) = (self.mode(entry), found.st_mode & KIND);
-                let is_kind = kind == mode & KIND || mode == GITLINK && kind == DIRECTORY;
-                is_kind && FileStat::of(&found) == self.stat(entry)
-            })
+        let is_as_described = |entry: &StoredEntry, found: &Stat| {
+            let (mode, kind) = (self.mode(entry), found.st_mode & KIND);
+            let is_kind = kind == mode & KIND || mode == GITLINK && kind == DIRECTORY;
+            is_kind && FileStat::of(found) == self.stat(entry)
         };
         thread::scope(|scope| {
-            let count = scope.spawn(|| count_files(directory));
+            let count =
+                scope.spawn(|| count_files(root, &mut vec![MaybeUninit::uninit(); 1 << 15]));
             let are_as_described =
                 parallel::map_chunks(&self.entries, MIN_ENTRIES_PER_THREAD, |entries| {
-                    entries.iter().all(is_as_described)
+                    let mut directories = OpenDirectories::new(root);
+                    entries.iter().all(|entry| {
+                        let found = directories.stat(self.path(entry));
+                        found.is_some_and(|found| is_as_described(entry, &found))
+                    })
                 });
             let count = count.join().unwrap_or_else(|panic| resume_unwind(panic))?;
             Ok(are_as_described.into_iter().all(|it| it) && count == self.entries.len())
@@ -241,16 +227,12 @@ impl StoredIndex {
 
     /// Returns whether a file has the state that its entry describes; the device may have another number,
     /// as after a mount.
-    fn is_unchanged(&self, entry: &StoredEntry, root: &OwnedFd) -> bool {
-        let Ok(found) = rustix::fs::statat(root, self.path(entry), AtFlags::SYMLINK_NOFOLLOW)
-        else {
-            return false;
-        };
+    fn is_unchanged(&self, entry: &StoredEntry, found: &Stat) -> bool {
         let (stat, mode) = (self.stat(entry), self.mode(entry));
         let changed_bits = found.st_mode ^ mode;
         let has_mode =
             changed_bits & KIND == 0 && (mode & KIND != REGULAR || changed_bits & 0o100 == 0);
-        let found = FileStat { dev: stat.dev, ..FileStat::of(&found) };
+        let found = FileStat { dev: stat.dev, ..FileStat::of(found) };
         has_mode && found == stat && !self.is_racy(entry)
     }
 
@@ -395,13 +377,84 @@ impl StoredEntry {
     }
 }
 
-/// Returns whether a path leads through directories only to a directory; empty for the root.
-fn is_directory(root: &OwnedFd, path: &[u8]) -> bool {
-    let is_one = |path: &[u8]| {
-        rustix::fs::statat(root, path, AtFlags::SYMLINK_NOFOLLOW)
-            .is_ok_and(|found| found.st_mode & KIND == DIRECTORY)
-    };
-    path.is_empty() || directories_of(path).all(is_one) && is_one(path)
+/// Returns the places of the entries and of the extensions that are kept; `None` if the index has
+/// conflicts, another format or errors.
+fn parse_parts(bytes: &[u8]) -> Option<(Vec<StoredEntry>, Vec<KeptExtension>)> {
+    let count = number(bytes, 8)?;
+    if !bytes.starts_with(SIGNATURE) || !VERSIONS.contains(&number(bytes, 4)?) {
+        return None;
+    }
+    let mut entries: Vec<StoredEntry> = Vec::new();
+    let mut start = HEADER_LENGTH;
+    for _ in 0..count {
+        let entry = StoredEntry::parse(bytes, start)?;
+        start = entry.place.end;
+        let path_of = |entry: &StoredEntry| &bytes[entry.path.clone()];
+        let is_sorted = entries.last().is_none_or(|last| path_of(last) < path_of(&entry));
+        if !is_sorted || entry.flags & CONFLICT != 0 {
+            return None;
+        }
+        entries.push(entry);
+    }
+    let mut extensions = Vec::new();
+    while start < bytes.len() {
+        let name = bytes.get(start..start + 4)?;
+        let content = start + 8..(start + 8).checked_add(number(bytes, start + 4)? as usize)?;
+        // The name of an extension without which the entries are incomplete is in small letters.
+        if !name[0].is_ascii_uppercase() || content.end > bytes.len() {
+            return None;
+        }
+        start = content.end;
+        let kept = [TREES, RESOLVED].into_iter().find(|kept| *kept == name);
+        extensions.extend(kept.map(|kept| (kept, content)));
+    }
+    Some((entries, extensions))
+}
+
+/// The directories of a path, open, to ask for files in the order of an index: the system looks up one
+/// name for each.
+struct OpenDirectories<'a> {
+    root: &'a OwnedFd,
+    /// The path of the last one, with a slash at its end.
+    path: Vec<u8>,
+    /// The length of each one's path; `None` for one that is missing or a symlink.
+    open: Vec<(usize, Option<OwnedFd>)>,
+}
+
+impl OpenDirectories<'_> {
+    fn new(root: &OwnedFd) -> OpenDirectories<'_> {
+        OpenDirectories { root, path: Vec::new(), open: Vec::new() }
+    }
+
+    /// Returns the state of a file; `None` if it is missing or not below directories of the root.
+    fn stat(&mut self, path: &[u8]) -> Option<Stat> {
+        let parent_length =
+            path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+        let (parent, name) = path.split_at(parent_length);
+        if parent != self.path {
+            self.open(parent);
+        }
+        let directory = match self.open.last() {
+            None => self.root,
+            Some((_, directory)) => directory.as_ref()?,
+        };
+        rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()
+    }
+
+    fn open(&mut self, parent: &[u8]) {
+        while self.open.pop_if(|(length, _)| !parent.starts_with(&self.path[..*length])).is_some() {
+        }
+        self.path.truncate(self.open.last().map_or(0, |(length, _)| *length));
+        for name in parent[self.path.len()..].split_inclusive(|byte| *byte == b'/') {
+            let above = self.open.last().map_or(Some(self.root), |(_, above)| above.as_ref());
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let name_only = &name[..name.len() - 1];
+            let open = |above| rustix::fs::openat(above, name_only, flags, Mode::empty()).ok();
+            let directory = above.and_then(open);
+            self.path.extend(name);
+            self.open.push((self.path.len(), directory));
+        }
+    }
 }
 
 fn encode(entry: &IndexEntry, bytes: &mut Vec<u8>) {
@@ -425,23 +478,40 @@ fn encode(entry: &IndexEntry, bytes: &mut Vec<u8>) {
 
 /// Opens a directory for the files below it.
 fn open_directory(path: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+    Ok(rustix::fs::open(path, DIRECTORY_FLAGS, Mode::empty())?)
 }
 
 /// Returns the number of entries below a directory that are not directories, and of empty
 /// directories.
-fn count_files(directory: &Path) -> io::Result<usize> {
-    let (mut files, mut is_empty) = (0, true);
-    for entry in fs::read_dir(directory)? {
+fn count_files(directory: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
+    let (mut files, mut directories) = (0, Vec::new());
+    let mut entries = RawDir::new(directory, &mut *buffer);
+    while let Some(entry) = entries.next() {
         let entry = entry?;
-        is_empty = false;
-        files += match entry.file_type()?.is_dir() {
-            true => count_files(&entry.path())?,
-            false => 1,
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        let is_directory = match entry.file_type() {
+            FileType::Unknown => {
+                let found = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                found.st_mode & KIND == DIRECTORY
+            }
+            kind => kind == FileType::Directory,
         };
+        match is_directory {
+            true => directories.push(name.to_owned()),
+            false => files += 1,
+        }
     }
-    Ok(if is_empty { 1 } else { files })
+    if files == 0 && directories.is_empty() {
+        return Ok(1);
+    }
+    for name in directories {
+        let below = rustix::fs::openat(directory, name, DIRECTORY_FLAGS, Mode::empty())?;
+        files += count_files(&below, buffer)?;
+    }
+    Ok(files)
 }
 
 /// Returns the extension with the trees of directories, without those of the directories in which
