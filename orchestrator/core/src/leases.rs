@@ -187,13 +187,15 @@ fn lease_ports(
         return Ok(None);
     }
     let registry = registry()?;
-    let present = present_ports(&registry, repository, holder);
-    if let Some(ports) = present.filter(|ports| ports.count == count) {
+    let present = || present_ports(&registry, repository, holder);
+    if let Some(ports) = present().filter(|ports| ports.count == count) {
         return Ok(Some(ports));
     }
     let _lock = Lock::take(&registry.join("lock"))?;
-    if let Some(ports) = present {
-        fs::remove_file(lease_file(&registry, ports))?;
+    match present() {
+        Some(ports) if ports.count == count => return Ok(Some(ports)),
+        Some(ports) => fs::remove_file(lease_file(&registry, ports))?,
+        None => {}
     }
     end_leases(&registry, LOOKS_PER_LEASE)?;
     let mut free = free_ports(&registry, count)?;
