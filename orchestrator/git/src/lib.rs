@@ -41,6 +41,7 @@ pub mod move_worktree;
 pub mod moved_repository;
 pub mod names;
 pub mod object_quarantine;
+mod open_directories;
 pub mod oplog;
 pub mod orphan;
 pub mod overlay;

@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -16,12 +14,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::parallel;
 use git2::IndexEntry;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, Stat};
+use rustix::fs::Stat;
 use sha1::{Digest, Sha1};
 use tempfile::NamedTempFile;
 
 use crate::index::{ASSUME_UNCHANGED, SKIP_WORKTREE};
 use crate::index_file::{self, EXTENDED, FileStat, IndexedFile, PATH_LENGTH_MASK};
+use crate::open_directories::{OpenDirectories, count_files, open_directory};
 
 /// The signature and the versions of this format; version 4 shortens paths.
 const SIGNATURE: &[u8] = b"DIRC";
@@ -42,9 +41,6 @@ const KIND: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
 const DIRECTORY: u32 = 0o040_000;
 const GITLINK: u32 = 0o160_000;
-/// How a directory is opened.
-const DIRECTORY_FLAGS: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// The flags of an entry of a conflict.
 const CONFLICT: u16 = 0x3000;
 /// An extended flag: the path is to be added later.
@@ -204,8 +200,7 @@ impl StoredIndex {
             is_kind && FileStat::of(found) == self.stat(entry)
         };
         thread::scope(|scope| {
-            let count =
-                scope.spawn(|| count_files(root, &mut vec![MaybeUninit::uninit(); 1 << 15]));
+            let count = scope.spawn(|| count_files(root));
             let are_as_described =
                 parallel::map_chunks(&self.entries, MIN_ENTRIES_PER_THREAD, |entries| {
                     let mut directories = OpenDirectories::new(root);
@@ -411,52 +406,6 @@ fn parse_parts(bytes: &[u8]) -> Option<(Vec<StoredEntry>, Vec<KeptExtension>)> {
     Some((entries, extensions))
 }
 
-/// The directories of a path, open, to ask for files in the order of an index: the system looks up one
-/// name for each.
-struct OpenDirectories<'a> {
-    root: &'a OwnedFd,
-    /// The path of the last one, with a slash at its end.
-    path: Vec<u8>,
-    /// The length of each one's path; `None` for one that is missing or a symlink.
-    open: Vec<(usize, Option<OwnedFd>)>,
-}
-
-impl OpenDirectories<'_> {
-    fn new(root: &OwnedFd) -> OpenDirectories<'_> {
-        OpenDirectories { root, path: Vec::new(), open: Vec::new() }
-    }
-
-    /// Returns the state of a file; `None` if it is missing or not below directories of the root.
-    fn stat(&mut self, path: &[u8]) -> Option<Stat> {
-        let parent_length =
-            path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-        let (parent, name) = path.split_at(parent_length);
-        if parent != self.path {
-            self.open(parent);
-        }
-        let directory = match self.open.last() {
-            None => self.root,
-            Some((_, directory)) => directory.as_ref()?,
-        };
-        rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()
-    }
-
-    fn open(&mut self, parent: &[u8]) {
-        while self.open.pop_if(|(length, _)| !parent.starts_with(&self.path[..*length])).is_some() {
-        }
-        self.path.truncate(self.open.last().map_or(0, |(length, _)| *length));
-        for name in parent[self.path.len()..].split_inclusive(|byte| *byte == b'/') {
-            let above = self.open.last().map_or(Some(self.root), |(_, above)| above.as_ref());
-            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let name_only = &name[..name.len() - 1];
-            let open = |above| rustix::fs::openat(above, name_only, flags, Mode::empty()).ok();
-            let directory = above.and_then(open);
-            self.path.extend(name);
-            self.open.push((self.path.len(), directory));
-        }
-    }
-}
-
 fn encode(entry: &IndexEntry, bytes: &mut Vec<u8>) {
     let time = |time: &git2::IndexTime| (time.seconds().cast_unsigned(), time.nanoseconds());
     let file = IndexedFile {
@@ -474,44 +423,6 @@ fn encode(entry: &IndexEntry, bytes: &mut Vec<u8>) {
         },
     };
     index_file::push_entry(bytes, &file, entry.flags, entry.flags_extended & STORED_FLAGS);
-}
-
-/// Opens a directory for the files below it.
-fn open_directory(path: &Path) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open(path, DIRECTORY_FLAGS, Mode::empty())?)
-}
-
-/// Returns the number of entries below a directory that are not directories, and of empty
-/// directories.
-fn count_files(directory: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
-    let (mut files, mut directories) = (0, Vec::new());
-    let mut entries = RawDir::new(directory, &mut *buffer);
-    while let Some(entry) = entries.next() {
-        let entry = entry?;
-        let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
-            continue;
-        }
-        let is_directory = match entry.file_type() {
-            FileType::Unknown => {
-                let found = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-                found.st_mode & KIND == DIRECTORY
-            }
-            kind => kind == FileType::Directory,
-        };
-        match is_directory {
-            true => directories.push(name.to_owned()),
-            false => files += 1,
-        }
-    }
-    if files == 0 && directories.is_empty() {
-        return Ok(1);
-    }
-    for name in directories {
-        let below = rustix::fs::openat(directory, name, DIRECTORY_FLAGS, Mode::empty())?;
-        files += count_files(&below, buffer)?;
-    }
-    Ok(files)
 }
 
 /// Returns the extension with the trees of directories, without those of the directories in which
