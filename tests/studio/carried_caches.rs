@@ -49,7 +49,7 @@ fn a_session_gets_a_copy_of_what_the_main_checkout_has_built() {
     scene
         .studio(["logs", &id])
         .exits(0)
-        .output_contains("target is a copy of your main checkout's");
+        .output_contains("target is a copy of that of your main checkout");
     scene.studio(["accept", &id, "-m", "Land it"]).exits(0);
 
     // The next one has a copy of the user's, not of the first session's.
@@ -119,6 +119,75 @@ fn only_ignored_directories_with_the_same_lock_file_are_copied() {
     let refused = scene.studio(["run", "write d 1"]);
     assert_ne!(refused.code, 0);
     refused.output_contains("invalid `[studio] caches`");
+}
+
+/// Creates a repository whose check builds `target`, and whose main checkout has not built it.
+fn unbuilt_scene(caches: &str) -> Scene {
+    let scene = scene();
+    fs::remove_dir_all(scene.repo.path().join("target")).expect("ours");
+    let check = "mkdir -p target; cat a b > target/lib; test ! -e a || test ! -e b";
+    scene.configure(&format!("{caches}\nchecks = [\"{check}\"]"));
+    scene
+}
+
+/// Runs a session that writes down what was built before it; returns this and the notes.
+fn seen(scene: &Scene, name: &str) -> (String, String) {
+    let id = settled(scene, &format!("sh cat target/lib > {name} 2>&1 || true"));
+    let seen = scene.worktree(&id).read(name);
+    let logs = scene.studio(["logs", &id]);
+    logs.exits(0);
+    (seen, logs.out.clone())
+}
+
+#[test]
+fn a_session_gets_what_the_last_passed_check_of_its_start_has_built() {
+    let scene = unbuilt_scene("caches = [\"target\"]");
+    let first = settled(&scene, "write a one");
+    let logs = scene.studio(["logs", &first]);
+    logs.exits(0)
+        .output_contains("target was not copied: your main checkout has no such directory");
+    scene.studio(["accept", &first, "-m", "Land one"]).exits(0);
+    assert!(!scene.repo.path().join("target").exists());
+    let (built, notes) = seen(&scene, "x");
+    assert_eq!(built, "one\n");
+    assert!(notes.contains("target is a copy of that of the last passed check"), "{notes}");
+
+    // The main checkout's has precedence, unless its lock file is another one.
+    scene.repo.write("target/lib", "of the user");
+    assert_eq!(seen(&scene, "c").0, "of the user");
+    scene.repo.write("Cargo.lock", "version = 5\n");
+    assert_eq!(seen(&scene, "d").0, "one\n");
+    scene.repo.git(["checkout", "-q", "Cargo.lock"]);
+    fs::remove_dir_all(scene.repo.path().join("target")).expect("ours");
+
+    // A session that starts elsewhere gets nothing of it.
+    scene.studio(["undo"]).exits(0);
+    let (built, notes) = seen(&scene, "e");
+    assert!(built.contains("No such file"), "{built}");
+    assert!(notes.contains("your main checkout has no such directory"), "{notes}");
+}
+
+#[test]
+fn what_a_check_built_is_copied_only_if_all_passed_and_the_configuration_names_it() {
+    let scene = unbuilt_scene("caches = [\"target\"]");
+    let [first, second] = ["write a one", "write b two"].map(|task| settled(&scene, task));
+    scene.studio(["accept", &first, "-m", "Land one"]).exits(0);
+    assert_eq!(seen(&scene, "c").0, "one\n");
+    // The check of both fails, and leaves the worktree in which that of the first one passed.
+    assert_ne!(scene.studio(["accept", &second, "-m", "Land two"]).code, 0);
+    let (built, notes) = seen(&scene, "d");
+    assert!(built == "one\n" && notes.contains("that of the last passed check"), "{notes}");
+
+    let scene = unbuilt_scene("");
+    scene.repo.write("package-lock.json", "{}\n");
+    scene.repo.git(["add", "package-lock.json"]);
+    scene.repo.git(["commit", "-q", "-m", "lock"]);
+    scene.configure("checks = [\"mkdir -p node_modules; echo planted > node_modules/x\"]");
+    let first = settled(&scene, "write a one");
+    scene.studio(["accept", &first, "-m", "Land one"]).exits(0);
+    let id = settled(&scene, "sh ls node_modules > seen 2>&1 || true");
+    let seen = scene.worktree(&id).read("seen");
+    assert!(seen.contains("No such file"), "the configuration does not name it: {seen}");
 }
 
 #[test]

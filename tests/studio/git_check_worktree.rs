@@ -7,7 +7,7 @@ use base::failure::FailureKind;
 use studio_git::check_worktree::{self, CheckWorktree};
 use studio_git::merge::MergeStrategy;
 use studio_git::names::{BranchTemplate, WorktreeTemplate};
-use studio_git::{discard, worktree};
+use studio_git::{commit_list, discard, worktree};
 use testkit::env::NOW;
 use testkit::repo::Repo;
 
@@ -66,6 +66,45 @@ fn a_check_worktree_has_exactly_the_merged_files_and_the_configured_caches() {
     let left = fs::read_dir(slot).unwrap().map(|entry| entry.unwrap().file_name());
     let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("emptied")).collect();
     assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn a_worktree_in_which_all_checks_passed_is_found_by_its_tree_and_kept_while_it_is_read() {
+    let s = setting();
+    let trees =
+        |tip: &str| commit_list::trees(&s.repository, &s.repo.rev(tip), 2).expect("they exist");
+    s.repo.commit_file("a", "1");
+    s.repo.commit_file("b", "1");
+    let (newer, older) = (s.repo.rev("main"), s.repo.rev("main~1"));
+    let [new_tree, old_tree] = trees("main").try_into().expect("two");
+    assert_eq!(trees("main~1")[0], old_tree);
+    let found = |trees: &[&String]| {
+        let trees: Vec<String> = trees.iter().copied().cloned().collect();
+        check_worktree::passed(&s.repository, &trees)
+    };
+    let (one, two) = (check_worktree(&s, &[], &older), check_worktree(&s, &[], &newer));
+    assert!(found(&[&new_tree, &old_tree]).is_none(), "nothing passed");
+    one.record_passed(&old_tree).unwrap();
+    two.record_passed(&new_tree).unwrap();
+    assert!(found(&[&new_tree, &old_tree]).is_none(), "their checks may still run");
+    let (first, second) = (one.session_repo.worktree.clone(), two.session_repo.worktree.clone());
+    drop((one, two));
+    let newest = found(&[&new_tree, &old_tree]).expect("it is free");
+    assert_eq!(
+        (newest.tree.as_str(), newest.worktree.as_path()),
+        (new_tree.as_str(), second.as_path())
+    );
+    assert_eq!(found(&[&old_tree]).expect("it is free").worktree, first);
+    assert!(found(&[]).is_none());
+
+    // Two readers do not exclude each other; a check uses another worktree.
+    let other = found(&[&new_tree]).expect("another reader is there");
+    let kept = [check_worktree(&s, &[], &newer), check_worktree(&s, &[], &newer)];
+    assert!(kept.iter().all(|it| it.session_repo.worktree != second));
+    drop((newest, other));
+    assert!(found(&[&old_tree]).is_none(), "the first worktree is used again");
+    drop(kept);
+    assert!(found(&[&old_tree]).is_none(), "nothing passed in it since");
 }
 
 #[test]

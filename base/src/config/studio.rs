@@ -29,8 +29,8 @@ pub struct StudioConfig {
     pub worktree: String,
     /// Ignored directories that are kept between check runs; relative paths.
     pub check_caches: ShellLines,
-    /// Ignored directories of the main checkout that new sessions get a copy of; relative paths. By
-    /// lock file when absent, none if empty.
+    /// Ignored directories that new sessions get a copy of, from the main checkout or a passed check;
+    /// relative paths. By lock file when absent, none if empty.
     pub caches: Option<ShellLines>,
     /// Which hosts checks can reach; the allow list when absent.
     pub check_network: Option<NetworkPolicy>,

@@ -9,11 +9,11 @@ use base::text::{printable_output, tail};
 use serde::{Deserialize, Serialize};
 use studio_git::check_worktree::{self, CheckWorktree};
 use studio_git::names::WorktreeTemplate;
-use studio_git::worktreeinclude;
+use studio_git::{landing_history, worktreeinclude};
 
 use crate::check;
-use crate::exec::build_caches;
 use crate::exec::runner::{CommandOutput, Directories, DiskLimit, SandboxedRunner, home};
+use crate::exec::{build_caches, carried_caches};
 use crate::project::Project;
 use crate::session::journal::CheckResult;
 use crate::session::record::{RunLimits, Templates};
@@ -59,6 +59,9 @@ pub(crate) fn environment(
     let configured = settings.check_caches.list();
     let kept_paths = check_worktree::parse_kept_paths("check_caches", &configured)?;
     let branches = templates.branches()?;
+    // Another check worktree is used than the one that new sessions copy from.
+    let copied = settings.caches.as_ref();
+    let _kept = copied.and_then(|_| carried_caches::last_passed(repository, commit));
     let prepared = check_worktree::prepare(repository, &worktrees, &branches, &kept_paths, commit)?;
     let home = home();
     build_caches::recreate(&prepared.caches, &home)?;
@@ -142,6 +145,11 @@ pub(crate) fn run(
     let ChecksRun::Checks(mut results) = outcome else { return Ok(outcome) };
     for result in results.iter_mut().filter(|result| !result.ok && result.hint.is_none()) {
         result.hint = worktreeinclude::notice(&prepared.not_copied);
+    }
+    if results.iter().all(|result| result.ok) {
+        let (_, tree) = landing_history::resolve(&project.repository, commit)?;
+        // Otherwise new sessions build everything themselves, which only costs time.
+        let _ = prepared.record_passed(&tree);
     }
     Ok(ChecksRun::Checks(results))
 }

@@ -20,8 +20,12 @@ use crate::{gc, submodules, worktree, worktreeinclude};
 
 /// Maximum number of check worktrees in use at the same time.
 const MAX_SLOTS: u32 = 64;
+/// The file of a slot that is locked while it is used.
+const LOCK_FILE: &str = "lock";
 /// The file that records the worktree of a slot; studio may remove that path.
 const PATH_FILE: &str = "worktree";
+/// The file that names the tree whose checks all passed in the slot's worktree, which is unchanged since.
+const PASSED_FILE: &str = "passed";
 /// The directories of a slot, besides the worktree, that its checks may write.
 const WRITABLE_DIRS: [&str; 3] = ["git", "tmp", "cache"];
 
@@ -37,6 +41,27 @@ pub struct CheckWorktree {
     /// Files that `.worktreeinclude` names and that were not copied, as relative paths.
     pub not_copied: Vec<PathBuf>,
     removal: Option<JoinHandle<()>>,
+    _lock: Lock,
+}
+
+impl CheckWorktree {
+    /// Records that all checks of a tree passed here, so that sessions may copy what they have built.
+    /// The processes of the checks must have ended.
+    pub fn record_passed(&self, tree: &str) -> io::Result<()> {
+        match self.session_repo.git_dir.parent() {
+            Some(dir) => base::files::replace(&dir.join(PASSED_FILE), tree.as_bytes()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A check worktree whose checks all passed. It is not used again before this value is dropped.
+#[derive(Debug)]
+pub struct PassedWorktree {
+    /// Its files, with what its setup and its checks have written.
+    pub worktree: PathBuf,
+    /// The tree that was checked.
+    pub tree: String,
     _lock: Lock,
 }
 
@@ -85,7 +110,11 @@ pub fn prepare(
     commit: &str,
 ) -> Result<CheckWorktree> {
     let (slot, lock) = free_slot(repository)?;
-    let dir = repository.studio_dir()?.join(format!("checks/{slot}"));
+    let dir = slot_dir(repository, slot)?;
+    match std::fs::remove_file(dir.join(PASSED_FILE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).or_fail(cannot),
+        Ok(()) | Err(_) => {}
+    }
     let session_repo = SessionRepo {
         id: Id::parse(&format!("check-{slot}")).or_fail(cannot)?,
         worktree: worktrees.check_worktree(repository, slot),
@@ -128,12 +157,38 @@ pub fn prepare(
 
 /// Returns all existing check worktrees.
 pub fn all(repository: &Repository) -> Vec<PathBuf> {
+    slot_dirs(repository).filter_map(|slot| recorded_worktree(&slot)).collect()
+}
+
+/// Returns the check worktrees with the newest of these trees whose checks passed and that nothing uses
+/// but other callers of this function; the trees are in the order of their age, newest first.
+pub fn passed(repository: &Repository, trees: &[String]) -> Option<PassedWorktree> {
+    let age = |tree: &str| trees.iter().position(|it| it == tree);
+    let read = |slot: &Path| std::fs::read_to_string(slot.join(PASSED_FILE)).ok();
+    let mut slots: Vec<(usize, PathBuf)> =
+        slot_dirs(repository).filter_map(|slot| Some((age(&read(&slot)?)?, slot))).collect();
+    slots.sort();
+    slots.into_iter().find_map(|(age, slot)| {
+        let lock = Lock::try_share(&slot.join(LOCK_FILE)).ok().flatten()?;
+        // The slot may have been used since.
+        let tree = read(&slot).filter(|tree| *tree == trees[age])?;
+        Some(PassedWorktree { worktree: recorded_worktree(&slot)?, tree, _lock: lock })
+    })
+}
+
+fn slot_dir(repository: &Repository, slot: u32) -> Result<PathBuf> {
+    Ok(repository.studio_dir()?.join(format!("checks/{slot}")))
+}
+
+/// Returns the directories of all slots that were ever used.
+fn slot_dirs(repository: &Repository) -> impl Iterator<Item = PathBuf> {
     let slots = std::fs::read_dir(repository.common_dir.join("studio/checks"));
-    let paths = slots.into_iter().flatten().flatten().filter_map(|slot| {
-        let path = std::fs::read(slot.path().join(PATH_FILE)).ok()?;
-        Some(PathBuf::from(OsStr::from_bytes(&path)))
-    });
-    paths.filter(|path| path.is_absolute()).collect()
+    slots.into_iter().flatten().flatten().map(|slot| slot.path())
+}
+
+fn recorded_worktree(slot: &Path) -> Option<PathBuf> {
+    let path = std::fs::read(slot.join(PATH_FILE)).ok()?;
+    Some(PathBuf::from(OsStr::from_bytes(&path))).filter(|path| path.is_absolute())
 }
 
 /// Renames the remains of an earlier use. Nothing in them is opened, because checks could have
@@ -229,9 +284,9 @@ fn move_kept(old: &Path, new: &Path, path: &Path) -> io::Result<()> {
 
 fn free_slot(repository: &Repository) -> Result<(u32, Lock)> {
     for slot in 1..=MAX_SLOTS {
-        let dir = repository.studio_dir()?.join(format!("checks/{slot}"));
+        let dir = slot_dir(repository, slot)?;
         std::fs::create_dir_all(&dir).or_fail(cannot)?;
-        if let Some(lock) = Lock::try_take(&dir.join("lock")).or_fail(cannot)? {
+        if let Some(lock) = Lock::try_take(&dir.join(LOCK_FILE)).or_fail(cannot)? {
             return Ok((slot, lock));
         }
     }

@@ -45,6 +45,16 @@ pub fn first_parents(
     Ok(commits)
 }
 
+/// Returns the trees of at most `max` commits from `tip` along first parents, newest first.
+pub fn trees(repository: &Repository, tip: &str, max: usize) -> Result<Vec<String>> {
+    let repo = repository.open()?;
+    let tree_of = |commit: &String| {
+        let commit = repo.find_commit(refs::oid(commit)?).or_fail(cannot)?;
+        Ok(commit.tree_id().to_string())
+    };
+    first_parents(repository, tip, None, |_| true, max)?.iter().map(tree_of).collect()
+}
+
 /// Returns the first parent of a commit; `None` for the first commit of a history.
 pub fn first_parent(repository: &Repository, commit: &str) -> Result<Option<String>> {
     let repo = repository.open()?;

@@ -1,7 +1,8 @@
-//! Build directories (`node_modules`, and what the configuration names) that a new session takes over from the user's main
-//! checkout, if both have the same lock file: real copies, so that no session can change the user's
-//! files, and nothing of another session.
+//! Build directories (`node_modules`, and what the configuration names) that a new session takes over
+//! from the user's main checkout, or from the last passed check of what it starts from, if both have the
+//! same lock file: real copies, so that no session can change the user's files or those of another one.
 
+use std::cell::LazyCell;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,9 +11,10 @@ use base::failure::{OrFail, Result};
 use base::git::Git;
 use base::process::OutputLimits;
 use base::text::printable;
-use studio_git::gc;
+use studio_git::check_worktree::{self, PassedWorktree};
 use studio_git::repo::Repository;
 use studio_git::session_repo::SessionRepo;
+use studio_git::{commit_list, gc};
 
 /// The lock files, and the directories that are taken over by default where one is at the top of the
 /// repository. Not `target`: cargo compiles everything again in another directory, because its
@@ -43,6 +45,8 @@ const MAX_SIZE: TreeSize = TreeSize { files: 200_000, bytes: 4 << 30 };
 /// Maximum size of a directory that is copied by default: many sessions may start at once, on a file
 /// system that cannot share data.
 const MAX_DEFAULT_SIZE: TreeSize = TreeSize { files: 50_000, bytes: 512 << 20 };
+/// Number of commits of a history, newest first, whose passed checks count.
+const MAX_COMMITS: usize = 50;
 /// Maximum size of a lock file, in bytes.
 const MAX_LOCK_FILE_BYTES: u64 = 64 << 20;
 /// Maximum depth of a directory that is copied.
@@ -55,83 +59,136 @@ struct TreeSize {
     bytes: u64,
 }
 
+/// Where a build directory may come from.
+#[derive(Clone, Copy, Debug)]
+struct Source<'a> {
+    root: &'a Path,
+    name: &'static str,
+}
+
+/// What became of a directory that may be copied.
+#[derive(Debug)]
+enum Outcome {
+    Copied,
+    Missing,
+    Refused(String),
+}
+
 /// Copies the directories that fit into a new worktree. `configured` is the value of `[studio]
-/// caches`; the lock files decide when absent. Returns notes about what was copied, and about what
-/// the configuration names and was not.
+/// caches`; the lock files decide when absent. A configured directory that the main checkout does not
+/// have as the session needs it comes from the check worktree in which a commit that the session starts
+/// from passed last. Returns notes about what was copied, and about what the configuration names and
+/// was not.
 pub(crate) fn copy(
     repository: &Repository,
     session_repo: &SessionRepo,
     configured: Option<&[PathBuf]>,
     disk_floor: Option<u64>,
 ) -> Vec<String> {
-    let Some(checkout) = &repository.main_checkout else { return Vec::new() };
-    let mut defaults: Vec<PathBuf> = LOCK_FILES
-        .iter()
-        .filter(|(lock, _)| checkout.join(lock).is_file())
-        .map(|(_, directory)| PathBuf::from(directory))
-        .collect();
-    defaults.dedup();
+    let defaults = || default_directories(repository.main_checkout.as_deref());
     let max_size = if configured.is_some() { MAX_SIZE } else { MAX_DEFAULT_SIZE };
+    let copier = Copier { session_repo, max_size, disk_floor };
+    let passed = LazyCell::new(|| last_passed(repository, &session_repo.base));
     let mut notes = Vec::new();
-    for path in configured.unwrap_or(&defaults) {
+    for path in configured.map_or_else(defaults, <[PathBuf]>::to_vec) {
         let name = printable(&path.to_string_lossy());
-        match copy_one(checkout, session_repo, path, max_size, disk_floor) {
-            Ok(Ok(())) => notes.push(format!("{name} is a copy of your main checkout's")),
-            Ok(Err(reason)) if configured.is_some() => {
-                notes.push(format!("{name} was not copied: {reason}"));
-            }
-            Ok(Err(_)) => {}
-            Err(failure) => notes.push(format!("{name} was not copied: {}", failure.sentence())),
+        let own = repository.main_checkout.as_deref();
+        let own = own.map(|root| Source { root, name: "your main checkout" });
+        let checked = configured.and_then(|_| passed.as_ref());
+        let checked =
+            checked.map(|it| Source { root: &it.worktree, name: "the last passed check" });
+        let mut reason = None;
+        for source in own.into_iter().chain(checked) {
+            let outcome = copier.copy(source, &path);
+            let refused = match outcome.unwrap_or_else(|it| Outcome::Refused(it.sentence())) {
+                Outcome::Copied => {
+                    notes.push(format!("{name} is a copy of that of {}", source.name));
+                    reason = None;
+                    break;
+                }
+                Outcome::Missing => format!("{} has no such directory", source.name),
+                Outcome::Refused(why) => why,
+            };
+            reason.get_or_insert(refused);
+        }
+        if let Some(reason) = reason.filter(|_| configured.is_some()) {
+            notes.push(format!("{name} was not copied: {reason}"));
         }
     }
     notes
 }
 
-/// Copies one directory, or returns why not.
-fn copy_one(
-    checkout: &Path,
-    session_repo: &SessionRepo,
-    path: &Path,
+/// Returns the directories that the lock files of the main checkout name.
+fn default_directories(checkout: Option<&Path>) -> Vec<PathBuf> {
+    let has = |lock: &str| checkout.is_some_and(|checkout| checkout.join(lock).is_file());
+    let named = LOCK_FILES.iter().filter(|(lock, _)| has(lock));
+    let mut directories: Vec<PathBuf> = named.map(|(_, directory)| directory.into()).collect();
+    directories.dedup();
+    directories
+}
+
+/// Returns the check worktree in which the newest state of a commit's history passed, among those that
+/// passed lately.
+pub(crate) fn last_passed(repository: &Repository, commit: &str) -> Option<PassedWorktree> {
+    let trees = commit_list::trees(repository, commit, MAX_COMMITS).ok()?;
+    check_worktree::passed(repository, &trees)
+}
+
+/// Copies directories into a new worktree.
+struct Copier<'a> {
+    session_repo: &'a SessionRepo,
     max_size: TreeSize,
     disk_floor: Option<u64>,
-) -> Result<std::result::Result<(), String>> {
-    let fail = || "it cannot be read";
-    let (source, target) = (checkout.join(path), session_repo.worktree.join(path));
-    let is_plain = source.canonicalize().is_ok_and(|canonical| canonical == source);
-    if !is_plain || !source.is_dir() {
-        return Ok(Err("your main checkout has no such directory".into()));
+}
+
+impl Copier<'_> {
+    /// Copies one directory, if it fits.
+    fn copy(&self, source: Source<'_>, path: &Path) -> Result<Outcome> {
+        let fail = || "it cannot be read";
+        let refuse = |reason: String| Ok(Outcome::Refused(reason));
+        let worktree = &self.session_repo.worktree;
+        let (Ok(root), target) = (source.root.canonicalize(), worktree.join(path)) else {
+            return Ok(Outcome::Missing);
+        };
+        let from = root.join(path);
+        if !from.canonicalize().is_ok_and(|canonical| canonical == from) || !from.is_dir() {
+            return Ok(Outcome::Missing);
+        }
+        let parent = target.parent().unwrap_or(worktree);
+        let has_parent = parent.canonicalize().is_ok_and(|canonical| canonical == parent);
+        if !has_parent || target.symlink_metadata().is_ok() {
+            return refuse("the worktree has something at its path".into());
+        }
+        if from.join(VENV_FILE).exists() {
+            return refuse(
+                "a virtual environment contains its own path; let `[studio] setup` make it, e.g. \
+                 `uv sync`"
+                    .into(),
+            );
+        }
+        if let Some(lock) = differing_lock_file(&from, &target) {
+            return refuse(format!("{lock} is another one than in {}", source.name));
+        }
+        if !is_ignored(self.session_repo, path)? {
+            return refuse("git does not ignore it".into());
+        }
+        let max = self.max_size;
+        let size = match measure(&from, 0).or_fail(fail)? {
+            Some(size) if size.files <= max.files && size.bytes <= max.bytes => size,
+            Some(_) => return refuse("it has more than 4 GiB or 200,000 files".into()),
+            None => return refuse("it has a symlink with an absolute path".into()),
+        };
+        let disk = rustix::fs::statvfs(worktree).or_fail(fail)?;
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if free < size.bytes.saturating_add(self.disk_floor.unwrap_or(0)) {
+            return refuse("there is not enough free disk space".into());
+        }
+        let copied = copy_tree(&from, &target);
+        if copied.is_err() {
+            gc::remove(&target);
+        }
+        copied.or_fail(|| "it cannot be copied").map(|()| Outcome::Copied)
     }
-    let parent = target.parent().unwrap_or(&session_repo.worktree);
-    let has_parent = parent.canonicalize().is_ok_and(|canonical| canonical == parent);
-    if !has_parent || target.symlink_metadata().is_ok() {
-        return Ok(Err("the worktree has something at its path".into()));
-    }
-    if source.join(VENV_FILE).exists() {
-        return Ok(Err("a virtual environment contains its own path; let `[studio] setup` make \
-                       it, e.g. `uv sync`"
-            .into()));
-    }
-    if let Some(lock) = differing_lock_file(&source, &target) {
-        return Ok(Err(format!("{lock} is another one than in your main checkout")));
-    }
-    if !is_ignored(session_repo, path)? {
-        return Ok(Err("git does not ignore it".into()));
-    }
-    let size = match measure(&source, 0).or_fail(fail)? {
-        Some(size) if size.files <= max_size.files && size.bytes <= max_size.bytes => size,
-        Some(_) => return Ok(Err("it has more than 4 GiB or 200,000 files".into())),
-        None => return Ok(Err("it has a symlink with an absolute path".into())),
-    };
-    let disk = rustix::fs::statvfs(&session_repo.worktree).or_fail(fail)?;
-    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-    if free < size.bytes.saturating_add(disk_floor.unwrap_or(0)) {
-        return Ok(Err("there is not enough free disk space".into()));
-    }
-    let copied = copy_tree(&source, &target);
-    if copied.is_err() {
-        gc::remove(&target);
-    }
-    copied.or_fail(|| "it cannot be copied").map(Ok)
 }
 
 /// Returns a lock file beside the directories that differs.
