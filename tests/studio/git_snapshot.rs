@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use base::process::{Command, OutputLimits};
+use studio_git::check_leftovers::Leftover;
 use studio_git::snapshot::{self, OmissionReason, SnapshotLimits};
 use testkit::repo::{Repo, tree};
 
@@ -107,6 +108,75 @@ fn the_tree_of_a_snapshot_is_the_one_of_git_add() {
         let expected = sh(&session.work, &expected);
         assert_eq!(tree, expected.trim(), "after: {step}");
     }
+}
+
+#[test]
+fn files_are_converted_as_by_git_add() {
+    for (key, value) in [
+        ("core.autocrlf", "false"),
+        ("core.autocrlf", "input"),
+        ("core.filemode", "false"),
+        ("core.symlinks", "false"),
+    ] {
+        let s = setting();
+        s.repo.git(["config", key, value]);
+        s.repo.commit_file("mode", "m");
+        s.repo.commit_file("run", "x");
+        symlink("run", s.repo.path().join("was-link")).unwrap();
+        s.repo.git(["add", "was-link"]);
+        s.repo.git(["update-index", "--chmod=+x", "run"]);
+        s.repo.git(["commit", "-qm", "executable"]);
+        let attributes = "*.id ident\n*.txt text\n*.auto text=auto\n*.raw -text\n*.un !text\n[attr]own ident\n*.own own\n";
+        s.repo.commit_file(".gitattributes", attributes);
+        let session = s.session("task-abcd");
+        for name in ["a.id", "b.txt", "c.auto", "d.raw", "e.un", "f", "g.own"] {
+            session.work.write(name, "$Id$ one\ntwo\n");
+            session.work.write(&format!("dos/{name}"), "$Id: old $ one\r\ntwo\r\n");
+        }
+        session.work.write("empty", "");
+        sh(
+            &session.work,
+            "chmod 755 mode; echo changed >> mode; chmod 644 run; echo changed >> run",
+        );
+        sh(
+            &session.work,
+            "echo new > new; chmod 755 new; ln -s mode link; rm was-link; printf mode > was-link",
+        );
+        let taken = s.snapshot(&session);
+        let index = s.env.home().join("index");
+        let expected = format!(
+            "export GIT_INDEX_FILE='{}'; git read-tree HEAD; git add -A; git write-tree",
+            index.display()
+        );
+        let expected = sh(&session.work, &expected);
+        let tree = s.repo.rev(&format!("{}^{{tree}}", taken.work));
+        let list = || s.repo.git(["ls-tree", "-r", &tree]);
+        assert_eq!(tree, expected.trim(), "{key} = {value}\n{}", list());
+    }
+}
+
+#[test]
+fn a_snapshot_writes_no_file_again_that_the_one_before_has() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    for n in 0..20 {
+        session.work.write(&format!("file{n}"), n.to_string());
+    }
+    s.snapshot(&session);
+    session.work.write("file3", "changed");
+    let content = snapshot::read_worktree(
+        &s.repository,
+        &session.place,
+        &s.home(&session),
+        &SnapshotLimits::default(),
+        &Leftover::default(),
+    );
+    let content = content.unwrap_or_else(|failure| panic!("{failure}"));
+    let objects = content.scratch.repo.path().join("objects");
+    let objects =
+        tree(&objects).into_keys().filter(|path| !path.starts_with("info") && !path.ends_with('/'));
+    let written: Vec<String> = objects.collect();
+    assert_eq!(written.len(), 2, "the changed file and the tree: {written:?}");
 }
 
 #[test]

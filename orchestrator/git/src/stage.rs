@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
+use git2::{AttrCheckFlags, AttrValue};
 
 use crate::safe_open::read_file;
 use crate::snapshot::{Omission, OmissionReason, SnapshotLimits};
@@ -27,6 +30,13 @@ const MAX_NAMED_PATHS: usize = 100;
 const MAX_ATTEMPTS: u32 = 3;
 /// Maximum size in bytes of a file that a filter reads.
 const MAX_FILTERED_BYTES: u64 = 1 << 30;
+/// The attributes with which a blob differs from a file without carriage returns.
+const CONVERTING_ATTRIBUTES: [&str; 2] = ["filter", "ident"];
+/// The modes of entries of files.
+const REGULAR_FILE: u32 = 0o100_644;
+const EXECUTABLE_FILE: u32 = 0o100_755;
+/// The mode of a symlink's entry.
+const SYMLINK: u32 = 0o120_000;
 /// The mode of a submodule's entry.
 const GITLINK: u32 = 0o160_000;
 
@@ -97,14 +107,15 @@ pub(crate) fn add_changes(
     for path in changes.deleted {
         index.remove_path(&path).or_fail(cannot)?;
     }
+    let stager = Stager::new(repo, worktree, limits);
     for path in &changes.changed {
-        if let Some(reason) = add(index, worktree, path, limits, repo)? {
+        if let Some(reason) = stager.add(index, path)? {
             omit(path, reason);
         }
     }
     for (n, path) in changes.untracked.iter().enumerate() {
         let omission = match n < limits.untracked || limits.include.contains(path) {
-            true => add(index, worktree, path, limits, repo)?,
+            true => stager.add(index, path)?,
             false => Some(OmissionReason::TooMany),
         };
         if let Some(reason) = omission {
@@ -278,53 +289,138 @@ fn separate_repositories(changes: &mut Changes, worktree: &Path) {
     }
 }
 
-/// Stages one file, or returns why it was left out. The file may change, disappear or become
-/// something else at any time.
-fn add(
-    index: &mut git2::Index,
-    worktree: &Path,
-    path: &Path,
-    limits: &SnapshotLimits,
-    repo: &git2::Repository,
-) -> Result<Option<OmissionReason>> {
-    let mut attempts = 1;
-    loop {
-        let Ok(metadata) = worktree.join(path).symlink_metadata() else {
-            // It was removed after it was listed.
-            index.remove_path(path).or_fail(cannot)?;
-            return Ok(None);
+/// Stages files of a worktree.
+struct Stager<'a> {
+    repo: &'a git2::Repository,
+    worktree: &'a Path,
+    limits: &'a SnapshotLimits,
+    /// Whether only the listed attributes convert a file without carriage returns.
+    has_plain_files: bool,
+    /// Whether the file system says which files are executable (`core.filemode`).
+    has_modes: bool,
+    /// Whether it has symlinks (`core.symlinks`).
+    has_symlinks: bool,
+}
+
+impl<'a> Stager<'a> {
+    fn new(repo: &'a git2::Repository, worktree: &'a Path, limits: &'a SnapshotLimits) -> Self {
+        let config = repo.config().ok();
+        let setting = |key| config.as_ref().and_then(|config| config.get_string(key).ok());
+        let is_off = |key| setting(key).is_some_and(|it| git2::Config::parse_bool(it) == Ok(false));
+        let has_plain_files = setting("core.safecrlf").is_none() || is_off("core.safecrlf");
+        let (has_modes, has_symlinks) = (!is_off("core.filemode"), !is_off("core.symlinks"));
+        Stager { repo, worktree, limits, has_plain_files, has_modes, has_symlinks }
+    }
+
+    /// Stages one file, or returns why it was left out. Where the file system lacks modes or symlinks,
+    /// a file keeps the mode of its entry, and a new one is not executable, as with `git add`.
+    fn add(&self, index: &mut git2::Index, path: &Path) -> Result<Option<OmissionReason>> {
+        let before = index.get_path(path, 0).map(|entry| entry.mode);
+        let omission = self.add_as_is(index, path)?;
+        let Some(mut entry) = index.get_path(path, 0) else { return Ok(omission) };
+        let is_file = [REGULAR_FILE, EXECUTABLE_FILE].contains(&entry.mode);
+        let mode = match before {
+            Some(SYMLINK) if !self.has_symlinks => SYMLINK,
+            Some(mode @ (REGULAR_FILE | EXECUTABLE_FILE)) if !self.has_modes => mode,
+            Some(_) | None if !self.has_modes => REGULAR_FILE,
+            Some(_) | None => entry.mode,
         };
-        let is_symlink = metadata.file_type().is_symlink();
-        if !is_symlink && !metadata.is_file() {
-            let is_link_to_repository = metadata.is_dir();
-            return Ok((!is_link_to_repository).then_some(OmissionReason::Unreadable));
+        if is_file && omission.is_none() && mode != entry.mode {
+            entry.mode = mode;
+            index.add(&entry).or_fail(cannot)?;
         }
-        let is_included = limits.include.iter().any(|included| included == path);
-        if !is_symlink && metadata.len() > limits.file_bytes && !is_included {
-            // Filters as Git LFS make a small blob of a large file.
-            let is_filtered = metadata.len() <= MAX_FILTERED_BYTES && filters::applies(repo, path);
-            if !is_filtered {
-                return Ok(Some(OmissionReason::TooLarge));
+        Ok(omission)
+    }
+
+    /// Stages one file, or returns why it was left out. The file may change, disappear or become
+    /// something else at any time.
+    fn add_as_is(&self, index: &mut git2::Index, path: &Path) -> Result<Option<OmissionReason>> {
+        let (worktree, limits) = (self.worktree, self.limits);
+        let mut attempts = 1;
+        loop {
+            let Ok(metadata) = worktree.join(path).symlink_metadata() else {
+                // It was removed after it was listed.
+                index.remove_path(path).or_fail(cannot)?;
+                return Ok(None);
+            };
+            let is_symlink = metadata.file_type().is_symlink();
+            if !is_symlink && !metadata.is_file() {
+                let is_link_to_repository = metadata.is_dir();
+                return Ok((!is_link_to_repository).then_some(OmissionReason::Unreadable));
+            }
+            let is_included = limits.include.iter().any(|included| included == path);
+            let is_large = metadata.len() > limits.file_bytes;
+            if !is_symlink && is_large && !is_included {
+                // Filters as Git LFS make a small blob of a large file.
+                let is_filtered =
+                    metadata.len() <= MAX_FILTERED_BYTES && filters::applies(self.repo, path);
+                if !is_filtered {
+                    return Ok(Some(OmissionReason::TooLarge));
+                }
+            }
+            if index.conflict_get(path).is_ok() {
+                index.conflict_remove(path).or_fail(cannot)?;
+            }
+            if self.has_plain_files
+                && !is_symlink
+                && !is_large
+                && self.add_plain(index, path, &metadata).unwrap_or(false)
+            {
+                return Ok(None);
+            }
+            match index.add_path(path) {
+                Ok(()) => return Ok(None),
+                Err(_) if !is_symlink && std::fs::File::open(worktree.join(path)).is_err() => {
+                    return Ok(Some(OmissionReason::Unreadable));
+                }
+                Err(error) if error.class() == git2::ErrorClass::Filter => {
+                    return Err(filters::failure(cannot().to_owned(), &error));
+                }
+                Err(_) if attempts < MAX_ATTEMPTS => attempts += 1,
+                Err(error) => {
+                    return Err(Failure::failed(cannot())
+                        .because(format!("{}: {}", path.display(), error.message()))
+                        .hint("check the disk space (`df .`), then try again"));
+                }
             }
         }
-        if index.conflict_get(path).is_ok() {
-            index.conflict_remove(path).or_fail(cannot)?;
-        }
-        match index.add_path(path) {
-            Ok(()) => return Ok(None),
-            Err(_) if !is_symlink && std::fs::File::open(worktree.join(path)).is_err() => {
-                return Ok(Some(OmissionReason::Unreadable));
-            }
-            Err(error) if error.class() == git2::ErrorClass::Filter => {
-                return Err(filters::failure(cannot().to_owned(), &error));
-            }
-            Err(_) if attempts < MAX_ATTEMPTS => attempts += 1,
-            Err(error) => {
-                return Err(Failure::failed(cannot())
-                    .because(format!("{}: {}", path.display(), error.message()))
-                    .hint("check the disk space (`df .`), then try again"));
+    }
+
+    /// Stages a file whose blob has its bytes, and returns `false` for any other. Unlike libgit2, which
+    /// compresses each file before it looks for its blob, writes nothing if the blob exists: a snapshot
+    /// reads the files of the one before again.
+    fn add_plain(&self, index: &mut git2::Index, path: &Path, metadata: &Metadata) -> Option<bool> {
+        for name in CONVERTING_ATTRIBUTES {
+            let value = self.repo.get_attr(path, name, AttrCheckFlags::FILE_THEN_INDEX).ok()?;
+            match AttrValue::from_string(value) {
+                AttrValue::Unspecified | AttrValue::False => {}
+                AttrValue::True | AttrValue::String(_) | AttrValue::Bytes(_) => return Some(false),
             }
         }
+        let content = read_file(&self.worktree.join(path), self.limits.file_bytes).ok()??;
+        if content.contains(&b'\r') {
+            return Some(false);
+        }
+        let mut id = git2::Oid::hash_object(git2::ObjectType::Blob, &content).ok()?;
+        if !self.repo.odb().ok()?.exists(id) {
+            id = self.repo.blob(&content).ok()?;
+        }
+        let is_executable = metadata.permissions().mode() & 0o100 != 0;
+        let entry = git2::IndexEntry {
+            ctime: git2::IndexTime::new(0, 0),
+            mtime: git2::IndexTime::new(0, 0),
+            dev: 0,
+            ino: 0,
+            mode: if is_executable { EXECUTABLE_FILE } else { REGULAR_FILE },
+            uid: 0,
+            gid: 0,
+            file_size: 0,
+            id,
+            flags: 0,
+            flags_extended: 0,
+            path: path.as_os_str().as_bytes().to_vec(),
+        };
+        index.add(&entry).ok().map(|()| true)
     }
 }
 
