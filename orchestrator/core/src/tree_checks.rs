@@ -146,8 +146,9 @@ pub(crate) fn run(
     for result in results.iter_mut().filter(|result| !result.ok && result.hint.is_none()) {
         result.hint = worktreeinclude::notice(&prepared.not_copied);
     }
-    if results.iter().all(|result| result.ok) {
-        let (_, tree) = landing_history::resolve(&project.repository, commit)?;
+    if results.iter().all(|result| result.ok)
+        && let Ok((_, tree)) = landing_history::resolve(&project.repository, commit)
+    {
         // Otherwise new sessions build everything themselves, which only costs time.
         let _ = prepared.record_passed(&tree);
     }

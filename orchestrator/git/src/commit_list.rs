@@ -48,11 +48,10 @@ pub fn first_parents(
 /// Returns the trees of at most `max` commits from `tip` along first parents, newest first.
 pub fn trees(repository: &Repository, tip: &str, max: usize) -> Result<Vec<String>> {
     let repo = repository.open()?;
-    let tree_of = |commit: &String| {
-        let commit = repo.find_commit(refs::oid(commit)?).or_fail(cannot)?;
-        Ok(commit.tree_id().to_string())
-    };
-    first_parents(repository, tip, None, |_| true, max)?.iter().map(tree_of).collect()
+    let tip = repo.find_commit(refs::oid(tip)?).or_fail(cannot)?;
+    // A shallow clone does not have the parents of its oldest commits.
+    let commits = std::iter::successors(Some(tip), |commit| commit.parent(0).ok());
+    Ok(commits.take(max).map(|commit| commit.tree_id().to_string()).collect())
 }
 
 /// Returns the first parent of a commit; `None` for the first commit of a history.

@@ -24,6 +24,8 @@ const TIMEOUT: Duration = Duration::from_secs(1800);
 /// configuration, and is removed on drop.
 pub struct Quarantine {
     dir: tempfile::TempDir,
+    /// The object directory of the user's repository.
+    imported: PathBuf,
     /// The opened repository.
     pub repo: git2::Repository,
 }
@@ -98,9 +100,17 @@ impl Quarantine {
         };
         write().or_fail(cannot_write)?;
         let repo = git2::Repository::open(dir.path()).or_fail(cannot_write)?;
-        let scratch = Quarantine { dir, repo };
-        scratch.add_objects(&repository.common_dir.join("objects"))?;
+        let imported = repository.common_dir.join("objects");
+        let scratch = Quarantine { dir, imported, repo };
+        scratch.add_objects(&scratch.imported)?;
         Ok(scratch)
+    }
+
+    /// Returns the objects of the user's repository alone: no agent can have damaged them.
+    pub(crate) fn imported_objects(&self) -> Option<git2::Odb<'static>> {
+        let odb = git2::Odb::new().ok()?;
+        odb.add_disk_alternate(self.imported.to_str()?).ok()?;
+        Some(odb)
     }
 
     /// Makes the objects of a directory visible.

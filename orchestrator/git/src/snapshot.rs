@@ -209,7 +209,7 @@ pub(crate) fn read_files(
     let git = git.with_work_tree(worktree);
     let (mut index, listing) = list_changes(&scratch, &git, &head, worktree, &[])?;
     repo.set_index(&mut index.entries).or_fail(cannot)?;
-    let omissions = stage::add_changes(listing, &mut index.entries, worktree, limits, repo)?;
+    let omissions = stage::add_changes(listing, &mut index.entries, worktree, limits, &scratch)?;
     let tree = index.write_tree(repo, scratch.path(), &head)?;
     let staged = index.staged;
     drop(head);
@@ -247,7 +247,7 @@ fn read_confined(
     let index = &mut opened.entries;
     repo.set_index(index).or_fail(cannot)?;
     let unstaged = check_leftovers::unstaged_leftovers(index, &leftovers.changes);
-    let mut omissions = stage::add_changes(listing, index, worktree, limits, repo)?;
+    let mut omissions = stage::add_changes(listing, index, worktree, limits, &scratch)?;
     let mut changed_by_checks = check_leftovers::remove_from_index(index, &unstaged)?;
     let leftover_files =
         omissions.extract_if(.., |omission| leftovers.contains(session_repo, omission));

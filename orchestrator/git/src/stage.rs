@@ -12,6 +12,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use git2::{AttrCheckFlags, AttrValue};
 
+use crate::object_quarantine::Quarantine;
 use crate::safe_open::read_file;
 use crate::snapshot::{Omission, OmissionReason, SnapshotLimits};
 use crate::stored_index::StoredIndex;
@@ -87,7 +88,7 @@ pub(crate) fn add_changes(
     index: &mut git2::Index,
     worktree: &Path,
     limits: &SnapshotLimits,
-    repo: &git2::Repository,
+    scratch: &Quarantine,
 ) -> Result<Vec<Omission>> {
     let _keep_alive = filters::keep_alive();
     let unhidden = index::unhide(index, worktree)?;
@@ -107,7 +108,7 @@ pub(crate) fn add_changes(
     for path in changes.deleted {
         index.remove_path(&path).or_fail(cannot)?;
     }
-    let stager = Stager::new(repo, worktree, limits);
+    let stager = Stager::new(scratch, worktree, limits);
     for path in &changes.changed {
         if let Some(reason) = stager.add(index, path)? {
             omit(path, reason);
@@ -291,7 +292,9 @@ fn separate_repositories(changes: &mut Changes, worktree: &Path) {
 
 /// Stages files of a worktree.
 struct Stager<'a> {
-    repo: &'a git2::Repository,
+    scratch: &'a Quarantine,
+    /// The objects of the user's repository.
+    imported: Option<git2::Odb<'static>>,
     worktree: &'a Path,
     limits: &'a SnapshotLimits,
     /// Whether only the listed attributes convert a file without carriage returns.
@@ -303,13 +306,13 @@ struct Stager<'a> {
 }
 
 impl<'a> Stager<'a> {
-    fn new(repo: &'a git2::Repository, worktree: &'a Path, limits: &'a SnapshotLimits) -> Self {
-        let config = repo.config().ok();
+    fn new(scratch: &'a Quarantine, worktree: &'a Path, limits: &'a SnapshotLimits) -> Self {
+        let (config, imported) = (scratch.repo.config().ok(), scratch.imported_objects());
         let setting = |key| config.as_ref().and_then(|config| config.get_string(key).ok());
         let is_off = |key| setting(key).is_some_and(|it| git2::Config::parse_bool(it) == Ok(false));
         let has_plain_files = setting("core.safecrlf").is_none() || is_off("core.safecrlf");
         let (has_modes, has_symlinks) = (!is_off("core.filemode"), !is_off("core.symlinks"));
-        Stager { repo, worktree, limits, has_plain_files, has_modes, has_symlinks }
+        Stager { scratch, imported, worktree, limits, has_plain_files, has_modes, has_symlinks }
     }
 
     /// Stages one file, or returns why it was left out. Where the file system lacks modes or symlinks,
@@ -352,8 +355,8 @@ impl<'a> Stager<'a> {
             let is_large = metadata.len() > limits.file_bytes;
             if !is_symlink && is_large && !is_included {
                 // Filters as Git LFS make a small blob of a large file.
-                let is_filtered =
-                    metadata.len() <= MAX_FILTERED_BYTES && filters::applies(self.repo, path);
+                let is_filtered = metadata.len() <= MAX_FILTERED_BYTES
+                    && filters::applies(&self.scratch.repo, path);
                 if !is_filtered {
                     return Ok(Some(OmissionReason::TooLarge));
                 }
@@ -391,7 +394,8 @@ impl<'a> Stager<'a> {
     /// reads the files of the one before again.
     fn add_plain(&self, index: &mut git2::Index, path: &Path, metadata: &Metadata) -> Option<bool> {
         for name in CONVERTING_ATTRIBUTES {
-            let value = self.repo.get_attr(path, name, AttrCheckFlags::FILE_THEN_INDEX).ok()?;
+            let value =
+                self.scratch.repo.get_attr(path, name, AttrCheckFlags::FILE_THEN_INDEX).ok()?;
             match AttrValue::from_string(value) {
                 AttrValue::Unspecified | AttrValue::False => {}
                 AttrValue::True | AttrValue::String(_) | AttrValue::Bytes(_) => return Some(false),
@@ -402,8 +406,8 @@ impl<'a> Stager<'a> {
             return Some(false);
         }
         let mut id = git2::Oid::hash_object(git2::ObjectType::Blob, &content).ok()?;
-        if !self.repo.odb().ok()?.exists(id) {
-            id = self.repo.blob(&content).ok()?;
+        if !self.imported.as_ref().is_some_and(|imported| imported.exists(id)) {
+            id = self.scratch.repo.blob(&content).ok()?;
         }
         let is_executable = metadata.permissions().mode() & 0o100 != 0;
         let entry = git2::IndexEntry {

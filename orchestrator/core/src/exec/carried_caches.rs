@@ -66,12 +66,14 @@ struct Source<'a> {
     name: &'static str,
 }
 
-/// What became of a directory that may be copied.
-#[derive(Debug)]
-enum Outcome {
-    Copied,
-    Missing,
-    Refused(String),
+impl<'a> Source<'a> {
+    fn main_checkout(root: &'a Path) -> Self {
+        Source { root, name: "your main checkout" }
+    }
+
+    fn check(root: &'a Path) -> Self {
+        Source { root, name: "the last passed check" }
+    }
 }
 
 /// Copies the directories that fit into a new worktree. `configured` is the value of `[studio]
@@ -92,27 +94,19 @@ pub(crate) fn copy(
     let mut notes = Vec::new();
     for path in configured.map_or_else(defaults, <[PathBuf]>::to_vec) {
         let name = printable(&path.to_string_lossy());
-        let own = repository.main_checkout.as_deref();
-        let own = own.map(|root| Source { root, name: "your main checkout" });
-        let checked = configured.and_then(|_| passed.as_ref());
-        let checked =
-            checked.map(|it| Source { root: &it.worktree, name: "the last passed check" });
-        let mut reason = None;
-        for source in own.into_iter().chain(checked) {
-            let outcome = copier.copy(source, &path);
-            let refused = match outcome.unwrap_or_else(|it| Outcome::Refused(it.sentence())) {
-                Outcome::Copied => {
-                    notes.push(format!("{name} is a copy of that of {}", source.name));
-                    reason = None;
-                    break;
-                }
-                Outcome::Missing => format!("{} has no such directory", source.name),
-                Outcome::Refused(why) => why,
-            };
-            reason.get_or_insert(refused);
-        }
-        if let Some(reason) = reason.filter(|_| configured.is_some()) {
-            notes.push(format!("{name} was not copied: {reason}"));
+        let own = repository.main_checkout.as_deref().map(Source::main_checkout);
+        let own = own.ok_or_else(|| "the repository has no main checkout".to_owned());
+        let copied = own.and_then(|own| copier.copy(own, &path));
+        let copied = copied.or_else(|reason| match configured.and_then(|_| passed.as_ref()) {
+            Some(passed) => copier.copy(Source::check(&passed.worktree), &path).map_err(|_| reason),
+            None => Err(reason),
+        });
+        match copied {
+            Ok(source) => notes.push(format!("{name} is a copy of that of {source}")),
+            Err(reason) if configured.is_some() => {
+                notes.push(format!("{name} was not copied: {reason}"));
+            }
+            Err(_) => {}
         }
     }
     notes
@@ -142,17 +136,27 @@ struct Copier<'a> {
 }
 
 impl Copier<'_> {
-    /// Copies one directory, if it fits.
-    fn copy(&self, source: Source<'_>, path: &Path) -> Result<Outcome> {
+    /// Copies one directory, and returns the name of its source, or why it does not fit.
+    fn copy(&self, source: Source<'_>, path: &Path) -> std::result::Result<&'static str, String> {
+        let copied = self.copy_if_it_fits(source, path);
+        copied.unwrap_or_else(|failure| Err(failure.sentence())).map(|()| source.name)
+    }
+
+    fn copy_if_it_fits(
+        &self,
+        source: Source<'_>,
+        path: &Path,
+    ) -> Result<std::result::Result<(), String>> {
         let fail = || "it cannot be read";
-        let refuse = |reason: String| Ok(Outcome::Refused(reason));
+        let refuse = |reason: String| Ok(Err(reason));
+        let missing = || Ok(Err(format!("{} has no such directory", source.name)));
         let worktree = &self.session_repo.worktree;
         let (Ok(root), target) = (source.root.canonicalize(), worktree.join(path)) else {
-            return Ok(Outcome::Missing);
+            return missing();
         };
         let from = root.join(path);
         if !from.canonicalize().is_ok_and(|canonical| canonical == from) || !from.is_dir() {
-            return Ok(Outcome::Missing);
+            return missing();
         }
         let parent = target.parent().unwrap_or(worktree);
         let has_parent = parent.canonicalize().is_ok_and(|canonical| canonical == parent);
@@ -187,7 +191,7 @@ impl Copier<'_> {
         if copied.is_err() {
             gc::remove(&target);
         }
-        copied.or_fail(|| "it cannot be copied").map(|()| Outcome::Copied)
+        copied.or_fail(|| "it cannot be copied").map(Ok)
     }
 }
 
