@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::checkout::FileEntry;
 use crate::stage::is_g3s_own;
-use crate::tree_diff;
+use crate::{index, tree_diff};
 
 /// The number of unchanged lines around a change.
 const CONTEXT_LINES: u32 = 3;
@@ -334,7 +334,7 @@ pub(crate) fn apply(
         };
         let path = file.path.as_os_str().as_encoded_bytes().to_owned();
         entries += usize::from(index.get_path(&file.path, 0).is_none());
-        index.add(&index_entry(path, id, new.mode)).or_fail(cannot_apply)?;
+        index.add(&index::entry(path, id, new.mode)).or_fail(cannot_apply)?;
         if index.len() != entries {
             // git replaces a file by a directory of its name, and the reverse.
             return Err(base::failure::Failure::usage("the chosen hunks do not fit together")
@@ -343,24 +343,6 @@ pub(crate) fn apply(
         }
     }
     index.write_tree_to(repo).or_fail(cannot_apply)
-}
-
-fn index_entry(path: Vec<u8>, id: git2::Oid, mode: u32) -> git2::IndexEntry {
-    let time = git2::IndexTime::new(0, 0);
-    git2::IndexEntry {
-        ctime: time,
-        mtime: time,
-        dev: 0,
-        ino: 0,
-        mode,
-        uid: 0,
-        gid: 0,
-        file_size: 0,
-        id,
-        flags: 0,
-        flags_extended: 0,
-        path,
-    }
 }
 
 /// Describes a change that has no lines.

@@ -186,6 +186,25 @@ pub(crate) fn file_mode(mode: u32) -> git2::FileMode {
     }
 }
 
+/// Returns an entry without the times and the size of a file.
+pub(crate) fn entry(path: Vec<u8>, id: git2::Oid, mode: u32) -> git2::IndexEntry {
+    let time = git2::IndexTime::new(0, 0);
+    git2::IndexEntry {
+        ctime: time,
+        mtime: time,
+        dev: 0,
+        ino: 0,
+        mode,
+        uid: 0,
+        gid: 0,
+        file_size: 0,
+        id,
+        flags: 0,
+        flags_extended: 0,
+        path,
+    }
+}
+
 /// Clears the flags by which the agent hid existing files from its git, and returns their paths.
 pub(crate) fn unhide(index: &mut git2::Index, worktree: &Path) -> Result<Vec<PathBuf>> {
     let hidden_entries: Vec<git2::IndexEntry> = index

@@ -410,20 +410,8 @@ impl<'a> Stager<'a> {
             id = self.scratch.repo.blob(&content).ok()?;
         }
         let is_executable = metadata.permissions().mode() & 0o100 != 0;
-        let entry = git2::IndexEntry {
-            ctime: git2::IndexTime::new(0, 0),
-            mtime: git2::IndexTime::new(0, 0),
-            dev: 0,
-            ino: 0,
-            mode: if is_executable { EXECUTABLE_FILE } else { REGULAR_FILE },
-            uid: 0,
-            gid: 0,
-            file_size: 0,
-            id,
-            flags: 0,
-            flags_extended: 0,
-            path: path.as_os_str().as_bytes().to_vec(),
-        };
+        let mode = if is_executable { EXECUTABLE_FILE } else { REGULAR_FILE };
+        let entry = index::entry(path.as_os_str().as_bytes().to_vec(), id, mode);
         index.add(&entry).ok().map(|()| true)
     }
 }
