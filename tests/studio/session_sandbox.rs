@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use base::config::agent::SandboxConfig;
 use base::config::studio::AgentRow;
-use studio_core::sandbox::session_rules::SessionPaths;
+use studio_core::sandbox::session_rules::{SessionPaths, SessionTrees};
 use studio_core::sandbox::{self, SandboxJob, SandboxSpec};
 use studio_git::import::tampering_warning;
 use studio_git::session_repo;
@@ -35,7 +35,7 @@ impl<'a> SandboxedAgent<'a> {
             repository_git: &git,
             temp: &temp,
             cache: &cache,
-            hidden: &[git.parent().unwrap().to_owned()],
+            trees: &SessionTrees::new(&home, vec![git.parent().unwrap().to_owned()], &git),
             protected: &session_repo::protected_paths(
                 &session.place.worktree,
                 &session.place.git_dir,

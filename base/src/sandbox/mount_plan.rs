@@ -1,7 +1,7 @@
 //! What a sandbox's mount namespace shows: the file system read-only, the writable trees, and
 //! private directories in place of those that hold sockets, devices and other users' files.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -81,6 +81,8 @@ pub(super) struct MountPlan {
 struct Draft {
     mounts: BTreeMap<PathBuf, MountSource>,
     links: BTreeMap<PathBuf, PathBuf>,
+    /// Directories that are no links, and neither are those above them.
+    without_links: HashSet<PathBuf>,
 }
 
 impl MountPlan {
@@ -175,8 +177,7 @@ impl Draft {
     fn follow_links(&mut self, path: &Path) -> Option<PathBuf> {
         let mut path = path.to_owned();
         for _ in 0..MAX_LINKS {
-            let is_link = |at: &&Path| fs::symlink_metadata(at).is_ok_and(|meta| meta.is_symlink());
-            let Some(link) = path.ancestors().filter(is_link).last() else {
+            let Some(link) = self.topmost_link(&path) else {
                 return path.exists().then_some(path);
             };
             let target = fs::read_link(link).ok()?;
@@ -191,6 +192,20 @@ impl Draft {
             path = resolved;
         }
         None
+    }
+
+    /// Returns the first link on the way to a path, which may be one itself.
+    fn topmost_link<'p>(&mut self, path: &'p Path) -> Option<&'p Path> {
+        let mut topmost = None;
+        for at in path.ancestors().take_while(|at| !self.without_links.contains(*at)) {
+            if fs::symlink_metadata(at).is_ok_and(|meta| meta.is_symlink()) {
+                topmost = Some(at);
+            }
+        }
+        if topmost.is_none() {
+            self.without_links.extend(path.parent().map(Path::to_owned));
+        }
+        topmost
     }
 
     /// Returns whether a path of the system exists in the namespace.

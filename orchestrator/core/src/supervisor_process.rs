@@ -12,7 +12,7 @@ use base::id::Id;
 use tokio_util::sync::CancellationToken;
 
 use crate::exec::build_caches::BuildCaches;
-use crate::exec::runner::{Purpose, SandboxedRunner};
+use crate::exec::runner::{Purpose, SandboxedRunner, trees_of};
 use crate::interrupt::Interrupt;
 use crate::landing::{self, merge_checks, message};
 use crate::launch::{host, requirements};
@@ -181,8 +181,10 @@ pub(crate) fn supervisor_config(
         &record.plan_ref,
         &record.checks,
     )?;
-    let runner_for =
-        |purpose| SandboxedRunner::of(&project.repository, record, &project.config, purpose);
+    let trees = trees_of(&project.repository, &record.session_repo);
+    let runner_for = |purpose| {
+        SandboxedRunner::in_trees(&project.repository, record, &project.config, purpose, &trees)
+    };
     let mut runner = runner_for(Purpose::Agent(&row))?;
     if record.agent == "g3"
         && let Some(socket) = host::socket(&project.config)

@@ -12,7 +12,7 @@ use studio_git::names::WorktreeTemplate;
 use studio_git::{landing_history, worktreeinclude};
 
 use crate::check;
-use crate::exec::runner::{CommandOutput, Directories, DiskLimit, SandboxedRunner, home};
+use crate::exec::runner::{CommandOutput, Directories, DiskLimit, SandboxedRunner, home, trees_of};
 use crate::exec::{build_caches, carried_caches};
 use crate::project::Project;
 use crate::session::journal::CheckResult;
@@ -71,6 +71,7 @@ pub(crate) fn environment(
     let runner = SandboxedRunner::with_directories(
         repository,
         &prepared.session_repo,
+        &trees_of(repository, &prepared.session_repo),
         directories,
         sandbox,
         None,

@@ -86,7 +86,8 @@ fn import_objects(
     let pin = match &pinned {
         Some(pinned) if keepalive_refs::ends_with(&repo, pinned, head) => pinned.clone(),
         Some(_) | None => {
-            keepalive_refs::create_commit(&scratch.repo, &[base.clone(), head.to_owned()])?
+            let parents = [base.clone(), head.to_owned()];
+            keepalive_refs::create_commit(&scratch.repo, &parents, &session_repo.id)?
         }
     };
     let mut existing = vec![base];

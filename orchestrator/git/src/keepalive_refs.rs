@@ -23,8 +23,9 @@ pub(crate) fn pin_start(
     let scratch = Quarantine::open(repository)?;
     let mut parents = vec![session_repo.base.clone()];
     parents.extend(tips.iter().filter(|tip| **tip != session_repo.base).cloned());
-    let pin = create_commit(&scratch.repo, &parents)?;
-    let (commits, id) = ([pin.clone()], &session_repo.id);
+    let id = &session_repo.id;
+    let pin = create_commit(&scratch.repo, &parents, id)?;
+    let commits = [pin.clone()];
     let imported_pack =
         object_quarantine::import_created(repository, &scratch, &commits, &parents, id)?;
     let current = refs::read(&repository.open()?, &ref_name(&session_repo.id))?;
@@ -43,8 +44,14 @@ pub(crate) fn ends_with(repo: &git2::Repository, pinned: &str, head: &str) -> bo
     last_parent().is_ok_and(|last| last.to_string() == head)
 }
 
-/// Creates a commit that pins its parents. The parents need not exist yet, and are not read.
-pub(crate) fn create_commit(repo: &git2::Repository, parents: &[String]) -> Result<String> {
+/// Creates a commit that pins its parents for a session. The parents need not exist yet, and are not
+/// read. It names the session, because one that another session has made, and that may lose its ref at
+/// any time, would have to be packed again by git.
+pub(crate) fn create_commit(
+    repo: &git2::Repository,
+    parents: &[String],
+    id: &Id,
+) -> Result<String> {
     let write_commit = || -> std::result::Result<git2::Oid, git2::Error> {
         let mut text = format!("tree {}\n", repo.treebuilder(None)?.write()?);
         for parent in parents {
@@ -52,7 +59,7 @@ pub(crate) fn create_commit(repo: &git2::Repository, parents: &[String]) -> Resu
         }
         text.push_str("author studio <studio@studio.invalid> 0 +0000\n");
         text.push_str("committer studio <studio@studio.invalid> 0 +0000\n\n");
-        text.push_str("Pins of a studio session\n");
+        text.push_str(&format!("Pins of the studio session {id}\n"));
         repo.odb()?.write(git2::ObjectType::Commit, text.as_bytes())
     };
     write_commit().map(|id| id.to_string()).or_fail(|| "cannot pin what the session borrows")

@@ -42,7 +42,18 @@ impl Repository {
     /// unsupported repositories by name: exit code 5 if there is none, 2 if its kind is not
     /// supported.
     pub fn discover(from: &Path) -> Result<Repository> {
-        base::git::version()?;
+        // To ask git takes a process: the repository is read at the same time.
+        let (version, found) = std::thread::scope(|scope| {
+            let version = scope.spawn(base::git::version);
+            let found = Repository::find(from);
+            (version.join(), found)
+        });
+        version.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        found
+    }
+
+    /// Like [`Repository::discover`], with any version of git.
+    fn find(from: &Path) -> Result<Repository> {
         let git_dir = find_git_dir(from)?;
         let (git_dir, session) = match split_session_path(&git_dir) {
             Some((common_dir, id)) => (common_dir, Some(id)),

@@ -15,7 +15,7 @@ use studio_git::session_repo;
 use crate::exec::hidden_trees;
 use crate::exec::network::{self, NetworkSetup};
 use crate::exec::runner::{DiskLimit, home, limits_of};
-use crate::sandbox::session_rules::SessionPaths;
+use crate::sandbox::session_rules::{SessionPaths, SessionTrees};
 use crate::sandbox::{self, SandboxSpec};
 use crate::session::record::RunLimits;
 
@@ -68,7 +68,7 @@ impl DirectorySandbox {
             repository_git: &common_dir,
             temp: &temp,
             cache: &data.join("cache"),
-            hidden: &hidden,
+            trees: &SessionTrees::new(&home, hidden, &common_dir),
             protected: &[],
         };
         let mut spec = SandboxSpec::for_session(&paths, None, &config.sandbox).or_fail(fail)?;

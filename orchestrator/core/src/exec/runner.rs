@@ -31,7 +31,7 @@ use crate::exec::{
 use crate::leases::Leases;
 use crate::path_dependencies;
 use crate::sandbox::limits::SandboxLimits;
-use crate::sandbox::session_rules::SessionPaths;
+use crate::sandbox::session_rules::{SessionPaths, SessionTrees};
 use crate::sandbox::{
     self, FrozenProcesses, Lifeline, SandboxFailure, SandboxJob, SandboxReport, SandboxSpec,
 };
@@ -90,6 +90,13 @@ pub struct CommandOutput {
     pub limit: Option<String>,
 }
 
+/// Returns the trees that the sandboxes of a session have in common.
+pub(crate) fn trees_of(repository: &Repository, session_repo: &SessionRepo) -> SessionTrees {
+    let home = home();
+    let hidden = hidden_trees::hidden_trees(repository, session_repo, &home);
+    SessionTrees::new(&home, hidden, &repository.common_dir)
+}
+
 /// Returns the limits of a sandbox: its own, else the configured ones, else the defaults.
 pub(crate) fn limits_of(
     own: &RunLimits,
@@ -141,6 +148,18 @@ impl SandboxedRunner {
         config: &Config,
         purpose: Purpose<'_>,
     ) -> Result<SandboxedRunner> {
+        let trees = trees_of(repository, &record.session_repo);
+        SandboxedRunner::in_trees(repository, record, config, purpose, &trees)
+    }
+
+    /// Like [`SandboxedRunner::of`], with the trees of the session.
+    pub(crate) fn in_trees(
+        repository: &Repository,
+        record: &SessionRecord,
+        config: &Config,
+        purpose: Purpose<'_>,
+        trees: &SessionTrees,
+    ) -> Result<SandboxedRunner> {
         let temporary = repository.session_dir(&record.id).join("tmp");
         let sandbox = SandboxConfig {
             enabled: config.sandbox.enabled && record.run_mode.sandboxed,
@@ -157,6 +176,7 @@ impl SandboxedRunner {
         let runner = SandboxedRunner::with_directories(
             repository,
             &record.session_repo,
+            trees,
             directories,
             &sandbox,
             row,
@@ -302,12 +322,12 @@ impl SandboxedRunner {
     pub(crate) fn with_directories(
         repository: &Repository,
         session_repo: &SessionRepo,
+        trees: &SessionTrees,
         directories: Directories<'_>,
         sandbox: &SandboxConfig,
         row: Option<&AgentRow>,
     ) -> Result<SandboxedRunner> {
         let home = home();
-        let hidden_trees = hidden_trees::hidden_trees(repository, session_repo, &home);
         let protected =
             session_repo::protected_paths(&session_repo.worktree, &session_repo.git_dir);
         let paths = SessionPaths {
@@ -317,7 +337,7 @@ impl SandboxedRunner {
             repository_git: &repository.common_dir,
             temp: directories.temporary,
             cache: directories.cache,
-            hidden: &hidden_trees,
+            trees,
             protected: &protected,
         };
         let mut spec =

@@ -33,10 +33,31 @@ pub struct SessionPaths<'a> {
     pub temp: &'a Path,
     /// The build caches of these processes.
     pub cache: &'a Path,
-    /// Closed trees: the main checkout, other worktrees.
-    pub hidden: &'a [PathBuf],
+    /// The trees around it.
+    pub trees: &'a SessionTrees,
     /// Paths that an agent must not change within its writable trees.
     pub protected: &'a [PathBuf],
+}
+
+/// The trees that all sandboxes of a session have in common. To find them takes a walk over the home
+/// directory and around each known repository.
+#[derive(Clone, Debug)]
+pub struct SessionTrees {
+    /// Closed: the main checkout, other worktrees.
+    hidden: Vec<PathBuf>,
+    /// What is readable of the system and the home directory.
+    system: SandboxRules,
+}
+
+impl SessionTrees {
+    /// Determines them for a home directory, closed trees, and the repository's git directory.
+    pub fn new(home: &Path, hidden: Vec<PathBuf>, repository_git: &Path) -> SessionTrees {
+        // Only studio reads its own data about sessions (which contains tokens), and the
+        // repository's configuration may contain a login.
+        let mut closed = hidden.clone();
+        closed.extend([repository_git.join("studio"), repository_git.join("config")]);
+        SessionTrees { system: home_rules(home, &closed), hidden }
+    }
 }
 
 impl SandboxSpec {
@@ -48,11 +69,7 @@ impl SandboxSpec {
         row: Option<&AgentRow>,
         config: &SandboxConfig,
     ) -> io::Result<SandboxSpec> {
-        // Only studio reads its own data about sessions (which contains tokens), and the
-        // repository's configuration may contain a login.
-        let mut closed = paths.hidden.to_vec();
-        closed.extend([paths.repository_git.join("studio"), paths.repository_git.join("config")]);
-        let mut rules = home_rules(paths.home, &closed);
+        let mut rules = paths.trees.system.clone();
         rules.read.extend(["objects", "lfs/objects"].map(|dir| paths.repository_git.join(dir)));
         config.open(&mut rules, paths.home);
         for path in [paths.worktree, paths.private_git, paths.cache] {
@@ -101,7 +118,7 @@ impl SandboxSpec {
         let open_trees = [&rules.read[..], &rules.write[..]].concat();
         let mut environment: Vec<(String, String)> = inherited
             .filter_map(|(name, value)| {
-                let value = without_closed_paths(&name, value, paths.hidden, &open_trees)?;
+                let value = without_closed_paths(&name, value, &paths.trees.hidden, &open_trees)?;
                 Some((name, value))
             })
             .collect();
