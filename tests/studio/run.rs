@@ -1,5 +1,10 @@
 //! `studio run`: worktrees, states, checks, JSON.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use base::process::find_program;
 use testkit::env::until;
 use testkit::repo::Repo;
 
@@ -44,6 +49,41 @@ fn an_agent_that_changes_nothing_is_empty_and_one_that_fails_is_failed() {
         .studio(["run", "write a 1; exit 4"])
         .exits(1)
         .output_contains("the agent exited with code 4");
+}
+
+/// Writes a `git` that lists its calls in a file before it runs the real one.
+fn listing_git(scene: &mut Scene) -> PathBuf {
+    let (bin, calls) = (scene.env.home().join("bin"), scene.env.home().join("calls"));
+    fs::create_dir_all(&bin).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let git = find_program("git").unwrap();
+    let (list, git) = (calls.display(), git.display());
+    fs::write(bin.join("git"), format!("#!/bin/sh\necho \"$*\" >> '{list}'\nexec {git} \"$@\"\n"))
+        .unwrap();
+    fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    scene.env.set("PATH", format!("{}:{path}", bin.display()));
+    calls
+}
+
+#[test]
+fn a_session_pins_its_base_without_git_although_another_one_has_the_same() {
+    let mut scene = Scene::new();
+    let calls = listing_git(&mut scene);
+    let ids = ["say one", "say two"].map(|task| {
+        let id = scene.exec([task]);
+        scene.await_state(&id, "empty");
+        id
+    });
+    let calls = fs::read_to_string(calls).unwrap();
+    assert!(calls.contains("version"), "{calls}");
+    assert!(!calls.contains("index-pack"), "{calls}");
+    let pin = |id: &str| scene.repo.git(["rev-parse", &format!("refs/studio/pins/{id}")]);
+    assert_ne!(pin(&ids[0]), pin(&ids[1]), "each has its own");
+    scene.studio(["discard", &ids[0], "--yes"]).exits(0);
+    scene.studio(["gc", "--older", "0"]).exits(0);
+    scene.repo.git(["gc", "-q", "--prune=now"]);
+    scene.repo.is_sound();
+    assert_eq!(scene.worktree(&ids[1]).git(["status", "--porcelain"]), "");
 }
 
 #[test]
