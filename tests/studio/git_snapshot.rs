@@ -32,6 +32,26 @@ fn a_clean_worktree_creates_no_snapshot() {
 }
 
 #[test]
+fn objects_that_a_loss_of_power_emptied_are_written_again() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.write("changed", "text");
+    session.work.write("staged", "staged");
+    session.work.git(["add", "staged"]);
+    for file in ["changed", "staged"] {
+        let id = session.work.git(["hash-object", file]);
+        let object = session.place.git_dir.join("objects").join(&id[..2]).join(&id[2..]);
+        fs::create_dir_all(object.parent().unwrap()).unwrap();
+        let _ = fs::remove_file(&object);
+        fs::write(object, "").unwrap();
+    }
+    let taken = s.snapshot(&session);
+    let show = |file: &str| s.repo.git(["show", &format!("{}:{file}", taken.work)]);
+    assert_eq!(["changed", "staged"].map(show), ["text", "staged"]);
+    s.repo.is_sound();
+}
+
+#[test]
 fn a_snapshot_contains_all_changes_and_moves_no_file() {
     let s = setting();
     s.repo.commit_file("gone", "g");

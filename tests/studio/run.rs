@@ -54,13 +54,13 @@ fn an_agent_that_changes_nothing_is_empty_and_one_that_fails_is_failed() {
 /// Writes a `git` that lists its calls in a file before it runs the real one.
 fn listing_git(scene: &mut Scene) -> PathBuf {
     let (bin, calls) = (scene.env.home().join("bin"), scene.env.home().join("calls"));
-    fs::create_dir_all(&bin).unwrap();
-    let path = std::env::var("PATH").unwrap();
-    let git = find_program("git").unwrap();
+    fs::create_dir_all(&bin).expect("writable");
+    let path = std::env::var("PATH").expect("set");
+    let git = find_program("git").expect("installed");
     let (list, git) = (calls.display(), git.display());
     fs::write(bin.join("git"), format!("#!/bin/sh\necho \"$*\" >> '{list}'\nexec {git} \"$@\"\n"))
-        .unwrap();
-    fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+        .expect("writable");
+    fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).expect("writable");
     scene.env.set("PATH", format!("{}:{path}", bin.display()));
     calls
 }

@@ -87,7 +87,7 @@ fn rewrite(scratch: &Path, path: &Path) -> Result<git2::Index> {
 pub(crate) struct WorktreeIndex {
     /// All entries; or of a large index only those that may change.
     pub entries: git2::Index,
-    /// The staged tree; `None` during a merge with conflicts.
+    /// The staged tree; `None` during a merge with conflicts, and if staged content is lost.
     pub staged: Option<git2::Oid>,
     selection: Option<Selection>,
 }
@@ -111,7 +111,11 @@ impl WorktreeIndex {
         repo.blob(b"").or_fail(cannot)?;
         let staged = match entries.has_conflicts() {
             true => None,
-            false => Some(entries.write_tree_to(repo).or_fail(cannot)?),
+            false => match entries.write_tree_to(repo) {
+                Ok(tree) => Some(tree),
+                Err(_) if forget_lost(&mut entries, repo).or_fail(cannot)? => None,
+                Err(error) => return Err(error).or_fail(cannot),
+            },
         };
         Ok(WorktreeIndex { entries, staged, selection: None })
     }
@@ -170,6 +174,23 @@ impl WorktreeIndex {
         }
         index.write_tree_to(repo).or_fail(cannot)
     }
+}
+
+/// Makes the entries whose content does not exist, after a loss of power, differ from their files, which
+/// are read instead; returns whether there are any. Also writes the index, for git.
+fn forget_lost(
+    index: &mut git2::Index,
+    repo: &git2::Repository,
+) -> std::result::Result<bool, git2::Error> {
+    let (odb, empty) = (repo.odb()?, repo.blob(b"")?);
+    let is_lost =
+        |it: &git2::IndexEntry| file_mode(it.mode) != git2::FileMode::Commit && !odb.exists(it.id);
+    let lost: Vec<git2::IndexEntry> = index.iter().filter(is_lost).collect();
+    for it in &lost {
+        index.add(&entry(it.path.clone(), empty, it.mode))?;
+    }
+    index.write()?;
+    Ok(!lost.is_empty())
 }
 
 fn files_of(index: &git2::Index) -> BTreeMap<Vec<u8>, FileEntry> {

@@ -108,9 +108,11 @@ impl SafeDir {
         Ok(true)
     }
 
-    /// Removes everything below the directory, up to `depth` levels, that is neither a directory
-    /// nor a regular file: reading a pipe may never end, and a symlink leads elsewhere.
-    pub(crate) fn remove_specials(&self, depth: u32) -> io::Result<()> {
+    /// Removes what git could not read below this directory of objects, up to `depth` levels:
+    /// everything that is neither a directory nor a regular file, because reading a pipe may never
+    /// end and a symlink leads elsewhere; and loose objects without content, as a loss of power leaves
+    /// them, because git takes them for the objects themselves.
+    pub(crate) fn remove_unreadable(&self, depth: u32) -> io::Result<()> {
         for entry in rustix::fs::Dir::read_from(&self.0)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -125,7 +127,13 @@ impl SafeDir {
                 kind => kind,
             };
             match kind {
-                FileType::RegularFile => {}
+                FileType::RegularFile if !is_of_loose_object(name) => {}
+                FileType::RegularFile => {
+                    let stat = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW);
+                    if stat.is_ok_and(|stat| stat.st_size == 0) {
+                        let _ = rustix::fs::unlinkat(&self.0, name, AtFlags::empty());
+                    }
+                }
                 FileType::Directory if depth > 0 => {
                     match rustix::fs::openat(
                         &self.0,
@@ -133,7 +141,7 @@ impl SafeDir {
                         OPEN_FLAGS | OFlags::RDONLY,
                         Mode::empty(),
                     ) {
-                        Ok(fd) => SafeDir(fd).remove_specials(depth - 1)?,
+                        Ok(fd) => SafeDir(fd).remove_unreadable(depth - 1)?,
                         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                         Err(e) => return Err(e.into()),
                     }
@@ -202,6 +210,11 @@ impl SafeDir {
         }
         Ok(names)
     }
+}
+
+/// Returns whether a file has the name of a loose object: all digits but the first two.
+fn is_of_loose_object(name: &std::ffi::CStr) -> bool {
+    name.count_bytes() == 38 && name.to_bytes().iter().all(u8::is_ascii_hexdigit)
 }
 
 /// Returns the content of a regular file of at most `limit` bytes, by path; `None` if it is missing
@@ -276,9 +289,15 @@ mod tests {
         let sparse = File::create(temp.path().join("sparse")).unwrap();
         sparse.set_len(1 << 40).unwrap();
         assert!(read_file(&temp.path().join("sparse"), 10).is_err());
-        SafeDir::open(temp.path()).unwrap().remove_specials(2).unwrap();
+        let objects = ["0", "1"].map(|digit| deep_dir.join(digit.repeat(38)));
+        std::fs::write(&objects[0], "").unwrap();
+        std::fs::write(&objects[1], "x").unwrap();
+        std::fs::write(deep_dir.join("tmp_obj_a1b2c3"), "").unwrap();
+        SafeDir::open(temp.path()).unwrap().remove_unreadable(2).unwrap();
         assert!(deep_dir.join("kept").exists() && !pipe.exists());
         assert!(deep_dir.join("link").symlink_metadata().is_err());
+        assert_eq!(objects.map(|object| object.exists()), [false, true]);
+        assert!(deep_dir.join("tmp_obj_a1b2c3").exists(), "git is writing it");
     }
 
     #[test]

@@ -246,7 +246,7 @@ impl Originals {
             }
         }
         let objects = git_dir.open_or_create("objects")?;
-        objects.remove_specials(MAX_OBJECTS_DEPTH)?;
+        objects.remove_unreadable(MAX_OBJECTS_DEPTH)?;
         let objects_info = objects.open_or_create("info")?;
         objects_info.write("alternates", &self.alternates)?;
         objects_info.remove_all("http-alternates")?;

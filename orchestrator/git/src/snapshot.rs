@@ -276,10 +276,12 @@ fn list_changes(
         let listing = stage::list(git, Some(stored), worktree)?;
         let others = others.iter().map(|change| change.path.as_path());
         let paths = listing.differing().chain(others);
-        let index = match WorktreeIndex::open_few(repo, scratch, stored, paths)? {
-            Some(index) => index,
-            None => WorktreeIndex::open(repo, scratch, head)?,
-        };
+        if let Some(index) = WorktreeIndex::open_few(repo, scratch, stored, paths)? {
+            return Ok((index, listing));
+        }
+        let index = WorktreeIndex::open(repo, scratch, head)?;
+        let is_known = index.staged.is_some() || index.entries.has_conflicts();
+        let listing = if is_known { listing } else { stage::list(git, None, worktree)? };
         return Ok((index, listing));
     }
     // git reads the index that is written here if it is missing or split.

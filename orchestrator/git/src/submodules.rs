@@ -309,7 +309,7 @@ fn restore(repository: &Repository, git_dir: &SafeDir) -> Result<()> {
         info.remove_entries()?;
         info.write("exclude", &originals.exclude)?;
         let objects = git_dir.open_or_create("objects")?;
-        objects.remove_specials(2)?;
+        objects.remove_unreadable(2)?;
         objects.open_or_create("info")?.remove_all("alternates")
     };
     write().or_fail(|| "cannot restore the configuration of a submodule")
