@@ -13,10 +13,8 @@ use crate::checkout::{self, Checkout, FileChange, FileEntry, open_index};
 use crate::commit_attributes::{self, CommitAttributes};
 use crate::sparse::SparsePatterns;
 use crate::stored_index::{Edits, StoredIndex};
-use crate::{filters, index};
+use crate::{entry_mode, filters, index};
 
-/// The mode of a submodule's entry.
-const GITLINK: u32 = 0o160_000;
 /// The prefix of the name of a new index; the operation's id follows.
 const NEW_INDEX_PREFIX: &str = "index.studio-";
 
@@ -390,7 +388,7 @@ fn copy_with_times(source: &Path, target: &Path) -> std::io::Result<()> {
 }
 
 fn stat_file(checkout: &Checkout, change: &FileChange) -> Option<fs::Metadata> {
-    let is_file = change.after.is_some_and(|entry| entry.mode != GITLINK);
+    let is_file = change.after.is_some_and(|entry| entry.mode != entry_mode::GITLINK);
     is_file.then(|| checkout.worktree.join(&change.path).symlink_metadata().ok()).flatten()
 }
 

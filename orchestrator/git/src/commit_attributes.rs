@@ -110,10 +110,11 @@ impl CommitAttributes {
 mod tests {
     use super::*;
     use crate::checkout::FileEntry;
+    use crate::entry_mode;
 
     #[test]
     fn attributes_files_and_what_is_in_their_way_are_written_first() {
-        let entry = Some(FileEntry { id: git2::Oid::ZERO_SHA1, mode: 0o100_644 });
+        let entry = Some(FileEntry { id: git2::Oid::ZERO_SHA1, mode: entry_mode::FILE });
         let change =
             |path: &str| FileChange { path: PathBuf::from(path), before: None, after: entry };
         let paths = ["!a", ".gitattributes", "d", "d/.gitattributes", "d/e", "dd/f"];

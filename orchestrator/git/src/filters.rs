@@ -22,12 +22,10 @@ use crate::checkout_update::index_entry;
 use crate::filter_program::{self, Direction, KeepAlive, RunningFilters};
 use crate::repo::Repository;
 use crate::session_repo::quote;
-use crate::{check_worktree, filter_registration, worktree};
+use crate::{check_worktree, entry_mode, filter_registration, worktree};
 
 /// The line of a session's git configuration after which the trusted filters follow.
 const MARKER: &str = "# filters\n";
-/// Modes of the entries that filters apply to: files and executable files.
-const FILE_MODES: [u32; 2] = [0o100_644, 0o100_755];
 /// Maximum number of files that are written at the same time.
 const MAX_THREADS: usize = 4;
 /// How much older than now the written files are: git compares the content of a file that is as new as
@@ -186,7 +184,7 @@ pub(crate) fn smudged(repo: &git2::Repository, path: &Path, blob: &[u8]) -> Opti
 pub(crate) fn check_smudges(repo: &git2::Repository, changes: &[FileChange]) -> Result<()> {
     let Some(set) = current() else { return Ok(()) };
     for change in changes {
-        let Some(entry) = change.after.filter(|entry| FILE_MODES.contains(&entry.mode)) else {
+        let Some(entry) = change.after.filter(|entry| entry_mode::is_file(entry.mode)) else {
             continue;
         };
         let Some(filter) = filter_of(&set, repo, &change.path) else { continue };
@@ -258,7 +256,7 @@ pub(crate) fn smudge_selected_files(
         Ok((repo, index))
     };
     let (repo, mut index) = open().or_fail(fail)?;
-    let entries = index.iter().filter(|entry| FILE_MODES.contains(&entry.mode));
+    let entries = index.iter().filter(|entry| entry_mode::is_file(entry.mode));
     let entries = entries.map(|entry| {
         let path = PathBuf::from(OsStr::from_bytes(&entry.path));
         (path, FileEntry { id: entry.id, mode: entry.mode })

@@ -8,16 +8,12 @@ use sha2::{Digest, Sha256};
 
 use crate::checkout::FileEntry;
 use crate::stage::is_g3s_own;
-use crate::{index, tree_diff};
+use crate::{entry_mode, index, tree_diff};
 
 /// The number of unchanged lines around a change.
 const CONTEXT_LINES: u32 = 3;
 /// The number of hexadecimal digits of a hunk's id.
 const ID_DIGITS: usize = 12;
-/// The mode of a submodule.
-const GITLINK: u32 = 0o160_000;
-/// The mode of a symlink.
-const SYMLINK: u32 = 0o120_000;
 
 /// A changed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,10 +176,11 @@ fn read_deltas(
 
 /// Reads the hunks of a file.
 fn read_file(repo: &git2::Repository, mut file: FilePatch) -> Result<FilePatch> {
-    let kind = |entry: Option<FileEntry>| entry.map(|entry| entry.mode & 0o170_000);
+    let kind = |entry: Option<FileEntry>| entry.map(|entry| entry_mode::kind(entry.mode));
     let is_same_kind =
         kind(file.old).is_none() || kind(file.new).is_none() || kind(file.old) == kind(file.new);
-    let is_gitlink = kind(file.old) == Some(GITLINK) || kind(file.new) == Some(GITLINK);
+    let is_gitlink =
+        kind(file.old) == Some(entry_mode::GITLINK) || kind(file.new) == Some(entry_mode::GITLINK);
     if is_same_kind && !is_gitlink {
         let blob = |entry: Option<FileEntry>| -> Result<Option<git2::Blob<'_>>> {
             entry.map(|entry| repo.find_blob(entry.id).or_fail(cannot)).transpose()
@@ -353,10 +350,12 @@ pub fn describe_whole_file(file: &FilePatch) -> String {
         parts.push(format!("renamed from {}", old.display()));
     }
     match (file.old, file.new) {
-        (None, Some(new)) if new.mode == GITLINK => parts.push("new submodule".to_owned()),
+        (None, Some(new)) if new.mode == entry_mode::GITLINK => {
+            parts.push("new submodule".to_owned())
+        }
         (None, Some(_)) => parts.push(format!("new {}file", binary_word(file))),
         (Some(_), None) => parts.push(format!("deleted {}file", binary_word(file))),
-        (Some(old), Some(new)) if old.mode & 0o170_000 != new.mode & 0o170_000 => {
+        (Some(old), Some(new)) if entry_mode::kind(old.mode) != entry_mode::kind(new.mode) => {
             parts.push(format!("{} becomes {}", kind_word(old.mode), kind_word(new.mode)));
         }
         (Some(old), Some(new)) => {
@@ -365,7 +364,7 @@ pub fn describe_whole_file(file: &FilePatch) -> String {
             }
             if file.binary {
                 parts.push("binary file changed".to_owned());
-            } else if old.mode == GITLINK {
+            } else if old.mode == entry_mode::GITLINK {
                 parts.push("submodule changed".to_owned());
             }
         }
@@ -379,9 +378,9 @@ fn binary_word(file: &FilePatch) -> &'static str {
 }
 
 fn kind_word(mode: u32) -> &'static str {
-    match mode & 0o170_000 {
-        SYMLINK => "a symlink",
-        GITLINK => "a submodule",
+    match entry_mode::kind(mode) {
+        entry_mode::SYMLINK => "a symlink",
+        entry_mode::GITLINK => "a submodule",
         _ => "a file",
     }
 }

@@ -12,6 +12,7 @@ use git2::build::TreeUpdateBuilder;
 use tempfile::NamedTempFile;
 
 use crate::checkout::FileEntry;
+use crate::entry_mode;
 use crate::object_quarantine::Quarantine;
 use crate::safe_open::SafeDir;
 use crate::sparse::{self, SparsePatterns};
@@ -156,7 +157,7 @@ impl WorktreeIndex {
             let mut update = TreeUpdateBuilder::new();
             for path in &paths {
                 let FileEntry { id, mode } = after[*path];
-                update.upsert(path.as_slice(), id, file_mode(mode));
+                update.upsert(path.as_slice(), id, entry_mode::for_libgit2(mode));
             }
             let tree = repo.find_tree(selection.tree).or_fail(cannot)?;
             if let Ok(updated) = update.create_updated(repo, &tree) {
@@ -183,8 +184,7 @@ fn forget_lost(
     repo: &git2::Repository,
 ) -> std::result::Result<bool, git2::Error> {
     let (odb, empty) = (repo.odb()?, repo.blob(b"")?);
-    let is_lost =
-        |it: &git2::IndexEntry| file_mode(it.mode) != git2::FileMode::Commit && !odb.exists(it.id);
+    let is_lost = |it: &git2::IndexEntry| it.mode != entry_mode::GITLINK && !odb.exists(it.id);
     let lost: Vec<git2::IndexEntry> = index.iter().filter(is_lost).collect();
     for it in &lost {
         index.add(&entry(it.path.clone(), empty, it.mode))?;
@@ -195,16 +195,6 @@ fn forget_lost(
 
 fn files_of(index: &git2::Index) -> BTreeMap<Vec<u8>, FileEntry> {
     index.iter().map(|it| (it.path, FileEntry { id: it.id, mode: it.mode })).collect()
-}
-
-/// Returns the mode of a tree's entry for libgit2.
-pub(crate) fn file_mode(mode: u32) -> git2::FileMode {
-    match mode {
-        0o100_755 => git2::FileMode::BlobExecutable,
-        0o120_000 => git2::FileMode::Link,
-        0o160_000 => git2::FileMode::Commit,
-        _ => git2::FileMode::Blob,
-    }
 }
 
 /// Returns an entry without the times and the size of a file.

@@ -21,6 +21,7 @@ pub mod conflict;
 pub mod diff;
 pub mod discard;
 pub mod endless_patterns;
+pub mod entry_mode;
 pub(crate) mod filter_process;
 pub(crate) mod filter_program;
 pub(crate) mod filter_registration;

@@ -8,7 +8,7 @@ use base::failure::{OrFail, Result};
 use crate::object_quarantine::{self, KeepFiles, Quarantine};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
-use crate::{index, refs};
+use crate::{entry_mode, refs};
 
 /// Files to lay over others.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,11 @@ pub fn commit(
         let mut update = git2::build::TreeUpdateBuilder::new();
         for path in overlay.paths {
             let entry = above.get_path(path)?;
-            update.upsert(path, entry.id(), index::file_mode(entry.filemode().cast_unsigned()));
+            update.upsert(
+                path,
+                entry.id(),
+                entry_mode::for_libgit2(entry.filemode().cast_unsigned()),
+            );
         }
         let tree = update.create_updated(repo, &below.tree()?)?;
         let signature = crate::repo::signature(repo, now)?;

@@ -12,6 +12,7 @@ use base::parallel;
 use serde::{Deserialize, Serialize};
 
 use crate::conflict::{self, Conflict, SideLabels};
+use crate::entry_mode;
 use crate::merge::set_attributes;
 use crate::refs;
 use crate::repo::Repository;
@@ -463,7 +464,7 @@ impl<'repo> PairMerger<'repo> {
         let (Some(old), Some(ours), Some(theirs)) = (change.old, change.new, other.new) else {
             return Ok(None);
         };
-        let is_text = |mode: i32| mode & 0o170_000 == 0o100_000;
+        let is_text = |mode: i32| entry_mode::is_file(mode.cast_unsigned());
         let modes = [old.1, ours.1, theirs.1];
         if other.old != change.old || modes.iter().any(|mode| !is_text(*mode) || *mode != old.1) {
             return Ok(None);

@@ -20,6 +20,7 @@ use base::git::Git;
 use base::process::OutputLimits;
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 
+use crate::entry_mode;
 use crate::index_file::{self, FileStat, IndexedFile, IndexedTree};
 use crate::repo::Repository;
 
@@ -45,11 +46,6 @@ const UNUSUAL_SETTINGS: &[(&str, &str)] = &[
     ("core.splitindex", "true"),
     ("core.sparsecheckout", "true"),
 ];
-
-const MODE_LINK: u32 = 0o120_000;
-const MODE_SUBMODULE: u32 = 0o160_000;
-const MODE_EXECUTABLE: u32 = 0o100_755;
-const MODE_FILE: u32 = 0o100_644;
 
 /// Whether the files and the index were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,10 +192,13 @@ impl CheckoutPlan {
                     start = self.files.len();
                     continue;
                 }
-                MODE_FILE | MODE_EXECUTABLE if name == b".gitattributes" => {
+                entry_mode::FILE | entry_mode::EXECUTABLE if name == b".gitattributes" => {
                     self.attributes.push(id);
                 }
-                MODE_FILE | MODE_EXECUTABLE | MODE_LINK | MODE_SUBMODULE => {}
+                entry_mode::FILE
+                | entry_mode::EXECUTABLE
+                | entry_mode::SYMLINK
+                | entry_mode::GITLINK => {}
                 _ => return None,
             }
             let stat = FileStat::default();
@@ -259,7 +258,7 @@ fn is_plain_name(name: &[u8], mode: u32) -> bool {
     if name.iter().any(|byte| matches!(byte, b'\\' | b':' | b'~')) {
         return false;
     }
-    if mode == MODE_LINK && starts_with(b".git") {
+    if mode == entry_mode::SYMLINK && starts_with(b".git") {
         return false;
     }
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -305,7 +304,7 @@ fn write_files(
     let fail = || format!("cannot check files out into {}", worktree.display());
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
     let root = rustix::fs::open(worktree, flags, Mode::empty()).or_fail(fail)?;
-    let submodules = plan.files.iter().filter(|file| file.mode == MODE_SUBMODULE);
+    let submodules = plan.files.iter().filter(|file| file.mode == entry_mode::GITLINK);
     let paths = plan.directories.iter().skip(1).map(|directory| &directory.path);
     for path in paths.chain(submodules.map(|file| &file.path)) {
         match rustix::fs::mkdirat(&root, path.as_slice(), Mode::from_raw_mode(0o777)) {
@@ -420,7 +419,7 @@ impl FileWriter<'_> {
         file: &IndexedFile,
     ) -> io::Result<FileStat> {
         let stat = |flags| rustix::fs::statat(directory, name, flags);
-        if file.mode == MODE_SUBMODULE {
+        if file.mode == entry_mode::GITLINK {
             return Ok(FileStat::of(&stat(AtFlags::SYMLINK_NOFOLLOW)?));
         }
         let blob = odb.read(file.id).map_err(io::Error::other)?;
@@ -428,14 +427,14 @@ impl FileWriter<'_> {
             return Err(io::Error::other(format!("{} is not a blob", file.id)));
         }
         let times = Timestamps { last_access: self.mtime, last_modification: self.mtime };
-        if file.mode == MODE_LINK {
+        if file.mode == entry_mode::SYMLINK {
             let target = OsStr::from_bytes(blob.data());
             rustix::fs::symlinkat(target, directory, name)?;
             rustix::fs::utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
             return Ok(FileStat::of(&stat(AtFlags::SYMLINK_NOFOLLOW)?));
         }
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
-        let mode = if file.mode == MODE_EXECUTABLE { 0o777 } else { 0o666 };
+        let mode = if file.mode == entry_mode::EXECUTABLE { 0o777 } else { 0o666 };
         let fd = rustix::fs::openat(directory, name, flags, Mode::from_raw_mode(mode))?;
         let mut created = File::from(fd);
         created.write_all(blob.data())?;

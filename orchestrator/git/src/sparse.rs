@@ -9,10 +9,10 @@ use base::process::OutputLimits;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use crate::entry_mode;
+
 /// The file with the patterns, in a git directory.
 pub(crate) const PATTERNS_FILE: &str = "info/sparse-checkout";
-/// The mode of a submodule's entry.
-const GITLINK: u32 = 0o160_000;
 
 /// The patterns of a sparse checkout.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl SparsePatterns {
     /// Returns whether the patterns leave a path out. As in git, the last pattern that matches the
     /// path decides, else the last one that matches the nearest directory above.
     pub(crate) fn leave_out(&self, path: &Path, mode: u32) -> bool {
-        let mut is_directory = mode == GITLINK;
+        let mut is_directory = mode == entry_mode::GITLINK;
         for part in path.ancestors().filter(|part| !part.as_os_str().is_empty()) {
             match self.matcher.matched(part, is_directory) {
                 Match::Ignore(_) => return false,

@@ -17,7 +17,7 @@ use crate::safe_open::read_file;
 use crate::snapshot::{Omission, OmissionReason, SnapshotLimits};
 use crate::stored_index::StoredIndex;
 use crate::submodules::SubmoduleState;
-use crate::{endless_patterns, filters, index};
+use crate::{endless_patterns, entry_mode, filters, index};
 
 /// Timeout of listing the changes with git.
 const LIST_TIMEOUT: Duration = Duration::from_secs(300);
@@ -33,13 +33,6 @@ const MAX_ATTEMPTS: u32 = 3;
 const MAX_FILTERED_BYTES: u64 = 1 << 30;
 /// The attributes with which a blob differs from a file without carriage returns.
 const CONVERTING_ATTRIBUTES: [&str; 2] = ["filter", "ident"];
-/// The modes of entries of files.
-const REGULAR_FILE: u32 = 0o100_644;
-const EXECUTABLE_FILE: u32 = 0o100_755;
-/// The mode of a symlink's entry.
-const SYMLINK: u32 = 0o120_000;
-/// The mode of a submodule's entry.
-const GITLINK: u32 = 0o160_000;
 
 /// The differences of a worktree from its index.
 #[derive(Default)]
@@ -141,7 +134,8 @@ fn changes_of(
         }
         match worktree.join(&path).symlink_metadata() {
             Ok(metadata) if metadata.is_dir() => {
-                let is_submodule = index.get_path(&path, 0).is_some_and(|it| it.mode == GITLINK);
+                let is_submodule =
+                    index.get_path(&path, 0).is_some_and(|it| it.mode == entry_mode::GITLINK);
                 if !is_submodule {
                     changes.deleted.push(path);
                 }
@@ -244,7 +238,8 @@ pub(crate) fn add_submodule(
         path: submodule.path.to_string_lossy().into_owned(),
         why: OmissionReason::Submodule,
     };
-    let gitlink = |path: &Path| index.get_path(path, 0).filter(|entry| entry.mode == GITLINK);
+    let gitlink =
+        |path: &Path| index.get_path(path, 0).filter(|entry| entry.mode == entry_mode::GITLINK);
     if submodule.parent.is_some() {
         let has_container = || submodule.path.ancestors().skip(1).any(|it| gitlink(it).is_some());
         return Ok((*is_dirty && has_container()).then(omission));
@@ -321,11 +316,11 @@ impl<'a> Stager<'a> {
         let before = index.get_path(path, 0).map(|entry| entry.mode);
         let omission = self.add_as_is(index, path)?;
         let Some(mut entry) = index.get_path(path, 0) else { return Ok(omission) };
-        let is_file = [REGULAR_FILE, EXECUTABLE_FILE].contains(&entry.mode);
+        let is_file = entry_mode::is_file(entry.mode);
         let mode = match before {
-            Some(SYMLINK) if !self.has_symlinks => SYMLINK,
-            Some(mode @ (REGULAR_FILE | EXECUTABLE_FILE)) if !self.has_modes => mode,
-            Some(_) | None if !self.has_modes => REGULAR_FILE,
+            Some(entry_mode::SYMLINK) if !self.has_symlinks => entry_mode::SYMLINK,
+            Some(mode) if entry_mode::is_file(mode) && !self.has_modes => mode,
+            Some(_) | None if !self.has_modes => entry_mode::FILE,
             Some(_) | None => entry.mode,
         };
         if is_file && omission.is_none() && mode != entry.mode {
@@ -410,7 +405,7 @@ impl<'a> Stager<'a> {
             id = self.scratch.repo.blob(&content).ok()?;
         }
         let is_executable = metadata.permissions().mode() & 0o100 != 0;
-        let mode = if is_executable { EXECUTABLE_FILE } else { REGULAR_FILE };
+        let mode = if is_executable { entry_mode::EXECUTABLE } else { entry_mode::FILE };
         let entry = index::entry(path.as_os_str().as_bytes().to_vec(), id, mode);
         index.add(&entry).ok().map(|()| true)
     }

@@ -18,6 +18,7 @@ use rustix::fs::Stat;
 use sha1::{Digest, Sha1};
 use tempfile::NamedTempFile;
 
+use crate::entry_mode;
 use crate::index::{ASSUME_UNCHANGED, SKIP_WORKTREE};
 use crate::index_file::{self, EXTENDED, FileStat, IndexedFile, PATH_LENGTH_MASK};
 use crate::open_directories::{OpenDirectories, count_files, open_directory};
@@ -36,11 +37,8 @@ const STAT_AND_ID_LENGTH: usize = 60;
 const SIZE_OFFSET: usize = 36;
 /// The length of an id, and of the checksum at the end.
 const ID_LENGTH: usize = 20;
-/// The kind of a file in its mode, and those of files, directories and submodules.
-const KIND: u32 = 0o170_000;
-const REGULAR: u32 = 0o100_000;
+/// The kind of directories.
 const DIRECTORY: u32 = 0o040_000;
-const GITLINK: u32 = 0o160_000;
 /// The flags of an entry of a conflict.
 const CONFLICT: u16 = 0x3000;
 /// An extended flag: the path is to be added later.
@@ -195,8 +193,9 @@ impl StoredIndex {
     pub(crate) fn describes(&self, directory: &Path) -> io::Result<bool> {
         let root = &open_directory(directory)?;
         let is_as_described = |entry: &StoredEntry, found: &Stat| {
-            let (mode, kind) = (self.mode(entry), found.st_mode & KIND);
-            let is_kind = kind == mode & KIND || mode == GITLINK && kind == DIRECTORY;
+            let (mode, kind) = (self.mode(entry), entry_mode::kind(found.st_mode));
+            let is_kind =
+                kind == entry_mode::kind(mode) || mode == entry_mode::GITLINK && kind == DIRECTORY;
             is_kind && FileStat::of(found) == self.stat(entry)
         };
         thread::scope(|scope| {
@@ -217,7 +216,7 @@ impl StoredIndex {
     fn is_passed_over(&self, entry: &StoredEntry) -> bool {
         let is_hidden =
             entry.flags & ASSUME_UNCHANGED != 0 || entry.extended_flags & SKIP_WORKTREE != 0;
-        is_hidden || self.mode(entry) == GITLINK
+        is_hidden || self.mode(entry) == entry_mode::GITLINK
     }
 
     /// Returns whether a file has the state that its entry describes; the device may have another number,
@@ -225,8 +224,8 @@ impl StoredIndex {
     fn is_unchanged(&self, entry: &StoredEntry, found: &Stat) -> bool {
         let (stat, mode) = (self.stat(entry), self.mode(entry));
         let changed_bits = found.st_mode ^ mode;
-        let has_mode =
-            changed_bits & KIND == 0 && (mode & KIND != REGULAR || changed_bits & 0o100 == 0);
+        let has_mode = entry_mode::kind(changed_bits) == 0
+            && (!entry_mode::is_file(mode) || changed_bits & 0o100 == 0);
         let found = FileStat { dev: stat.dev, ..FileStat::of(found) };
         has_mode && found == stat && !self.is_racy(entry)
     }
@@ -526,7 +525,7 @@ mod tests {
             mtime: time,
             dev: 1,
             ino: 2,
-            mode: 0o100_644,
+            mode: entry_mode::FILE,
             uid: 3,
             gid: 4,
             file_size: 5,

@@ -22,10 +22,8 @@ use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::{self, Originals, SessionRepo};
 use crate::snapshot::SnapshotLimits;
-use crate::{confined_thread, head, index, snapshot, worktree};
+use crate::{confined_thread, entry_mode, head, index, snapshot, worktree};
 
-/// The mode of a submodule's entry.
-const GITLINK: u32 = 0o160_000;
 /// The record of the copied submodules, beside the originals.
 const RECORD_FILE: &str = "originals/submodules";
 /// Timeout of reading a submodule's files.
@@ -159,7 +157,7 @@ fn of_tree(git: &Git, repo: &git2::Repository, commit: &str) -> Result<Vec<Submo
         let (key, path) = line.split_once('\n')?;
         let name = key.strip_prefix("submodule.")?.strip_suffix(".path")?;
         let entry = tree.get_path(Path::new(path)).ok()?;
-        let is_gitlink = u32::try_from(entry.filemode()) == Ok(GITLINK);
+        let is_gitlink = u32::try_from(entry.filemode()) == Ok(entry_mode::GITLINK);
         (is_gitlink && is_plain_path(name) && is_plain_path(path)).then(|| Submodule {
             name: name.to_owned(),
             path: PathBuf::from(path),
@@ -439,7 +437,7 @@ fn gitlink(container: &Repository, commit: &str, path: &Path) -> Option<String> 
 
 fn gitlink_in(tree: &git2::Tree<'_>, path: &Path) -> Option<String> {
     let entry = tree.get_path(path).ok()?;
-    (u32::try_from(entry.filemode()) == Ok(GITLINK)).then(|| entry.id().to_string())
+    (u32::try_from(entry.filemode()) == Ok(entry_mode::GITLINK)).then(|| entry.id().to_string())
 }
 
 /// The state of a session's submodule.
@@ -556,14 +554,15 @@ pub(crate) fn refuse_missing(
     changes: &[FileChange],
     commit: &str,
 ) -> Result<()> {
-    let is_moved = |change: &FileChange| change.after.is_some_and(|after| after.mode == GITLINK);
+    let is_moved =
+        |change: &FileChange| change.after.is_some_and(|after| after.mode == entry_mode::GITLINK);
     if !changes.iter().any(is_moved) {
         return Ok(());
     }
     for submodule in of_commit(repository, commit)? {
         let is_changed = |change: &&FileChange| is_moved(change) && change.path == submodule.path;
         let Some(change) = changes.iter().find(is_changed) else { continue };
-        let before = change.before.filter(|before| before.mode == GITLINK);
+        let before = change.before.filter(|before| before.mode == entry_mode::GITLINK);
         refuse_unknown(repository, &submodule, before.map(|before| before.id.to_string()))?;
     }
     Ok(())
@@ -603,7 +602,8 @@ fn refuse_unknown(
 /// `git merge`.
 pub fn moved_note(repository: &Repository, before: &str, after: &str) -> Option<String> {
     let changes = crate::checkout::changes(&repository.open().ok()?, before, after).ok()?;
-    let is_moved = |change: &FileChange| change.after.is_some_and(|after| after.mode == GITLINK);
+    let is_moved =
+        |change: &FileChange| change.after.is_some_and(|after| after.mode == entry_mode::GITLINK);
     let moved: Vec<String> = changes
         .into_iter()
         .filter(is_moved)

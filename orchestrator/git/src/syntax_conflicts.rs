@@ -8,12 +8,10 @@ use std::path::Path;
 use base::failure::{OrFail, Result};
 
 use crate::conflict::Conflict;
+use crate::entry_mode;
 
 /// The bits of an index entry's flags that are its stage.
 const STAGE_BITS: u16 = 0x3000;
-/// The kind of file in a mode, and a regular file.
-const KIND_BITS: u32 = 0o170_000;
-const REGULAR: u32 = 0o100_000;
 
 /// A file that was merged by syntax.
 pub(crate) struct SyntaxMerge {
@@ -69,7 +67,7 @@ fn merge(repo: &git2::Repository, conflict: &git2::IndexConflict) -> Result<Opti
         return Ok(None);
     };
     let all = [base, ours, theirs];
-    let is_plain = |entry: &&git2::IndexEntry| entry.mode & KIND_BITS == REGULAR;
+    let is_plain = |entry: &&git2::IndexEntry| entry_mode::is_file(entry.mode);
     let is_same = |entry: &&git2::IndexEntry| entry.path == base.path && entry.mode == base.mode;
     if !all.iter().all(is_plain) || !all.iter().all(is_same) {
         return Ok(None);

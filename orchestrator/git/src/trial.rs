@@ -16,10 +16,7 @@ use crate::session_repo::SessionRepo;
 use crate::snapshot::{self, WorktreeContent};
 use crate::transaction::{mark_step, recover_with, write_intent, write_outcome};
 use crate::trial_files::{ChangedPaths, TrialFiles};
-use crate::{accepted_hunks, checkout_conflicts, merge, refs};
-
-/// The mode of a submodule's entry.
-const GITLINK: u32 = 0o160_000;
+use crate::{accepted_hunks, checkout_conflicts, entry_mode, merge, refs};
 
 /// A session that is being tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -335,7 +332,10 @@ fn merge_work(
         let changes = checkout::tree_changes(&repo, &before, &after)?;
         refuse_endless_patterns(&repo, &changes)?;
         let is_submodule = |change: &FileChange| {
-            [change.before, change.after].iter().flatten().any(|entry| entry.mode == GITLINK)
+            [change.before, change.after]
+                .iter()
+                .flatten()
+                .any(|entry| entry.mode == entry_mode::GITLINK)
         };
         let (skipped, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_submodule);
         let index = checkout::open_index(&checkout.git_dir.join("index"))?;

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 
+use studio_git::entry_mode;
+
 /// Maximum size of a script that is read, in bytes.
 const MAX_SCRIPT_BYTES: usize = 256 << 10;
 /// Maximum number of files that are followed.
@@ -197,7 +199,7 @@ fn is_source(path: &Path) -> bool {
 /// first bytes.
 fn is_program(repo: &git2::Repository, entry: &git2::TreeEntry<'_>, path: &Path) -> bool {
     let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-    entry.filemode() == 0o100_755
+    entry.filemode().cast_unsigned() == entry_mode::EXECUTABLE
         || SCRIPTS.contains(&extension.as_str())
         || repo.find_blob(entry.id()).is_ok_and(|blob| blob.content().starts_with(b"#!"))
 }
@@ -217,7 +219,7 @@ mod tests {
                 mtime: git2::IndexTime::new(0, 0),
                 dev: 0,
                 ino: 0,
-                mode: 0o100_644,
+                mode: entry_mode::FILE,
                 uid: 0,
                 gid: 0,
                 file_size: 0,

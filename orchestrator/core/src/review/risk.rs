@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use base::credentials;
+use studio_git::entry_mode;
 use studio_git::hunks::{DiffHunk, FilePatch, LineOrigin};
 
 use crate::check_files::CheckFile;
@@ -293,11 +294,12 @@ fn same_file(context: &HunkContext<'_>) -> Option<String> {
 
 fn file_kind(context: &HunkContext<'_>) -> Option<String> {
     let file = context.file;
-    let kind = |mode: u32| mode & 0o170_000;
-    let is_executable = |mode: u32| kind(mode) == 0o100_000 && mode & 0o111 != 0;
+    let is_executable = |mode: u32| entry_mode::is_file(mode) && mode & 0o111 != 0;
     let (old, new) = (file.old.map(|entry| entry.mode), file.new?.mode);
-    if kind(new) != 0o100_000 && old.is_none_or(|old| kind(old) != kind(new)) {
-        return Some(if kind(new) == 0o120_000 { "symlink" } else { "submodule" }.to_owned());
+    let is_same_kind = |old: u32| entry_mode::kind(old) == entry_mode::kind(new);
+    if !entry_mode::is_file(new) && !old.is_some_and(is_same_kind) {
+        let is_symlink = entry_mode::kind(new) == entry_mode::SYMLINK;
+        return Some(if is_symlink { "symlink" } else { "submodule" }.to_owned());
     }
     if is_executable(new) && !old.is_some_and(is_executable) {
         return Some("becomes executable".to_owned());
@@ -462,7 +464,7 @@ mod tests {
             DiffHunk { id: String::new(), old: none, new: none, heading: String::new(), lines };
         let entry = |digit: u8| {
             let id = git2::Oid::from_bytes(&[digit; 20]).unwrap();
-            Some(FileEntry { id, mode: 0o100_644 })
+            Some(FileEntry { id, mode: entry_mode::FILE })
         };
         FilePatch {
             old_path: Some(path.into()),
@@ -522,7 +524,7 @@ mod tests {
         assert_eq!(rules("src/a.rs", &["-x"; 10]), ["deletion"]);
         assert_eq!(rules("src/a.rs", &["-x"; 9]), [""; 0]);
         let mut script = file("a.sh", &["+x"]);
-        script.new.as_mut().unwrap().mode = 0o100_755;
+        script.new.as_mut().unwrap().mode = entry_mode::EXECUTABLE;
         assert_eq!(rules_of(&script, &[file("test/a", &["+a"])]), ["file_kind"]);
         script.new = None;
         assert_eq!(rules_of(&script, &[file("test/a", &["+a"])]), ["deletion"]);
