@@ -18,7 +18,9 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Creates a repository with this many small files, a hundred per directory.
+    /// Creates a repository with this many small files, a hundred per directory. It is packed, and no
+    /// file is as new as the index: git packs many objects in the background of a command, and reads
+    /// such files each time.
     pub fn new(files: usize, config: &str) -> Bench {
         let place = tempfile::tempdir().expect("a temporary directory can be made");
         let settings = place.path().join(".config/g3");
@@ -32,8 +34,12 @@ impl Bench {
             );
         }
         repo.git(["add", "-A"]);
-        repo.git(["commit", "-q", "-m", "Files"]);
-        Bench { place, repo }
+        repo.git(["-c", "gc.auto=0", "commit", "-q", "-m", "Files"]);
+        repo.git(["repack", "-a", "-d", "-q"]);
+        let bench = Bench { place, repo };
+        bench.must(bench.job("sleep").arg("1.1"));
+        bench.must(bench.job("git").args(["update-index", "--refresh", "--force-write-index"]));
+        bench
     }
 
     /// Runs this many sessions to their end; returns the id of the last.

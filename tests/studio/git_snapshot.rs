@@ -37,17 +37,20 @@ fn objects_that_a_loss_of_power_emptied_are_written_again() {
     let session = s.session("task-abcd");
     session.work.write("changed", "text");
     session.work.write("staged", "staged");
-    session.work.git(["add", "staged"]);
-    for file in ["changed", "staged"] {
+    session.work.write("deleted", "staged, then deleted");
+    session.work.git(["add", "staged", "deleted"]);
+    for file in ["changed", "staged", "deleted"] {
         let id = session.work.git(["hash-object", file]);
         let object = session.place.git_dir.join("objects").join(&id[..2]).join(&id[2..]);
         fs::create_dir_all(object.parent().unwrap()).unwrap();
         let _ = fs::remove_file(&object);
         fs::write(object, "").unwrap();
     }
+    fs::remove_file(session.work.path().join("deleted")).unwrap();
     let taken = s.snapshot(&session);
     let show = |file: &str| s.repo.git(["show", &format!("{}:{file}", taken.work)]);
     assert_eq!(["changed", "staged"].map(show), ["text", "staged"]);
+    assert_eq!(s.repo.git(["ls-tree", "--name-only", &taken.work, "deleted"]), "");
     s.repo.is_sound();
 }
 

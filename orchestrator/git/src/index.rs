@@ -178,13 +178,16 @@ impl WorktreeIndex {
 }
 
 /// Makes the entries whose content does not exist, after a loss of power, differ from their files, which
-/// are read instead; returns whether there are any. Also writes the index, for git.
+/// are read instead; returns whether there are any. Hidden entries, which have no file, stay as they are.
+/// Also writes the index, for git.
 fn forget_lost(
     index: &mut git2::Index,
     repo: &git2::Repository,
 ) -> std::result::Result<bool, git2::Error> {
     let (odb, empty) = (repo.odb()?, repo.blob(b"")?);
-    let is_lost = |it: &git2::IndexEntry| it.mode != entry_mode::GITLINK && !odb.exists(it.id);
+    let is_lost = |it: &git2::IndexEntry| {
+        it.mode != entry_mode::GITLINK && !is_hidden(it) && !odb.exists(it.id)
+    };
     let lost: Vec<git2::IndexEntry> = index.iter().filter(is_lost).collect();
     for it in &lost {
         index.add(&entry(it.path.clone(), empty, it.mode))?;
