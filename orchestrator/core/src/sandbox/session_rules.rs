@@ -39,7 +39,7 @@ pub struct SessionPaths<'a> {
     pub protected: &'a [PathBuf],
 }
 
-/// The trees that all sandboxes of a session have in common. To find them takes a walk over the home
+/// The trees that all sandboxes of a session have in common. Finding them takes a walk over the home
 /// directory and around each known repository.
 #[derive(Clone, Debug)]
 pub struct SessionTrees {
