@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use base::process::{Command, OutputLimits};
 use studio_git::check_leftovers::Leftover;
@@ -44,7 +45,8 @@ fn objects_that_a_loss_of_power_emptied_are_written_again() {
         let object = session.place.git_dir.join("objects").join(&id[..2]).join(&id[2..]);
         fs::create_dir_all(object.parent().unwrap()).unwrap();
         let _ = fs::remove_file(&object);
-        fs::write(object, "").unwrap();
+        let empty = fs::File::create(object).unwrap();
+        empty.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
     }
     fs::remove_file(session.work.path().join("deleted")).unwrap();
     let taken = s.snapshot(&session);

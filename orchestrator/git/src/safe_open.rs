@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -13,6 +14,8 @@ use rustix::io::Errno;
 #[derive(Debug)]
 pub struct SafeDir(OwnedFd);
 
+/// The time in which a program writes the content of a file that it has created.
+const WRITE_TIME: Duration = Duration::from_secs(10);
 const OPEN_FLAGS: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 impl SafeDir {
@@ -130,7 +133,7 @@ impl SafeDir {
                 FileType::RegularFile if !is_of_loose_object(name) => {}
                 FileType::RegularFile => {
                     let stat = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW);
-                    if stat.is_ok_and(|stat| stat.st_size == 0) {
+                    if stat.is_ok_and(|stat| is_left_empty(&stat)) {
                         let _ = rustix::fs::unlinkat(&self.0, name, AtFlags::empty());
                     }
                 }
@@ -212,6 +215,14 @@ impl SafeDir {
     }
 }
 
+/// Returns whether a file is empty and is not being written any more: not every git writes objects
+/// under another name first.
+fn is_left_empty(stat: &rustix::fs::Stat) -> bool {
+    let modified = UNIX_EPOCH + Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+    let age = SystemTime::now().duration_since(modified).unwrap_or_default();
+    stat.st_size == 0 && age >= WRITE_TIME
+}
+
 /// Returns whether a file has the name of a loose object: all digits but the first two.
 fn is_of_loose_object(name: &std::ffi::CStr) -> bool {
     name.count_bytes() == 38 && name.to_bytes().iter().all(u8::is_ascii_hexdigit)
@@ -289,14 +300,16 @@ mod tests {
         let sparse = File::create(temp.path().join("sparse")).unwrap();
         sparse.set_len(1 << 40).unwrap();
         assert!(read_file(&temp.path().join("sparse"), 10).is_err());
-        let objects = ["0", "1"].map(|digit| deep_dir.join(digit.repeat(38)));
-        std::fs::write(&objects[0], "").unwrap();
-        std::fs::write(&objects[1], "x").unwrap();
+        let objects = ["0", "1", "2"].map(|digit| deep_dir.join(digit.repeat(38)));
+        let long_ago = SystemTime::now() - WRITE_TIME;
+        File::create(&objects[0]).unwrap().set_modified(long_ago).unwrap();
+        File::create(&objects[1]).unwrap();
+        std::fs::write(&objects[2], "x").unwrap();
         std::fs::write(deep_dir.join("tmp_obj_a1b2c3"), "").unwrap();
         SafeDir::open(temp.path()).unwrap().remove_unreadable(2).unwrap();
         assert!(deep_dir.join("kept").exists() && !pipe.exists());
         assert!(deep_dir.join("link").symlink_metadata().is_err());
-        assert_eq!(objects.map(|object| object.exists()), [false, true]);
+        assert_eq!(objects.map(|object| object.exists()), [false, true, true]);
         assert!(deep_dir.join("tmp_obj_a1b2c3").exists(), "git is writing it");
     }
 
