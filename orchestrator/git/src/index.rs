@@ -178,8 +178,8 @@ impl WorktreeIndex {
 }
 
 /// Makes the entries whose content does not exist, after a loss of power, differ from their files, which
-/// are read instead; returns whether there are any. Hidden entries, which have no file, stay as they are.
-/// Also writes the index, for git.
+/// are read instead, and writes the index, for git; returns whether there are any. Hidden entries stay as
+/// they are, because they may have no file.
 fn forget_lost(
     index: &mut git2::Index,
     repo: &git2::Repository,
@@ -189,11 +189,14 @@ fn forget_lost(
         it.mode != entry_mode::GITLINK && !is_hidden(it) && !odb.exists(it.id)
     };
     let lost: Vec<git2::IndexEntry> = index.iter().filter(is_lost).collect();
-    for it in &lost {
-        index.add(&entry(it.path.clone(), empty, it.mode))?;
+    if lost.is_empty() {
+        return Ok(false);
+    }
+    for it in lost {
+        index.add(&entry(it.path, empty, it.mode))?;
     }
     index.write()?;
-    Ok(!lost.is_empty())
+    Ok(true)
 }
 
 fn files_of(index: &git2::Index) -> BTreeMap<Vec<u8>, FileEntry> {
@@ -201,7 +204,7 @@ fn files_of(index: &git2::Index) -> BTreeMap<Vec<u8>, FileEntry> {
 }
 
 /// Returns an entry without the times and the size of a file.
-pub(crate) fn entry(path: Vec<u8>, id: git2::Oid, mode: u32) -> git2::IndexEntry {
+pub fn entry(path: Vec<u8>, id: git2::Oid, mode: u32) -> git2::IndexEntry {
     let time = git2::IndexTime::new(0, 0);
     git2::IndexEntry {
         ctime: time,

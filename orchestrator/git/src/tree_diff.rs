@@ -83,12 +83,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::{entry_mode, index};
 
-    type Files = BTreeMap<String, (i32, u8)>;
+    type Files = BTreeMap<String, (u32, u8)>;
 
     fn files() -> impl Strategy<Value = Files> {
         let name = "[ab]{1,2}(/[ab.]b{0,1}c){0,2}";
-        let mode = prop_oneof![Just(0o100_644), Just(0o100_755), Just(0o120_000), Just(0o160_000)];
+        let modes =
+            [entry_mode::FILE, entry_mode::EXECUTABLE, entry_mode::SYMLINK, entry_mode::GITLINK];
+        let mode = proptest::sample::select(modes.to_vec());
         btree_map(name, (mode, 0..3_u8), 0..12)
     }
 
@@ -102,27 +105,9 @@ mod tests {
                 continue;
             }
             let id = repo.blob(&[*content]).unwrap();
-            index.add(&entry(path, *mode, id)).unwrap();
+            index.add(&index::entry(path.as_bytes().to_vec(), id, *mode)).unwrap();
         }
         index.write_tree_to(repo).unwrap()
-    }
-
-    fn entry(path: &str, mode: i32, id: Oid) -> git2::IndexEntry {
-        let time = git2::IndexTime::new(0, 0);
-        git2::IndexEntry {
-            ctime: time,
-            mtime: time,
-            dev: 0,
-            ino: 0,
-            mode: mode.cast_unsigned(),
-            uid: 0,
-            gid: 0,
-            file_size: 0,
-            id,
-            flags: 0,
-            flags_extended: 0,
-            path: path.as_bytes().to_vec(),
-        }
     }
 
     fn text(diff: &Diff<'_>) -> String {

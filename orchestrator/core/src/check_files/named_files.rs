@@ -207,6 +207,7 @@ fn is_program(repo: &git2::Repository, entry: &git2::TreeEntry<'_>, path: &Path)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use studio_git::index;
 
     fn reasons(files: &[(&str, &str)], lines: &[&str]) -> BTreeMap<String, String> {
         let dir = tempfile::tempdir().unwrap();
@@ -214,20 +215,7 @@ mod tests {
         let mut index = git2::Index::new().unwrap();
         for (path, text) in files {
             let id = repo.blob(text.as_bytes()).unwrap();
-            let entry = git2::IndexEntry {
-                ctime: git2::IndexTime::new(0, 0),
-                mtime: git2::IndexTime::new(0, 0),
-                dev: 0,
-                ino: 0,
-                mode: entry_mode::FILE,
-                uid: 0,
-                gid: 0,
-                file_size: 0,
-                id,
-                flags: 0,
-                flags_extended: 0,
-                path: path.as_bytes().to_vec(),
-            };
+            let entry = index::entry(path.as_bytes().to_vec(), id, entry_mode::FILE);
             index.add(&entry).unwrap();
         }
         let tree = repo.find_tree(index.write_tree_to(&repo).unwrap()).unwrap();
