@@ -7,6 +7,7 @@ mod agent_output;
 mod agent_processes;
 mod agents;
 mod attempts;
+mod cargo_target;
 mod carried_caches;
 mod check_files;
 mod checks;

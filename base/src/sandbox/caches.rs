@@ -49,12 +49,17 @@ const CACHE_VARIABLES: &[&str] =
 pub fn of(home: &Path) -> Vec<PathBuf> {
     let variable = |name: &&str| std::env::var_os(name).map(PathBuf::from);
     let absolute = |path: &PathBuf| path.is_absolute();
-    let cargo = variable(&"CARGO_HOME").filter(absolute).unwrap_or_else(|| home.join(".cargo"));
-    let mut caches = known_caches(home, &cargo);
+    let mut caches = known_caches(home, &cargo_home(home));
     caches.extend(
         CACHE_VARIABLES.iter().filter_map(variable).filter(absolute).filter(|path| path.is_dir()),
     );
     caches
+}
+
+/// Returns the user's cargo home directory.
+pub fn cargo_home(home: &Path) -> PathBuf {
+    let configured = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    configured.filter(|path| path.is_absolute()).unwrap_or_else(|| home.join(".cargo"))
 }
 
 fn known_caches(home: &Path, cargo: &Path) -> Vec<PathBuf> {

@@ -195,15 +195,16 @@ pub fn is_secret(name: &str) -> bool {
 }
 
 /// Returns the variables that point build tools to studio's caches, which sandboxes may write.
-/// Creates the directories, and copies cargo's configuration if it contains no login.
-pub fn cache_env(cache: &Path, home: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+/// Creates the directories, and copies the configuration in the user's cargo home directory if it
+/// contains no login.
+pub fn cache_env(cache: &Path, cargo_home: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let directories = [
         ("CARGO_HOME", "cargo"),
-        ("npm_config_cache", "npm"),
-        ("PIP_CACHE_DIR", "pip"),
-        ("XDG_CACHE_HOME", "xdg"),
-        ("GOMODCACHE", "go/mod"),
-        ("GOCACHE", "go/build"),
+        ("npm_config_cache", "others/npm"),
+        ("PIP_CACHE_DIR", "others/pip"),
+        ("XDG_CACHE_HOME", "others/xdg"),
+        ("GOMODCACHE", "others/go/mod"),
+        ("GOCACHE", "others/go/build"),
     ];
     let mut variables = Vec::new();
     for (name, directory) in directories {
@@ -211,14 +212,25 @@ pub fn cache_env(cache: &Path, home: &Path) -> io::Result<Vec<(String, PathBuf)>
         fs::create_dir_all(&directory)?;
         variables.push((name.to_owned(), directory));
     }
-    let (source, copy) = (home.join(".cargo/config.toml"), cache.join("cargo/config.toml"));
-    if let Ok(text) = fs::read_to_string(source)
-        && !text.to_lowercase().contains("token")
-        && fs::read_to_string(&copy).ok().as_ref() != Some(&text)
-    {
-        crate::files::replace(&copy, text.as_bytes())?;
+    fs::create_dir_all(cache.join("cargo/bin"))?;
+    for name in ["config.toml", "env"] {
+        let copy = cache.join("cargo").join(name);
+        // Programs in the sandbox may have put anything at the path of the copy.
+        let is_file = copy.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
+        if let Ok(text) = fs::read_to_string(cargo_home.join(name))
+            && !text.to_lowercase().contains("token")
+            && !(is_file && fs::read_to_string(&copy).is_ok_and(|copied| copied == text))
+        {
+            crate::files::replace(&copy, text.as_bytes())?;
+        }
     }
     Ok(variables)
+}
+
+/// Returns the trees of studio's caches that sandboxes may write. Each is a place of its own, so that
+/// no program in a sandbox can put a link in its place.
+pub fn cache_trees(cache: &Path) -> [PathBuf; 2] {
+    ["cargo", "others"].map(|name| cache.join(name))
 }
 
 #[cfg(test)]
@@ -276,14 +288,18 @@ mod tests {
     #[test]
     fn caches_are_created_without_copies_of_a_login() {
         let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join(".cargo")).unwrap();
-        let user_config_file = dir.path().join(".cargo/config.toml");
-        let copy = dir.path().join("cache/cargo/config.toml");
+        let (users, cache) = (dir.path().join(".cargo"), dir.path().join("cache"));
+        fs::create_dir(&users).unwrap();
+        let user_config_file = users.join("config.toml");
+        let copy = cache.join("cargo/config.toml");
         fs::write(&user_config_file, "[registry]\ntoken = \"x\"").unwrap();
-        let variables = cache_env(&dir.path().join("cache"), dir.path()).unwrap();
+        let variables = cache_env(&cache, &users).unwrap();
         assert!(variables.iter().all(|(_, path)| path.is_dir()) && !copy.exists());
         fs::write(&user_config_file, "[build]\njobs = 2").unwrap();
-        cache_env(&dir.path().join("cache"), dir.path()).unwrap();
+        cache_env(&cache, &users).unwrap();
         assert!(copy.exists());
+        let trees = cache_trees(&cache);
+        let is_in_a_tree = |path: &PathBuf| trees.iter().any(|tree| path.starts_with(tree));
+        assert!(variables.iter().all(|(_, path)| is_in_a_tree(path)));
     }
 }

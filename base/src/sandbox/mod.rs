@@ -57,7 +57,8 @@ pub struct SandboxRules {
     /// Paths below the writable ones that are put back when a program ends ([`guarded_paths`]).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<GuardedPath>,
-    /// Files that programs see with the content of another file: the path, and that file.
+    /// Files and directories that programs see in place of others: the path, and what they see there.
+    /// They are writable only where `write` contains them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replaced: Vec<(PathBuf, PathBuf)>,
     /// Directories that show only what the rules open: the home directory.

@@ -50,8 +50,8 @@ pub(super) enum MountPoint {
 pub(super) enum MountSource {
     /// A tree or a file of the same path.
     Tree { writable: bool },
-    /// Another file or directory, writable: the sandbox's own temporary directory, its terminal.
-    Other(CString),
+    /// Another file or directory, e.g. the sandbox's own temporary directory, its terminal.
+    Other { path: CString, writable: bool },
     /// An empty directory that stays read-only except for the mounts in it.
     Empty,
     /// An empty directory that is writable.
@@ -101,7 +101,12 @@ impl MountPlan {
         }
         draft.hide_sockets(rules);
         for (path, source) in &rules.replaced {
-            draft.mounts.insert(path.clone(), MountSource::Other(text(source)?));
+            // What was below is hidden as well.
+            draft.mounts.retain(|below, _| !below.starts_with(path));
+            draft.links.retain(|below, _| !below.starts_with(path));
+            let writable = rules.write.iter().any(|tree| source.starts_with(tree));
+            let source = MountSource::Other { path: text(source)?, writable };
+            draft.mounts.insert(path.clone(), source);
         }
         let fixed = rules.fixed.iter().filter(|path| path.exists() && draft.is_visible(path));
         let fixed: Vec<PathBuf> = fixed.cloned().collect();
@@ -141,7 +146,8 @@ impl Draft {
         for path in TEMPORARY.map(Path::new) {
             let is_used = opened.iter().any(|open| open.starts_with(path));
             let temp = rules.temp.as_ref().filter(|_| !is_used).and_then(|temp| text(temp).ok());
-            add(path, temp.map_or(MountSource::Empty, MountSource::Other));
+            let temp = temp.map(|path| MountSource::Other { path, writable: true });
+            add(path, temp.unwrap_or(MountSource::Empty));
         }
         add(Path::new(DEVICES), MountSource::Devices);
         add(Path::new(RUNTIME), MountSource::Empty);
@@ -152,7 +158,8 @@ impl Draft {
         if let Some(terminal) = terminal
             && self.mounts.contains_key(Path::new(DEVICES))
         {
-            self.mounts.insert(PathBuf::from(CONSOLE), MountSource::Other(terminal));
+            let terminal = MountSource::Other { path: terminal, writable: true };
+            self.mounts.insert(PathBuf::from(CONSOLE), terminal);
         }
     }
 

@@ -286,7 +286,7 @@ mod linux {
         for (mount, tree) in plan.mounts.iter().zip(trees.iter_mut()) {
             let path: &CStr = match &mount.source {
                 MountSource::Tree { .. } => &mount.path,
-                MountSource::Other(path) => path,
+                MountSource::Other { path, .. } => path,
                 MountSource::Nothing => c"/dev/null",
                 MountSource::Empty | MountSource::Scratch | MountSource::Devices => continue,
             };
@@ -347,13 +347,12 @@ mod linux {
             sys::mount(Some(c"tmpfs"), path, Some(c"tmpfs"), flags, Some(mode))
         };
         match &mount.source {
-            MountSource::Tree { writable } => {
+            MountSource::Tree { writable } | MountSource::Other { writable, .. } => {
                 if !writable {
                     sys::make_tree_read_only(tree)?;
                 }
                 sys::attach_tree(tree, &mount.path)
             }
-            MountSource::Other(_) => sys::attach_tree(tree, &mount.path),
             MountSource::Nothing => {
                 sys::make_tree_read_only(tree)?;
                 // A socket that is gone since it was found needs no mount.

@@ -60,7 +60,7 @@ pub(crate) fn environment(
     let kept_paths = check_worktree::parse_kept_paths("check_caches", &configured)?;
     let branches = templates.branches()?;
     // Another check worktree is used than the one that new sessions copy from.
-    let copied = settings.caches.as_ref();
+    let copied = settings.caches.as_ref().filter(|paths| !paths.list().is_empty());
     let _kept = copied.and_then(|_| carried_caches::last_passed(repository, commit));
     let prepared = check_worktree::prepare(repository, &worktrees, &branches, &kept_paths, commit)?;
     let home = home();

@@ -10,18 +10,21 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{OrFail, Result};
 use base::id::Id;
+use base::sandbox::caches::cargo_home;
 use base::sandbox::environment::cache_env;
 
 use studio_git::gc;
 use studio_git::repo::Repository;
 use studio_git::safe_open::SafeDir;
 
+use crate::sandbox::cargo_home::users_registry;
+
 /// Maximum size of a lock file that is read, in bytes.
 const MAX_LOCK_FILE_BYTES: u64 = 32 << 20;
 /// Maximum amount that is copied; the rest is downloaded again.
 const COPY_LIMITS: CopyBudget = CopyBudget { files: 100_000, bytes: 4 << 30 };
-/// Parts of a cache that are quickly rebuilt from its downloads, or that only its own build needs.
-const NOT_COPIED: &[&str] = &["cargo/registry/src", "cargo/git/checkouts"];
+/// Directories of a cache whose directories are quickly rebuilt from its downloads.
+const UNPACKED: &[&str] = &["cargo/registry/src", "cargo/git/checkouts"];
 
 /// Marker files: the cache is prepared, and the agent has its copy.
 const PREPARED_MARKER: &str = "begun";
@@ -105,21 +108,23 @@ pub(crate) fn recreate(cache: &Path, home: &Path) -> Result<()> {
     if cache.symlink_metadata().is_ok() {
         gc::remove(cache);
     }
-    cache_env(cache, home).or_fail(|| "cannot make the build caches")?;
+    cache_env(cache, &cargo_home(home)).or_fail(|| "cannot make the build caches")?;
     Ok(())
 }
 
 /// Links the downloads that a worktree's lock file names and the user's caches contain. No sandbox
 /// may write to them; missing ones are downloaded beside the links.
 pub(crate) fn seed(cache: &Path, worktree: &Path, home: &Path) -> Result<()> {
-    let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let users = cargo_home.unwrap_or_else(|| home.join(".cargo"));
     let lock_file =
         SafeDir::open(worktree).and_then(|dir| dir.read("Cargo.lock", MAX_LOCK_FILE_BYTES));
     let Ok(Some(locked)) = lock_file else { return Ok(()) };
     let crates = crates_of(&String::from_utf8_lossy(&locked));
-    let linked = seed_cargo(&users.join("registry"), &cache.join("cargo/registry"), &crates);
-    linked.or_fail(|| "cannot fill the build caches")
+    let downloads = Downloads {
+        from: cargo_home(home).join("registry"),
+        shown: users_registry(cache),
+        to: cache.join("cargo/registry"),
+    };
+    downloads.link_all(&crates).or_fail(|| "cannot fill the build caches")
 }
 
 /// A registry package in a lock file.
@@ -140,7 +145,8 @@ fn crates_of(text: &str) -> BTreeSet<Crate> {
     };
     let crate_of = |package: &toml::Value| {
         let field = |name: &str| package.get(name).and_then(toml::Value::as_str);
-        field("source")?.contains("registry+").then_some(())?;
+        let source = field("source")?;
+        ["registry+", "sparse+"].iter().any(|kind| source.starts_with(kind)).then_some(())?;
         let (name, version) = (field("name")?, field("version")?);
         (is_plain(name) && is_plain(version))
             .then(|| Crate { name: name.to_owned(), version: version.to_owned() })
@@ -148,36 +154,57 @@ fn crates_of(text: &str) -> BTreeSet<Crate> {
     packages.into_iter().flatten().filter_map(crate_of).collect()
 }
 
-/// Links cargo's files, whose layout is `cache/REGISTRY/NAME-VERSION.crate` and
-/// `index/REGISTRY/.cache/…/NAME`.
-fn seed_cargo(from: &Path, to: &Path, crates: &BTreeSet<Crate>) -> io::Result<()> {
-    for registry in names_in(&from.join("cache")) {
-        for package in crates {
-            let file = format!("cache/{registry}/{}-{}.crate", package.name, package.version);
-            link(&from.join(&file), &to.join(&file))?;
-        }
-    }
-    for registry in names_in(&from.join("index")) {
-        let config = format!("index/{registry}/config.json");
-        link(&from.join(&config), &to.join(&config))?;
-        let names: BTreeSet<&str> = crates.iter().map(|package| package.name.as_str()).collect();
-        for name in names {
-            let file = format!("index/{registry}/.cache/{}", index_path(name));
-            link(&from.join(&file), &to.join(&file))?;
-        }
-    }
-    Ok(())
+/// The user's downloads that a cache links to.
+#[derive(Debug)]
+struct Downloads {
+    /// The user's `registry`.
+    from: PathBuf,
+    /// Where programs see it.
+    shown: PathBuf,
+    /// The `registry` of the cache.
+    to: PathBuf,
 }
 
-/// Links a file if it exists.
-fn link(from: &Path, to: &Path) -> io::Result<()> {
-    if !from.is_file() || to.symlink_metadata().is_ok() {
-        return Ok(());
+impl Downloads {
+    /// Links cargo's files, whose layout is `cache/REGISTRY/NAME-VERSION.crate`,
+    /// `src/REGISTRY/NAME-VERSION` (unpacked) and `index/REGISTRY/.cache/…/NAME`.
+    fn link_all(&self, crates: &BTreeSet<Crate>) -> io::Result<()> {
+        for registry in names_in(&self.from.join("cache")) {
+            for Crate { name, version } in crates {
+                self.link(&format!("cache/{registry}/{name}-{version}.crate"))?;
+            }
+        }
+        for registry in names_in(&self.from.join("src")) {
+            for Crate { name, version } in crates {
+                let unpacked = format!("src/{registry}/{name}-{version}");
+                // Cargo creates this file last.
+                if self.from.join(&unpacked).join(".cargo-ok").is_file() {
+                    self.link(&unpacked)?;
+                }
+            }
+        }
+        for registry in names_in(&self.from.join("index")) {
+            self.link(&format!("index/{registry}/config.json"))?;
+            let names: BTreeSet<&str> =
+                crates.iter().map(|package| package.name.as_str()).collect();
+            for name in names {
+                self.link(&format!("index/{registry}/.cache/{}", index_path(name)))?;
+            }
+        }
+        Ok(())
     }
-    if let Some(parent) = to.parent() {
-        fs::create_dir_all(parent)?;
+
+    /// Links a path if it exists.
+    fn link(&self, path: &str) -> io::Result<()> {
+        let to = self.to.join(path);
+        if !self.from.join(path).exists() || to.symlink_metadata().is_ok() {
+            return Ok(());
+        }
+        if let Some(parent) = to.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        std::os::unix::fs::symlink(self.shown.join(path), to)
     }
-    std::os::unix::fs::symlink(from, to)
 }
 
 /// Returns the path of a package in the index of a registry
@@ -223,8 +250,9 @@ fn copy_tree(from: &Path, to: &Path, root: &Path, remaining: &mut CopyBudget) ->
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let (kind, source, target) = (entry.file_type()?, entry.path(), to.join(entry.file_name()));
-        let is_excluded = NOT_COPIED.iter().any(|name| source == root.join(name));
-        if kind.is_dir() && !is_excluded {
+        let above = from.parent();
+        let is_unpacked = UNPACKED.iter().any(|name| above == Some(&root.join(name)));
+        if kind.is_dir() && !is_unpacked {
             copy_tree(&source, &target, root, remaining)?;
         } else if kind.is_symlink() && target.symlink_metadata().is_err() {
             std::os::unix::fs::symlink(fs::read_link(&source)?, &target)?;
@@ -242,7 +270,8 @@ mod tests {
     #[test]
     fn a_new_cache_contains_only_what_the_lock_file_names() {
         let temp = tempfile::tempdir().unwrap();
-        let (from, to) = (temp.path().join("from"), temp.path().join("to"));
+        let directory = |name: &str| temp.path().join(name);
+        let (from, to) = (directory("from"), directory("to"));
         let write = |path: &str| {
             let path = from.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -254,6 +283,7 @@ mod tests {
             "index/r-1/.cache/se/rd/serde",
             "index/r-1/.cache/3/s/syn",
             "index/r-1/config.json",
+            "src/r-1/serde-1.0.0/.cargo-ok",
             "secret.crate",
         ] {
             write(path);
@@ -265,10 +295,12 @@ mod tests {
         ";
         let crates = crates_of(lock);
         assert_eq!(crates.len(), 1);
-        seed_cargo(&from, &to, &crates).unwrap();
+        std::os::unix::fs::symlink("from", directory("shown")).unwrap();
+        let downloads = Downloads { from, shown: directory("shown"), to: to.clone() };
+        downloads.link_all(&crates).unwrap();
         let exists = |path: &str| to.join(path).exists();
         assert!(exists("cache/r-1/serde-1.0.0.crate") && exists("index/r-1/.cache/se/rd/serde"));
-        assert!(exists("index/r-1/config.json"));
+        assert!(exists("index/r-1/config.json") && exists("src/r-1/serde-1.0.0/.cargo-ok"));
         assert!(!exists("cache/r-1/serde-2.0.0.crate") && !exists("index/r-1/.cache/3/s/syn"));
     }
 }

@@ -3,8 +3,12 @@
 //! same lock file: real copies, so that no session can change the user's files or those of another one.
 
 use std::cell::LazyCell;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{OrFail, Result};
@@ -16,26 +20,23 @@ use studio_git::repo::Repository;
 use studio_git::session_repo::SessionRepo;
 use studio_git::{commit_list, gc};
 
+use crate::exec::cargo_target::CompiledDependencies;
+
 /// The lock files, and the directories that are taken over by default where one is at the top of the
-/// repository. Not `target`: cargo compiles everything again in another directory, because its
-/// fingerprints contain the paths of the sources.
+/// repository.
 const LOCK_FILES: &[(&str, &str)] = &[
+    (CARGO_LOCK_FILE, CARGO_DIRECTORY),
     ("package-lock.json", "node_modules"),
     ("npm-shrinkwrap.json", "node_modules"),
     ("pnpm-lock.yaml", "node_modules"),
     ("yarn.lock", "node_modules"),
     ("bun.lock", "node_modules"),
 ];
+const CARGO_LOCK_FILE: &str = "Cargo.lock";
+const CARGO_DIRECTORY: &str = "target";
 /// Lock files of directories that are taken over only where the configuration names them.
-const OTHER_LOCK_FILES: &[&str] = &[
-    "Cargo.lock",
-    "uv.lock",
-    "poetry.lock",
-    "requirements.txt",
-    "go.sum",
-    "Gemfile.lock",
-    "composer.lock",
-];
+const OTHER_LOCK_FILES: &[&str] =
+    &["uv.lock", "poetry.lock", "requirements.txt", "go.sum", "Gemfile.lock", "composer.lock"];
 /// The file that makes a directory a virtual environment of Python, whose programs contain its path.
 const VENV_FILE: &str = "pyvenv.cfg";
 /// Names that are not copied: compiled parts that only their own worktree can use, repositories.
@@ -88,8 +89,7 @@ pub(crate) fn copy(
     disk_floor: Option<u64>,
 ) -> Vec<String> {
     let defaults = || default_directories(repository.main_checkout.as_deref());
-    let max_size = if configured.is_some() { MAX_SIZE } else { MAX_DEFAULT_SIZE };
-    let copier = Copier { session_repo, max_size, disk_floor };
+    let copier = Copier { session_repo, is_configured: configured.is_some(), disk_floor };
     let passed = LazyCell::new(|| last_passed(repository, &session_repo.base));
     let mut notes = Vec::new();
     for path in configured.map_or_else(defaults, <[PathBuf]>::to_vec) {
@@ -102,7 +102,7 @@ pub(crate) fn copy(
             None => Err(reason),
         });
         match copied {
-            Ok(source) => notes.push(format!("{name} is a copy of that of {source}")),
+            Ok(part) => notes.push(format!("{name} {part}")),
             Err(reason) if configured.is_some() => {
                 notes.push(format!("{name} was not copied: {reason}"));
             }
@@ -112,10 +112,13 @@ pub(crate) fn copy(
     notes
 }
 
-/// Returns the directories that the lock files of the main checkout name.
+/// Returns the directories that the lock files of the main checkout name. Cargo uses a copy only if it
+/// sees its downloads at the path of the user's.
 fn default_directories(checkout: Option<&Path>) -> Vec<PathBuf> {
     let has = |lock: &str| checkout.is_some_and(|checkout| checkout.join(lock).is_file());
-    let named = LOCK_FILES.iter().filter(|(lock, _)| has(lock));
+    let is_usable =
+        |lock: &str| lock != CARGO_LOCK_FILE || base::sandbox::namespaces_are_possible();
+    let named = LOCK_FILES.iter().filter(|(lock, _)| has(lock) && is_usable(lock));
     let mut directories: Vec<PathBuf> = named.map(|(_, directory)| directory.into()).collect();
     directories.dedup();
     directories
@@ -131,22 +134,22 @@ pub(crate) fn last_passed(repository: &Repository, commit: &str) -> Option<Passe
 /// Copies directories into a new worktree.
 struct Copier<'a> {
     session_repo: &'a SessionRepo,
-    max_size: TreeSize,
+    is_configured: bool,
     disk_floor: Option<u64>,
 }
 
 impl Copier<'_> {
-    /// Copies one directory, and returns the name of its source, or why it does not fit.
-    fn copy(&self, source: Source<'_>, path: &Path) -> std::result::Result<&'static str, String> {
+    /// Copies one directory, and returns in words what the session has, or why it does not fit.
+    fn copy(&self, source: Source<'_>, path: &Path) -> std::result::Result<String, String> {
         let copied = self.copy_if_it_fits(source, path);
-        copied.unwrap_or_else(|failure| Err(failure.sentence())).map(|()| source.name)
+        copied.unwrap_or_else(|failure| Err(failure.sentence()))
     }
 
     fn copy_if_it_fits(
         &self,
         source: Source<'_>,
         path: &Path,
-    ) -> Result<std::result::Result<(), String>> {
+    ) -> Result<std::result::Result<String, String>> {
         let fail = || "it cannot be read";
         let refuse = |reason: String| Ok(Err(reason));
         let missing = || Ok(Err(format!("{} has no such directory", source.name)));
@@ -176,8 +179,13 @@ impl Copier<'_> {
         if !is_ignored(self.session_repo, path)? {
             return refuse("git does not ignore it".into());
         }
-        let max = self.max_size;
-        let size = match measure(&from, 0).or_fail(fail)? {
+        let max = if self.is_configured { MAX_SIZE } else { MAX_DEFAULT_SIZE };
+        let dependencies = CompiledDependencies::find(&from);
+        if dependencies.is_none() && !self.is_configured && path == Path::new(CARGO_DIRECTORY) {
+            return refuse("cargo compiled nothing in it".into());
+        }
+        let mut tree = BuildTree { dependencies, copied: HashMap::new() };
+        let size = match tree.measure(&from, 0).or_fail(fail)? {
             Some(size) if size.files <= max.files && size.bytes <= max.bytes => size,
             Some(_) => return refuse("it has more than 4 GiB or 200,000 files".into()),
             None => return refuse("it has a symlink with an absolute path".into()),
@@ -187,11 +195,16 @@ impl Copier<'_> {
         if free < size.bytes.saturating_add(self.disk_floor.unwrap_or(0)) {
             return refuse("there is not enough free disk space".into());
         }
-        let copied = copy_tree(&from, &target);
+        tree.copied.clear();
+        let copied = tree.copy(&from, &target);
         if copied.is_err() {
             gc::remove(&target);
         }
-        copied.or_fail(|| "it cannot be copied").map(Ok)
+        copied.or_fail(|| "it cannot be copied")?;
+        Ok(Ok(match tree.dependencies {
+            Some(_) => format!("has copies of the dependencies that {} compiled", source.name),
+            None => format!("is a copy of that of {}", source.name),
+        }))
     }
 }
 
@@ -214,69 +227,108 @@ fn is_ignored(session_repo: &SessionRepo, path: &Path) -> Result<bool> {
     Ok(output.ok())
 }
 
-/// Returns the size of what is copied; `None` if a symlink has an absolute path, which would lead
-/// back to the main checkout.
-fn measure(directory: &Path, depth: usize) -> io::Result<Option<TreeSize>> {
-    let mut size = TreeSize::default();
-    if depth > MAX_DEPTH {
-        return Ok(Some(TreeSize { files: u64::MAX, bytes: u64::MAX }));
-    }
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if is_left_out(&entry) {
-            continue;
+/// A directory that is measured, and then copied.
+struct BuildTree {
+    /// Of cargo's `target`, what is copied.
+    dependencies: Option<CompiledDependencies>,
+    /// The files with several names (device and number), and the first path of each.
+    copied: HashMap<(u64, u64), PathBuf>,
+}
+
+impl BuildTree {
+    /// Returns the size of what is copied; `None` if a symlink has an absolute path, which would lead
+    /// back to the main checkout.
+    fn measure(&mut self, directory: &Path, depth: usize) -> io::Result<Option<TreeSize>> {
+        let mut size = TreeSize::default();
+        if depth > MAX_DEPTH {
+            return Ok(Some(TreeSize { files: u64::MAX, bytes: u64::MAX }));
         }
-        if kind.is_dir() {
-            let Some(below) = measure(&entry.path(), depth + 1)? else { return Ok(None) };
-            size.files = size.files.saturating_add(below.files);
-            size.bytes = size.bytes.saturating_add(below.bytes);
-        } else if kind.is_symlink() {
-            if fs::read_link(entry.path())?.is_absolute() {
-                return Ok(None);
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let kind = entry.file_type()?;
+            if self.leaves_out(directory, &entry.file_name()) {
+                continue;
             }
-            size.files = size.files.saturating_add(1);
-        } else if kind.is_file() {
-            size.files = size.files.saturating_add(1);
-            size.bytes = size.bytes.saturating_add(entry.metadata()?.len());
+            if kind.is_dir() {
+                let Some(below) = self.measure(&entry.path(), depth + 1)? else { return Ok(None) };
+                size.files = size.files.saturating_add(below.files);
+                size.bytes = size.bytes.saturating_add(below.bytes);
+            } else if kind.is_symlink() {
+                if fs::read_link(entry.path())?.is_absolute() {
+                    return Ok(None);
+                }
+                size.files = size.files.saturating_add(1);
+            } else if kind.is_file() {
+                let metadata = entry.metadata()?;
+                if self.first_path(&metadata, &entry.path()).is_none() {
+                    size.files = size.files.saturating_add(1);
+                    size.bytes = size.bytes.saturating_add(metadata.len());
+                }
+            }
+            if size.files > MAX_SIZE.files || size.bytes > MAX_SIZE.bytes {
+                break;
+            }
         }
-        if size.files > MAX_SIZE.files || size.bytes > MAX_SIZE.bytes {
-            break;
+        Ok(Some(size))
+    }
+
+    fn leaves_out(&self, directory: &Path, name: &OsStr) -> bool {
+        let name = name.to_string_lossy();
+        let dependencies = self.dependencies.as_ref();
+        NOT_COPIED.contains(&&*name)
+            || dependencies.is_some_and(|dependencies| dependencies.leave_out(directory, &name))
+    }
+
+    /// Copies a directory with the times of its files, by which build tools know what is built. Shares
+    /// the data on file systems that support it, and never the file. Files that a build removes during
+    /// the copy are left out.
+    fn copy(&mut self, source: &Path, target: &Path) -> io::Result<()> {
+        fs::create_dir(target)?;
+        for entry in fs::read_dir(source)? {
+            let entry = entry?;
+            let (kind, from, to) =
+                (entry.file_type()?, entry.path(), target.join(entry.file_name()));
+            if self.leaves_out(source, &entry.file_name()) {
+                continue;
+            }
+            let copied = if kind.is_dir() {
+                self.copy(&from, &to)
+            } else if kind.is_symlink() {
+                fs::read_link(&from).and_then(|link| std::os::unix::fs::symlink(link, &to))
+            } else if kind.is_file() {
+                self.copy_file(&from, &to)
+            } else {
+                Ok(())
+            };
+            match copied {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                copied => copied?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a file, or links it to its copy: cargo has two names for each build script.
+    fn copy_file(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        match self.first_path(&fs::symlink_metadata(from)?, to) {
+            Some(first) => fs::hard_link(first, to),
+            None => copy_file(from, to),
         }
     }
-    Ok(Some(size))
-}
 
-fn is_left_out(entry: &fs::DirEntry) -> bool {
-    NOT_COPIED.iter().any(|name| entry.file_name() == *name)
-}
-
-/// Copies a directory with the times of its files, by which build tools know what is built. Shares
-/// the data on file systems that support it, and never the file. Files that a build
-/// removes during the copy are left out.
-fn copy_tree(source: &Path, target: &Path) -> io::Result<()> {
-    fs::create_dir(target)?;
-    for entry in fs::read_dir(source)? {
-        let entry = entry?;
-        let (kind, from, to) = (entry.file_type()?, entry.path(), target.join(entry.file_name()));
-        if is_left_out(&entry) {
-            continue;
+    /// Returns the path that was given for another name of the same file before.
+    fn first_path(&mut self, metadata: &fs::Metadata, path: &Path) -> Option<PathBuf> {
+        if metadata.nlink() < 2 {
+            return None;
         }
-        let copied = if kind.is_dir() {
-            copy_tree(&from, &to)
-        } else if kind.is_symlink() {
-            fs::read_link(&from).and_then(|link| std::os::unix::fs::symlink(link, &to))
-        } else if kind.is_file() {
-            copy_file(&from, &to)
-        } else {
-            Ok(())
-        };
-        match copied {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            copied => copied?,
+        match self.copied.entry((metadata.dev(), metadata.ino())) {
+            Entry::Occupied(first) => Some(first.get().clone()),
+            Entry::Vacant(vacant) => {
+                vacant.insert(path.to_owned());
+                None
+            }
         }
     }
-    Ok(())
 }
 
 fn copy_file(from: &Path, to: &Path) -> io::Result<()> {

@@ -349,6 +349,7 @@ impl SandboxedRunner {
         ];
         let written: Vec<PathBuf> = written.into_iter().flatten().collect();
         tool_paths::restrict(&mut spec.environment, &written);
+        tool_paths::add_last(&mut spec.environment, &directories.cache.join("cargo/bin"));
         let (tasks, guards, network) = (TaskTracker::new(), Arc::default(), NetworkSetup::open());
         Ok(SandboxedRunner { spec, host: None, tasks, network, guards })
     }

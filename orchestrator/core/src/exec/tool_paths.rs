@@ -39,6 +39,16 @@ pub(super) fn restrict(environment: &mut Vec<(String, String)>, written: &[PathB
     });
 }
 
+/// Adds the last directory in which programs are searched for: that of what a session installed.
+pub(super) fn add_last(environment: &mut [(String, String)], directory: &Path) {
+    for (_, path) in environment.iter_mut().filter(|(name, _)| name == "PATH") {
+        // Fails for a directory whose name contains a colon.
+        if let Ok(added) = env::join_paths(env::split_paths(path).chain([directory.to_owned()])) {
+            *path = added.to_string_lossy().into_owned();
+        }
+    }
+}
+
 /// Returns the absolute entries of a search path that are in none of the directories.
 fn outside(value: &str, written: &[PathBuf]) -> String {
     let is_outside = |entry: &&str| {

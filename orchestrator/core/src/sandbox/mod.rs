@@ -2,6 +2,7 @@
 //! processes that it starts, so that none is left when it ends; a reaper around it does the same
 //! for the sandbox process.
 
+pub(crate) mod cargo_home;
 pub mod cgroup;
 pub mod init;
 pub mod limits;

@@ -10,13 +10,14 @@ use base::config::agent::SandboxConfig;
 use base::config::layers::user_config_file;
 use base::config::studio::{AgentRow, expand_tilde};
 use base::process::find_program;
-use base::sandbox::environment::{ChildKind, cache_env, child_env};
+use base::sandbox::caches;
+use base::sandbox::environment::{ChildKind, cache_env, cache_trees, child_env};
 use base::sandbox::home::home_rules;
 use base::sandbox::{self, SandboxRules};
 use base::user_dirs::STATE_VARIABLE;
 
 use crate::sandbox::limits::SandboxLimits;
-use crate::sandbox::{NetworkAccess, SandboxSpec};
+use crate::sandbox::{NetworkAccess, SandboxSpec, cargo_home};
 
 /// The paths of a session for its sandbox.
 #[derive(Clone, Copy, Debug)]
@@ -72,9 +73,18 @@ impl SandboxSpec {
         let mut rules = paths.trees.system.clone();
         rules.read.extend(["objects", "lfs/objects"].map(|dir| paths.repository_git.join(dir)));
         config.open(&mut rules, paths.home);
-        for path in [paths.worktree, paths.private_git, paths.cache] {
-            rules.write.push(path.to_owned());
+        rules.write.extend([paths.worktree, paths.private_git].map(Path::to_owned));
+        let caches = cache_env(paths.cache, &caches::cargo_home(paths.home))?;
+        let mut caches: Vec<(String, String)> =
+            caches.into_iter().map(|(name, path)| (name, path.display().to_string())).collect();
+        let namespaces = sandbox::namespaces_are_possible();
+        let has_mounts = config.enabled && namespaces;
+        if let Some(users) = cargo_home::show(&mut rules, paths.cache, paths.home, has_mounts)? {
+            caches.push(("CARGO_HOME".to_owned(), users.display().to_string()));
+            let own = paths.cache.join("cargo");
+            caches.push(("CARGO_INSTALL_ROOT".to_owned(), own.display().to_string()));
         }
+        rules.write.extend(cache_trees(paths.cache));
         let mut variables: &[String] = &[];
         let mut child = ChildKind::Tool;
         let mut commands = Vec::new();
@@ -109,8 +119,6 @@ impl SandboxSpec {
         let inherited = inherited.into_iter().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        let caches = cache_env(paths.cache, paths.home)?;
-        let caches = caches.into_iter().map(|(name, path)| (name, path.display().to_string()));
         // The user's own git configuration names keys and programs that are not accessible here
         // (for signing, above all); the session's configuration contains what applies.
         let git = paths.private_git.join("config").display().to_string();
@@ -122,14 +130,14 @@ impl SandboxSpec {
                 Some((name, value))
             })
             .collect();
-        for (name, value) in caches.chain(git).chain(commands) {
+        for (name, value) in caches.into_iter().chain(git).chain(commands) {
             environment.retain(|(existing, _)| *existing != name);
             environment.push((name, value));
         }
         Ok(SandboxSpec {
             confined: config.enabled,
             best_effort: config.best_effort,
-            namespaces: base::sandbox::namespaces_are_possible(),
+            namespaces,
             rules,
             directory: paths.worktree.to_owned(),
             environment,
