@@ -201,7 +201,7 @@ for source in registry/src/*/library-1.0.0; do
 done
 echo evil > credentials.toml; echo evil > config.toml; rm -f env; mkfifo env
 own=$CARGO_INSTALL_ROOT
-mv "$own" "$own.old"; rm -r "$own/bin"; ln -s "$HOME" "$own/bin"; ln -s "$HOME" "$own/link"
+mv "$own" "$own.old"; rm -r "$own/../others/go"; ln -s "$HOME" "$own/../others/go"; rm -r "$own/bin"; ln -s "$HOME" "$own/bin"; ln -s "$HOME" "$own/link"
 rm -r "$own/../../cargo-registry"; mv "$own/../../cargo-registry" "$own/../../away"
 touch "$own/../planted" "$own/../../planted"
 rm -r registry git; ln -s "$HOME" registry; ln -s /etc git
@@ -239,5 +239,6 @@ fn the_users_programs_and_downloads_stay_as_they_are() {
     );
     assert!(worktree.read("seen").ends_with("/bin/tool\n"), "{}", worktree.read("seen"));
     assert_eq!(files(&users), before);
+    assert!(!rust.scene.env.home().join("mod").exists());
     assert_eq!(fs::read_to_string(users.join("env")).expect("it is there"), "export A=1\n");
 }

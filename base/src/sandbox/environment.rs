@@ -206,13 +206,13 @@ pub fn cache_env(cache: &Path, cargo_home: &Path) -> io::Result<Vec<(String, Pat
         ("GOMODCACHE", "others/go/mod"),
         ("GOCACHE", "others/go/build"),
     ];
+    fs::create_dir_all(cache)?;
     let mut variables = Vec::new();
     for (name, directory) in directories {
-        let directory = cache.join(directory);
-        fs::create_dir_all(&directory)?;
-        variables.push((name.to_owned(), directory));
+        create_directories(cache, directory)?;
+        variables.push((name.to_owned(), cache.join(directory)));
     }
-    fs::create_dir_all(cache.join("cargo/bin"))?;
+    create_directories(cache, "cargo/bin")?;
     for name in ["config.toml", "env"] {
         let copy = cache.join("cargo").join(name);
         // Programs in the sandbox may have put anything at the path of the copy.
@@ -221,10 +221,37 @@ pub fn cache_env(cache: &Path, cargo_home: &Path) -> io::Result<Vec<(String, Pat
             && !text.to_lowercase().contains("token")
             && !(is_file && fs::read_to_string(&copy).is_ok_and(|copied| copied == text))
         {
-            crate::files::replace(&copy, text.as_bytes())?;
+            // Without it, cargo has its defaults.
+            let _ = crate::files::replace(&copy, text.as_bytes());
         }
     }
     Ok(variables)
+}
+
+/// Creates directories below another one, without following links: programs in the sandbox may have
+/// put some at these paths. They are deleted.
+fn create_directories(root: &Path, path: &str) -> io::Result<()> {
+    use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
+    use rustix::io::Errno;
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut directory = rustix::fs::open(root, flags, Mode::empty())?;
+    for name in path.split('/') {
+        let create = || match mkdirat(&directory, name, Mode::from_raw_mode(0o777)) {
+            Err(Errno::EXIST) => Ok(()),
+            created => created,
+        };
+        create()?;
+        let next = openat(&directory, name, flags, Mode::empty()).or_else(|error| match error {
+            Errno::NOTDIR | Errno::LOOP => {
+                unlinkat(&directory, name, AtFlags::empty())?;
+                create()?;
+                openat(&directory, name, flags, Mode::empty())
+            }
+            error => Err(error),
+        })?;
+        directory = next;
+    }
+    Ok(())
 }
 
 /// Returns the trees of studio's caches that sandboxes may write. Each is a place of its own, so that
@@ -301,5 +328,14 @@ mod tests {
         let trees = cache_trees(&cache);
         let is_in_a_tree = |path: &PathBuf| trees.iter().any(|tree| path.starts_with(tree));
         assert!(variables.iter().all(|(_, path)| is_in_a_tree(path)));
+
+        // A link that a program in the sandbox made leads nowhere.
+        let elsewhere = dir.path().join("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        fs::remove_dir_all(cache.join("others/go")).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, cache.join("others/go")).unwrap();
+        cache_env(&cache, &users).unwrap();
+        assert!(fs::read_dir(&elsewhere).unwrap().next().is_none());
+        assert!(cache.join("others/go/mod").is_dir());
     }
 }

@@ -64,10 +64,17 @@ impl BuildCaches {
         self.dir.join("checks")
     }
 
-    /// Prepares the setup's cache for a new worktree.
-    pub(crate) fn prepare(&self, worktree: &Path, home: &Path) -> Result<()> {
+    /// Prepares the caches for a new worktree. The downloads are linked in the setup's, which the others
+    /// are copied from; without a setup, in the agent's.
+    pub(crate) fn prepare(&self, worktree: &Path, home: &Path, setup: &[String]) -> Result<()> {
         recreate(&self.setup(), home)?;
-        seed(&self.setup(), worktree, home)?;
+        let first = if setup.is_empty() {
+            recreate(&self.agent(), home)?;
+            self.agent()
+        } else {
+            self.setup()
+        };
+        seed(&first, worktree, home)?;
         base::files::replace(&self.dir.join(PREPARED_MARKER), b"")
             .or_fail(|| "cannot fill the build caches")
     }
@@ -88,11 +95,12 @@ impl BuildCaches {
         base::files::replace(&marker, b"").or_fail(|| "cannot fill the build caches")
     }
 
-    /// Prepares a new cache for checks: with the setup's downloads, without anything of the agent
-    /// or of earlier checks.
-    pub(crate) fn renew_checks(&self, home: &Path) -> Result<()> {
+    /// Prepares a new cache for checks: with the setup's downloads and the user's, without anything of
+    /// the agent or of earlier checks.
+    pub(crate) fn renew_checks(&self, worktree: &Path, home: &Path) -> Result<()> {
         recreate(&self.checks(), home)?;
-        copy(&self.setup(), &self.checks())
+        copy(&self.setup(), &self.checks())?;
+        seed(&self.checks(), worktree, home)
     }
 
     /// Removes the cache of the last checks.

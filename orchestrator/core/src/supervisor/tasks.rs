@@ -36,10 +36,10 @@ pub(crate) fn make_worktree(
     let caches = BuildCaches::of(&config.repository, &config.record.id);
     let timeout = line_timeout(config);
     let pool_filler = config.pool_filler.clone();
-    let carried = config.caches.clone();
+    let (carried, lines) = (config.caches.clone(), setup.clone());
     async move {
         let prepare = move || {
-            let prepared = prepare_worktree(&repository, &record, carried.as_deref());
+            let prepared = prepare_worktree(&repository, &record, carried.as_deref(), &lines);
             if let Ok(WorktreeState::New { .. }) = prepared {
                 // Without the pool, the next session only takes longer to start.
                 let _ = pool_filler.start(&record.session_repo);
@@ -69,6 +69,7 @@ fn prepare_worktree(
     repository: &Repository,
     record: &SessionRecord,
     carried: Option<&[PathBuf]>,
+    setup: &[String],
 ) -> Result<WorktreeState> {
     let caches = BuildCaches::of(repository, &record.id);
     if worktree::is_finished(&record.session_repo) {
@@ -77,7 +78,7 @@ fn prepare_worktree(
         // costs anything.
         import::check_pointer(&record.session_repo)?;
         if caches.are_missing() {
-            caches.prepare(&record.session_repo.worktree, &home())?;
+            caches.prepare(&record.session_repo.worktree, &home(), setup)?;
         }
         return match recreated {
             Recreated::Yes { note } => Ok(WorktreeState::New { note }),
@@ -91,7 +92,7 @@ fn prepare_worktree(
     worktree::create_at(&seen, &record.session_repo, &record.templates.branches()?, start)?;
     let floor = record.limits.disk_floor_bytes;
     let notes = carried_caches::copy(repository, &record.session_repo, carried, floor);
-    caches.prepare(&record.session_repo.worktree, &home())?;
+    caches.prepare(&record.session_repo.worktree, &home(), setup)?;
     Ok(WorktreeState::New { note: (!notes.is_empty()).then(|| notes.join("; ")) })
 }
 
@@ -171,7 +172,9 @@ pub(crate) fn check(
     let timeout = line_timeout(config);
     let caches = BuildCaches::of(&config.repository, &config.record.id);
     async move {
-        let renewed = tokio::task::spawn_blocking(move || caches.renew_checks(&home())).await;
+        let worktree = record.session_repo.worktree.clone();
+        let renew = move || caches.renew_checks(&worktree, &home());
+        let renewed = tokio::task::spawn_blocking(renew).await;
         if let Ok(Err(failure)) = renewed {
             let not_run =
                 |command: &String| check::failed_result(command.clone(), failure.full_text());
