@@ -162,6 +162,24 @@ fn a_check_uses_what_an_earlier_one_compiled() {
 }
 
 #[test]
+fn a_check_uses_what_the_main_checkout_compiled() {
+    if !base::sandbox::namespaces_are_possible() {
+        return;
+    }
+    let rust = RustScene::new("");
+    let build = rust.line("cargo build --offline -v > target/log 2>&1");
+    let check = format!("mkdir -p target; {build}; grep -q \"Fresh library\" target/log");
+    rust.scene.configure(&format!("checks = '{check}'"));
+    let ids = ["a", "b", "c"].map(|name| rust.session(&format!("write {name} 1")).0);
+    for id in &ids[..2] {
+        rust.scene.studio(["accept", id, "-m", "Land it"]).exits(0);
+    }
+    rust.scene.configure(&format!("caches = []\nchecks = '{check}'"));
+    let refused = rust.scene.studio(["accept", &ids[2], "-m", "Land it"]);
+    assert_ne!(refused.code, 0, "without the copy, the library is compiled");
+}
+
+#[test]
 fn a_session_finds_the_downloads_where_the_users_directory_is_in_use() {
     let rust = RustScene::new("");
     let toolchains = rust.scene.env.home().join(".cargo/rustup");

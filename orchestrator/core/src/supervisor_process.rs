@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use base::clock::Clock;
 use base::config::ConfigSources;
-use base::config::studio::{ShellLines, StudioConfig};
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use tokio_util::sync::CancellationToken;
 
 use crate::exec::build_caches::BuildCaches;
+use crate::exec::carried_caches;
 use crate::exec::runner::{Purpose, SandboxedRunner, trees_of};
 use crate::interrupt::Interrupt;
 use crate::landing::{self, merge_checks, message};
@@ -28,7 +28,6 @@ use crate::session::record::SessionRecord;
 use crate::session::store::SessionStore;
 use crate::supervisor::run::SupervisorConfig;
 use crate::supervisor::spawn::{COMMAND, inherited_lock};
-use studio_git::check_worktree;
 use studio_git::pack_maintenance;
 use studio_git::repo::Repository;
 
@@ -157,13 +156,6 @@ fn project_of(repository: Repository, record: &SessionRecord) -> Result<Project>
     })
 }
 
-/// Returns the value of `[studio] caches`.
-fn carried_caches(settings: &StudioConfig) -> Result<Option<Vec<PathBuf>>> {
-    let configured = settings.caches.as_ref();
-    let parse = |lines: &ShellLines| check_worktree::parse_kept_paths("caches", &lines.list());
-    configured.map(parse).transpose()
-}
-
 /// Returns the parameters of the supervisor.
 pub(crate) fn supervisor_config(
     project: &Project,
@@ -219,7 +211,7 @@ pub(crate) fn supervisor_config(
             config_file: record.run_mode.config.clone(),
         },
         setup: project.config.studio.setup.list(),
-        caches: carried_caches(&project.config.studio)?,
+        caches: carried_caches::configured(&project.config.studio)?,
         limits: project.config.studio.limits,
         fails_on_base,
         conflict_notes: project.config.studio.conflict_notes,

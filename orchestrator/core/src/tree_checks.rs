@@ -60,9 +60,17 @@ pub(crate) fn environment(
     let kept_paths = check_worktree::parse_kept_paths("check_caches", &configured)?;
     let branches = templates.branches()?;
     // Another check worktree is used than the one that new sessions copy from.
-    let copied = settings.caches.as_ref().filter(|paths| !paths.list().is_empty());
+    let carried = carried_caches::configured(settings)?;
+    let copied = carried.as_ref().filter(|paths| !paths.is_empty());
     let _kept = copied.and_then(|_| carried_caches::last_passed(repository, commit));
     let prepared = check_worktree::prepare(repository, &worktrees, &branches, &kept_paths, commit)?;
+    let floor = settings.limits.disk_floor_bytes;
+    carried_caches::copy_dependencies(
+        repository,
+        &prepared.session_repo,
+        carried.as_deref(),
+        floor,
+    );
     let home = home();
     build_caches::recreate(&prepared.caches, &home)?;
     build_caches::seed(&prepared.caches, &prepared.session_repo.worktree, &home)?;

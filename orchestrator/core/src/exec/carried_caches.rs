@@ -11,6 +11,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use base::config::studio::{ShellLines, StudioConfig};
 use base::failure::{OrFail, Result};
 use base::git::Git;
 use base::process::OutputLimits;
@@ -88,15 +89,13 @@ pub(crate) fn copy(
     configured: Option<&[PathBuf]>,
     disk_floor: Option<u64>,
 ) -> Vec<String> {
-    let defaults = || default_directories(repository.main_checkout.as_deref());
-    let copier = Copier { session_repo, is_configured: configured.is_some(), disk_floor };
+    let (is_configured, part) = (configured.is_some(), Part::Everything);
+    let copier = Copier { session_repo, is_configured, part, disk_floor };
     let passed = LazyCell::new(|| last_passed(repository, &session_repo.base));
     let mut notes = Vec::new();
-    for path in configured.map_or_else(defaults, <[PathBuf]>::to_vec) {
+    for path in directories(repository, configured) {
         let name = printable(&path.to_string_lossy());
-        let own = repository.main_checkout.as_deref().map(Source::main_checkout);
-        let own = own.ok_or_else(|| "the repository has no main checkout".to_owned());
-        let copied = own.and_then(|own| copier.copy(own, &path));
+        let copied = copier.copy_own(repository, &path);
         let copied = copied.or_else(|reason| match configured.and_then(|_| passed.as_ref()) {
             Some(passed) => copier.copy(Source::check(&passed.worktree), &path).map_err(|_| reason),
             None => Err(reason),
@@ -110,6 +109,33 @@ pub(crate) fn copy(
         }
     }
     notes
+}
+
+/// Copies the dependencies that the user's cargo compiled in the main checkout into a new check
+/// worktree, as [`copy`] does for a session.
+pub(crate) fn copy_dependencies(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    configured: Option<&[PathBuf]>,
+    disk_floor: Option<u64>,
+) {
+    let (is_configured, part) = (configured.is_some(), Part::Dependencies);
+    let copier = Copier { session_repo, is_configured, part, disk_floor };
+    for path in directories(repository, configured) {
+        // Without the copy, the checks take longer.
+        let _ = copier.copy_own(repository, &path);
+    }
+}
+
+/// Returns the value of `[studio] caches`.
+pub(crate) fn configured(settings: &StudioConfig) -> Result<Option<Vec<PathBuf>>> {
+    let parse = |lines: &ShellLines| check_worktree::parse_kept_paths("caches", &lines.list());
+    settings.caches.as_ref().map(parse).transpose()
+}
+
+fn directories(repository: &Repository, configured: Option<&[PathBuf]>) -> Vec<PathBuf> {
+    let defaults = || default_directories(repository.main_checkout.as_deref());
+    configured.map_or_else(defaults, <[PathBuf]>::to_vec)
 }
 
 /// Returns the directories that the lock files of the main checkout name. Cargo uses a copy only if it
@@ -131,14 +157,34 @@ pub(crate) fn last_passed(repository: &Repository, commit: &str) -> Option<Passe
     check_worktree::passed(repository, &trees)
 }
 
+/// What is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Everything,
+    /// Dependencies that cargo compiled.
+    Dependencies,
+}
+
 /// Copies directories into a new worktree.
 struct Copier<'a> {
     session_repo: &'a SessionRepo,
     is_configured: bool,
+    part: Part,
     disk_floor: Option<u64>,
 }
 
 impl Copier<'_> {
+    /// Copies a directory of the main checkout.
+    fn copy_own(
+        &self,
+        repository: &Repository,
+        path: &Path,
+    ) -> std::result::Result<String, String> {
+        let own = repository.main_checkout.as_deref().map(Source::main_checkout);
+        let own = own.ok_or_else(|| "the repository has no main checkout".to_owned());
+        own.and_then(|own| self.copy(own, path))
+    }
+
     /// Copies one directory, and returns in words what the session has, or why it does not fit.
     fn copy(&self, source: Source<'_>, path: &Path) -> std::result::Result<String, String> {
         let copied = self.copy_if_it_fits(source, path);
@@ -181,7 +227,8 @@ impl Copier<'_> {
         }
         let max = if self.is_configured { MAX_SIZE } else { MAX_DEFAULT_SIZE };
         let dependencies = CompiledDependencies::find(&from);
-        if dependencies.is_none() && !self.is_configured && path == Path::new(CARGO_DIRECTORY) {
+        let is_default = !self.is_configured && path == Path::new(CARGO_DIRECTORY);
+        if dependencies.is_none() && (is_default || self.part == Part::Dependencies) {
             return refuse("cargo compiled nothing in it".into());
         }
         let mut tree = BuildTree { dependencies, copied: HashMap::new() };
@@ -284,8 +331,10 @@ impl BuildTree {
     /// the copy are left out.
     fn copy(&mut self, source: &Path, target: &Path) -> io::Result<()> {
         fs::create_dir(target)?;
-        for entry in fs::read_dir(source)? {
-            let entry = entry?;
+        let mut entries = fs::read_dir(source)?.collect::<io::Result<Vec<_>>>()?;
+        // Cargo's `.fingerprint` comes first: what it records was complete before.
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
             let (kind, from, to) =
                 (entry.file_type()?, entry.path(), target.join(entry.file_name()));
             if self.leaves_out(source, &entry.file_name()) {
