@@ -128,8 +128,11 @@ fn a_session_compiles_only_the_packages_of_the_repository() {
     if !base::sandbox::namespaces_are_possible() {
         return;
     }
-    for login in ["", "[registry]\ntoken = \"x\"\n"] {
+    for (login, lock_addition) in [("", "# changed\n"), ("[registry]\ntoken = \"x\"\n", "")] {
         let rust = RustScene::new(login);
+        // Cargo decides which of them fit to another lock file.
+        let lock_file = rust.scene.repo.read("Cargo.lock");
+        rust.scene.repo.write("Cargo.lock", format!("{lock_file}{lock_addition}"));
         let (id, worktree) = rust.session("sh cargo build --offline -v > seen 2>&1");
         let seen = worktree.read("seen");
         assert!(seen.contains("Fresh library") && seen.contains("Compiling own"), "{seen}");

@@ -51,7 +51,7 @@ impl CompiledDependencies {
     }
 
     /// Returns whether an entry of a directory in the `target` is of no use elsewhere.
-    pub(super) fn leave_out(&self, directory: &Path, name: &str) -> bool {
+    pub(super) fn leaves_out(&self, directory: &Path, name: &str) -> bool {
         if directory == self.target {
             return RESULTS.contains(&name);
         }

@@ -101,7 +101,7 @@ pub(crate) fn copy(
             None => Err(reason),
         });
         match copied {
-            Ok(part) => notes.push(format!("{name} {part}")),
+            Ok(copied) => notes.push(format!("{name} {copied}")),
             Err(reason) if configured.is_some() => {
                 notes.push(format!("{name} was not copied: {reason}"));
             }
@@ -219,18 +219,22 @@ impl Copier<'_> {
                     .into(),
             );
         }
-        if let Some(lock) = differing_lock_file(&from, &target) {
+        let dependencies = CompiledDependencies::find(&from);
+        let is_default = !self.is_configured && path == Path::new(CARGO_DIRECTORY);
+        if dependencies.is_none() && (is_default || self.part == Part::Dependencies) {
+            return refuse("cargo compiled nothing in it".into());
+        }
+        // Cargo itself uses only what the session's lock file names.
+        let has_lock_file = target.with_file_name(CARGO_LOCK_FILE).is_file();
+        if !(dependencies.is_some() && has_lock_file)
+            && let Some(lock) = differing_lock_file(&from, &target)
+        {
             return refuse(format!("{lock} is another one than in {}", source.name));
         }
         if !is_ignored(self.session_repo, path)? {
             return refuse("git does not ignore it".into());
         }
         let max = if self.is_configured { MAX_SIZE } else { MAX_DEFAULT_SIZE };
-        let dependencies = CompiledDependencies::find(&from);
-        let is_default = !self.is_configured && path == Path::new(CARGO_DIRECTORY);
-        if dependencies.is_none() && (is_default || self.part == Part::Dependencies) {
-            return refuse("cargo compiled nothing in it".into());
-        }
         let mut tree = BuildTree { dependencies, copied: HashMap::new() };
         let size = match tree.measure(&from, 0).or_fail(fail)? {
             Some(size) if size.files <= max.files && size.bytes <= max.bytes => size,
@@ -323,7 +327,7 @@ impl BuildTree {
         let name = name.to_string_lossy();
         let dependencies = self.dependencies.as_ref();
         NOT_COPIED.contains(&&*name)
-            || dependencies.is_some_and(|dependencies| dependencies.leave_out(directory, &name))
+            || dependencies.is_some_and(|dependencies| dependencies.leaves_out(directory, &name))
     }
 
     /// Copies a directory with the times of its files, by which build tools know what is built. Shares
