@@ -56,10 +56,18 @@ impl RustScene {
         fs::create_dir_all(rust.scene.env.home().join(".cargo/bin")).expect("free");
         fs::write(rust.scene.env.home().join(".cargo/credentials.toml"), login).expect("free");
         let registry = rust.publish();
-        let manifest = "[package]\nname = \"own\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\
-                        [dependencies]\nlibrary = { version = \"1\", registry = \"here\" }\n";
+        let other = rust.scene.env.repo_at("other");
+        other.commit_file("Cargo.toml", "[package]\nname = \"other\"\nversion = \"1.0.0\"\n");
+        other.commit_file("src/lib.rs", "pub fn half(number: u32) -> u32 { number / 2 }\n");
+        let other = other.path().display();
+        let manifest = format!(
+            "[package]\nname = \"own\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\
+             [dependencies]\nlibrary = {{ version = \"1\", registry = \"here\" }}\n\
+             other = {{ git = \"file://{other}\" }}\n"
+        );
         repo.write("Cargo.toml", manifest);
-        repo.write("src/main.rs", "fn main() { println!(\"{}\", library::answer()) }\n");
+        let main = "fn main() { println!(\"{}\", other::half(2 * library::answer())) }\n";
+        repo.write("src/main.rs", main);
         let registries = format!("[registries.here]\nindex = \"sparse+{registry}/\"\n");
         repo.write(".cargo/config.toml", &registries);
         repo.write(".gitignore", "/target\n");
@@ -135,8 +143,8 @@ fn a_session_compiles_only_the_packages_of_the_repository() {
         rust.scene.repo.write("Cargo.lock", format!("{lock_file}{lock_addition}"));
         let (id, worktree) = rust.session("sh cargo build --offline -v > seen 2>&1");
         let seen = worktree.read("seen");
-        assert!(seen.contains("Fresh library") && seen.contains("Compiling own"), "{seen}");
-        assert!(!seen.contains("Compiling library"), "{seen}");
+        assert!(seen.contains("Fresh library") && seen.contains("Fresh other"), "{seen}");
+        assert_eq!(seen.matches("Compiling").count(), 1, "{seen}");
         let has = |path: &str| worktree.path().join(path).exists();
         assert!(has("target/debug/deps") && !has("target/tmp"), "only what was compiled is copied");
         let logs = rust.scene.studio(["logs", &id]);
@@ -223,7 +231,8 @@ done
 echo evil > credentials.toml; echo evil > config.toml; rm -f env; mkfifo env
 own=$CARGO_INSTALL_ROOT
 mv "$own" "$own.old"; rm -r "$own/../others/go"; ln -s "$HOME" "$own/../others/go"; rm -r "$own/bin"; ln -s "$HOME" "$own/bin"; ln -s "$HOME" "$own/link"
-rm -r "$own/../../cargo-registry"; mv "$own/../../cargo-registry" "$own/../../away"
+shared=$own/../../cargo-downloads
+echo evil > "$shared/git/new"; rm -r "$shared/registry/src" "$shared/git/db"; rm -r "$shared"; mv "$own/../../cargo-downloads" "$own/../../away"
 touch "$own/../planted" "$own/../../planted"
 rm -r registry git; ln -s "$HOME" registry; ln -s /etc git
 ls -d "$own/../../"* > "$1/seen"
@@ -249,7 +258,7 @@ fn the_users_programs_and_downloads_stay_as_they_are() {
     rust.scene.repo.commit_file("attack.sh", ATTACK);
     let (id, worktree) = rust.session("sh sh attack.sh \"$PWD\" 2>&1 | cat > errors");
     let seen = worktree.read("seen");
-    assert!(seen.contains("cargo-registry") && !seen.contains("planted"), "{seen}");
+    assert!(seen.contains("cargo-downloads") && !seen.contains("planted"), "{seen}");
     assert!(!seen.contains("away") && !seen.contains(".old"), "{seen}");
     let errors = worktree.read("errors");
     assert!(errors.contains("Read-only file system"), "{errors}");

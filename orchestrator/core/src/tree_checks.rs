@@ -13,7 +13,7 @@ use studio_git::{landing_history, worktreeinclude};
 
 use crate::check;
 use crate::exec::runner::{CommandOutput, Directories, DiskLimit, SandboxedRunner, home, trees_of};
-use crate::exec::{build_caches, carried_caches};
+use crate::exec::{build_caches, cargo_downloads, carried_caches};
 use crate::project::Project;
 use crate::session::journal::CheckResult;
 use crate::session::record::{RunLimits, Templates};
@@ -73,7 +73,7 @@ pub(crate) fn environment(
     );
     let home = home();
     build_caches::recreate(&prepared.caches, &home)?;
-    build_caches::seed(&prepared.caches, &prepared.session_repo.worktree, &home)?;
+    cargo_downloads::link(&prepared.caches, &prepared.session_repo.worktree, &home)?;
     let directories = Directories { temporary: &prepared.temporary, cache: &prepared.caches };
     let sandbox = &project.config.sandbox;
     let runner = SandboxedRunner::with_directories(

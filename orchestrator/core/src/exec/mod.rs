@@ -6,6 +6,7 @@ pub mod directory_sandbox;
 pub mod runner;
 
 mod agent_services;
+pub(crate) mod cargo_downloads;
 mod cargo_target;
 mod hidden_path_hint;
 pub(crate) mod hidden_trees;

@@ -14,10 +14,12 @@ use base::sandbox::caches::cargo_home;
 /// The directory of installed programs in cargo's home, e.g. cargo itself.
 const PROGRAMS: &str = "bin";
 
-/// Returns the path at which programs read the user's `registry`. In a cache, links to downloads lead
-/// there.
-pub(crate) fn users_registry(cache: &Path) -> PathBuf {
-    cache.with_file_name("cargo-registry")
+/// Directories of downloads in cargo's home.
+const DOWNLOADS: [&str; 2] = ["registry", "git"];
+
+/// Returns the directory in which programs read the user's downloads. In a cache, links lead there.
+pub(crate) fn users_downloads(cache: &Path) -> PathBuf {
+    cache.with_file_name("cargo-downloads")
 }
 
 /// Shows the user's downloads to programs, and the session's directory at the path of the user's; returns
@@ -31,8 +33,11 @@ pub(super) fn show(
 ) -> io::Result<Option<PathBuf>> {
     let users = cargo_home(home);
     let Ok(place) = users.canonicalize() else { return Ok(None) };
-    if let Ok(registry) = place.join("registry").canonicalize() {
-        show_registry(rules, registry, users_registry(cache), has_mounts)?;
+    for name in DOWNLOADS {
+        if let Ok(directory) = place.join(name).canonicalize() {
+            fs::create_dir_all(users_downloads(cache))?;
+            show_downloads(rules, directory, users_downloads(cache).join(name), has_mounts)?;
+        }
     }
     let own = cache.join("cargo");
     if !has_mounts || !is_free(&place, rules, home) || !is_directory(&own) {
@@ -46,17 +51,17 @@ pub(super) fn show(
     Ok(Some(users))
 }
 
-/// Shows the user's registry at a path: as a mount, or as a link where sandboxes have none.
-fn show_registry(
+/// Shows downloads at a path: as a mount, or as a link where sandboxes have none.
+fn show_downloads(
     rules: &mut SandboxRules,
-    registry: PathBuf,
+    directory: PathBuf,
     shown: PathBuf,
     has_mounts: bool,
 ) -> io::Result<()> {
     if !has_mounts {
-        if fs::read_link(&shown).ok().as_ref() != Some(&registry) {
+        if fs::read_link(&shown).ok().as_ref() != Some(&directory) {
             let _ = fs::remove_dir(&shown).or_else(|_| fs::remove_file(&shown));
-            symlink(registry, shown)?;
+            symlink(directory, shown)?;
         }
         return Ok(());
     }
@@ -64,9 +69,9 @@ fn show_registry(
         let _ = fs::remove_file(&shown);
         fs::create_dir(&shown)?;
     }
-    // A sandbox inside this one sees it at the second path only.
-    rules.read.extend([registry.clone(), shown.clone()]);
-    rules.replaced.push((shown, registry));
+    // A sandbox inside this one sees them at the second path only.
+    rules.read.extend([directory.clone(), shown.clone()]);
+    rules.replaced.push((shown, directory));
     Ok(())
 }
 
