@@ -48,9 +48,11 @@ fn serve(directory: PathBuf) -> String {
 impl RustScene {
     fn new(login: &str) -> RustScene {
         let scene = Scene::new();
-        let home = std::env::var("HOME").expect("it is set");
         let rustc = scene.env.command("rustc", Path::new("/")).args(["--print", "sysroot"]);
-        let sysroot = scene.env.run_command(rustc.env("HOME", home)).ok().to_owned();
+        let names = ["HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"];
+        let variables = names.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        let rustc = variables.fold(rustc, |rustc, (name, value)| rustc.env(name, value));
+        let sysroot = scene.env.run_command(rustc).ok().to_owned();
         let rust = RustScene { scene, toolchain: Path::new(&sysroot).join("bin") };
         let repo = &rust.scene.repo;
         fs::create_dir_all(rust.scene.env.home().join(".cargo/bin")).expect("free");
