@@ -113,7 +113,13 @@ const PREFIXES: &[&str] = &[
 
 /// Variables that are withheld although their prefix is passed: the sockets of the user's session
 /// services, and settings that apply only to the build that started this process.
-const EXCLUDED: &[&str] = &["XDG_RUNTIME_DIR", "CARGO_TARGET_DIR", "CARGO_MAKEFLAGS"];
+const EXCLUDED: &[&str] = &[
+    "XDG_RUNTIME_DIR",
+    "CARGO_TARGET_DIR",
+    "CARGO_BUILD_TARGET_DIR",
+    "CARGO_BUILD_BUILD_DIR",
+    "CARGO_MAKEFLAGS",
+];
 
 /// Words that mark a variable's name as a secret.
 const SECRET_WORDS: &[&str] = &[
@@ -195,8 +201,8 @@ pub fn is_secret(name: &str) -> bool {
 }
 
 /// Returns the variables that point build tools to studio's caches, which sandboxes may write.
-/// Creates the directories, and copies the configuration in the user's cargo home directory if it
-/// contains no login.
+/// Creates the directories, and copies the configuration in the user's cargo home directory without
+/// logins.
 pub fn cache_env(cache: &Path, cargo_home: &Path) -> io::Result<Vec<(String, PathBuf)>> {
     let directories = [
         ("CARGO_HOME", "cargo"),
@@ -213,19 +219,48 @@ pub fn cache_env(cache: &Path, cargo_home: &Path) -> io::Result<Vec<(String, Pat
         variables.push((name.to_owned(), cache.join(directory)));
     }
     create_directories(cache, "cargo/bin")?;
-    for name in ["config.toml", "env"] {
+    let read = |name: &str| fs::read_to_string(cargo_home.join(name)).ok();
+    let configuration = read("config.toml").and_then(|text| without_logins_and_target(&text));
+    for (name, text) in [("config.toml", configuration), ("env", read("env"))] {
         let copy = cache.join("cargo").join(name);
         // Programs in the sandbox may have put anything at the path of the copy.
         let is_file = copy.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
-        if let Ok(text) = fs::read_to_string(cargo_home.join(name))
-            && !text.to_lowercase().contains("token")
-            && !(is_file && fs::read_to_string(&copy).is_ok_and(|copied| copied == text))
-        {
+        let is_copied = |text: &String| {
+            is_file && fs::read_to_string(&copy).is_ok_and(|copied| copied == *text)
+        };
+        if let Some(text) = text.filter(|text| !is_copied(text)) {
             // Without it, cargo has its defaults.
             let _ = crate::files::replace(&copy, text.as_bytes());
         }
     }
     Ok(variables)
+}
+
+/// Returns cargo's configuration without logins, and without a directory for build output that all
+/// repositories share, which a sandbox cannot write.
+fn without_logins_and_target(text: &str) -> Option<String> {
+    fn holds_login(value: &toml::Value) -> bool {
+        value.as_str().is_some_and(has_user_in_address)
+    }
+    fn remove_logins(table: &mut toml::Table) {
+        table.retain(|key, value| !matches!(key, "token" | "secret-key") && !holds_login(value));
+        for (_, value) in table.iter_mut() {
+            match value {
+                toml::Value::Table(table) => remove_logins(table),
+                toml::Value::Array(values) => values.retain(|value| !holds_login(value)),
+                _ => {}
+            }
+        }
+    }
+    let mut table: toml::Table = text.parse().ok()?;
+    remove_logins(&mut table);
+    if let Some(build) = table.get_mut("build").and_then(toml::Value::as_table_mut) {
+        build.retain(|key, _| !matches!(key, "target-dir" | "build-dir"));
+    }
+    if let Some(variables) = table.get_mut("env").and_then(toml::Value::as_table_mut) {
+        variables.retain(|name, _| !is_secret(name));
+    }
+    Some(table.to_string())
 }
 
 /// Creates directories below another one, without following links: programs in the sandbox may have
@@ -319,12 +354,29 @@ mod tests {
         fs::create_dir(&users).unwrap();
         let user_config_file = users.join("config.toml");
         let copy = cache.join("cargo/config.toml");
-        fs::write(&user_config_file, "[registry]\ntoken = \"x\"").unwrap();
         let variables = cache_env(&cache, &users).unwrap();
         assert!(variables.iter().all(|(_, path)| path.is_dir()) && !copy.exists());
-        fs::write(&user_config_file, "[build]\njobs = 2").unwrap();
+        let text = r#"
+            [build]
+            jobs = 2
+            target-dir = "/home/u/target"
+            [registries.private-one]
+            index = "sparse+https://example.com/index/"
+            token = "hidden"
+            [http]
+            proxy = "http://me:hidden@example.com"
+            [env]
+            SERVICE_TOKEN = { value = "hidden", force = true }
+            LEVEL = "3" # hidden
+        "#;
+        fs::write(&user_config_file, text).unwrap();
         cache_env(&cache, &users).unwrap();
-        assert!(copy.exists());
+        let copied = fs::read_to_string(&copy).unwrap();
+        let table: toml::Table = copied.parse().unwrap();
+        assert_eq!(table["registries"]["private-one"]["index"].as_str().unwrap().len(), 33);
+        assert_eq!(table["build"]["jobs"].as_integer(), Some(2));
+        assert_eq!(table["env"]["LEVEL"].as_str(), Some("3"));
+        assert!(!copied.contains("hidden") && !copied.contains("target-dir"), "{copied}");
         let trees = cache_trees(&cache);
         let is_in_a_tree = |path: &PathBuf| trees.iter().any(|tree| path.starts_with(tree));
         assert!(variables.iter().all(|(_, path)| is_in_a_tree(path)));
