@@ -147,11 +147,34 @@ fn a_session_compiles_only_the_packages_of_the_repository() {
         let seen = worktree.read("seen");
         assert!(seen.contains("Fresh library") && seen.contains("Fresh other"), "{seen}");
         assert_eq!(seen.matches("Compiling").count(), 1, "{seen}");
-        let has = |path: &str| worktree.path().join(path).exists();
-        assert!(has("target/debug/deps") && !has("target/tmp"), "only what was compiled is copied");
         let logs = rust.scene.studio(["logs", &id]);
         logs.exits(0).output_contains("target has copies of the dependencies that your main");
     }
+}
+
+#[test]
+fn a_session_gets_only_compiled_dependencies() {
+    if !base::sandbox::namespaces_are_possible() {
+        return;
+    }
+    let rust = RustScene::new("");
+    rust.scene.repo.write("target/doc/index.html", "1\n");
+    let (_, worktree) = rust.session("write a 1");
+    let below = |root: &Path| -> Vec<String> {
+        let list = rust.scene.env.run("find", root, ["target", "-type", "f", "-printf", "%p %n\n"]);
+        list.ok().lines().map(str::to_owned).collect()
+    };
+    let (own, copied) = (below(rust.scene.repo.path()), below(worktree.path()));
+    let count = |list: &[String], part: &str| list.iter().filter(|it| it.contains(part)).count();
+    for part in ["deps/liblibrary-", ".fingerprint/library-", "deps/libother-"] {
+        assert!(count(&copied, part) > 0, "{part}: {copied:?}");
+        assert_eq!(count(&copied, part), count(&own, part), "{part}: {copied:?}");
+    }
+    for part in ["debug/own", "deps/own-", ".fingerprint/own-", "target/doc"] {
+        assert!(count(&own, part) > 0 && count(&copied, part) == 0, "{part}: {copied:?}");
+    }
+    // A build script has two names.
+    assert!(copied.iter().any(|it| it.ends_with("build-script-build 2")), "{copied:?}");
 }
 
 #[test]

@@ -240,10 +240,25 @@ pub fn cache_env(cache: &Path, cargo_home: &Path) -> io::Result<Vec<(String, Pat
 /// repositories share, which a sandbox cannot write.
 fn without_logins_and_target(text: &str) -> Option<String> {
     fn holds_login(value: &toml::Value) -> bool {
-        value.as_str().is_some_and(has_user_in_address)
+        value.as_str().is_some_and(|text| match text.split_once("://") {
+            // Over HTTP, a name without a password may be a token.
+            Some((scheme, rest)) if scheme.ends_with("http") || scheme.ends_with("https") => {
+                rest.split('/').next().is_some_and(|host| host.contains('@'))
+            }
+            _ => has_user_in_address(text),
+        })
+    }
+    fn is_login(key: &str, value: &toml::Value) -> bool {
+        match key {
+            "token" | "secret-key" => true,
+            // Programs outside of the sandbox, whose arguments may be secret.
+            "credential-alias" | "credential-provider" | "global-credential-providers" => true,
+            "proxy" => value.as_str().is_some_and(|address| address.contains('@')),
+            _ => false,
+        }
     }
     fn remove_logins(table: &mut toml::Table) {
-        table.retain(|key, value| !matches!(key, "token" | "secret-key") && !holds_login(value));
+        table.retain(|key, value| !is_login(key, value) && !holds_login(value));
         for (_, value) in table.iter_mut() {
             match value {
                 toml::Value::Table(table) => remove_logins(table),
@@ -363,8 +378,15 @@ mod tests {
             [registries.private-one]
             index = "sparse+https://example.com/index/"
             token = "hidden"
+            credential-provider = ["program", "hidden"]
+            [registries.other]
+            index = "sparse+https://hidden@example.com/index/"
             [http]
-            proxy = "http://me:hidden@example.com"
+            proxy = "me:hidden@example.com"
+            [source.mirror]
+            registry = "ssh://git@example.com/index"
+            [credential-alias]
+            one = ["program", "hidden"]
             [env]
             SERVICE_TOKEN = { value = "hidden", force = true }
             LEVEL = "3" # hidden
@@ -376,6 +398,7 @@ mod tests {
         assert_eq!(table["registries"]["private-one"]["index"].as_str().unwrap().len(), 33);
         assert_eq!(table["build"]["jobs"].as_integer(), Some(2));
         assert_eq!(table["env"]["LEVEL"].as_str(), Some("3"));
+        assert!(copied.contains("git@example.com"), "{copied}");
         assert!(!copied.contains("hidden") && !copied.contains("target-dir"), "{copied}");
         let trees = cache_trees(&cache);
         let is_in_a_tree = |path: &PathBuf| trees.iter().any(|tree| path.starts_with(tree));

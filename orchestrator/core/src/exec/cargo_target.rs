@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The lock file beside a `target`, and its maximum size in bytes.
-const LOCK_FILE: &str = "Cargo.lock";
+pub(super) const LOCK_FILE: &str = "Cargo.lock";
 const MAX_LOCK_FILE_BYTES: u64 = 64 << 20;
 /// The directories of a profile (`debug`, `release`) that hold compiled packages, one entry or more for
 /// each.

@@ -21,19 +21,18 @@ use studio_git::repo::Repository;
 use studio_git::session_repo::SessionRepo;
 use studio_git::{commit_list, gc};
 
-use crate::exec::cargo_target::CompiledDependencies;
+use crate::exec::cargo_target::{self, CompiledDependencies};
 
 /// The lock files, and the directories that are taken over by default where one is at the top of the
 /// repository.
 const LOCK_FILES: &[(&str, &str)] = &[
-    (CARGO_LOCK_FILE, CARGO_DIRECTORY),
+    (cargo_target::LOCK_FILE, CARGO_DIRECTORY),
     ("package-lock.json", "node_modules"),
     ("npm-shrinkwrap.json", "node_modules"),
     ("pnpm-lock.yaml", "node_modules"),
     ("yarn.lock", "node_modules"),
     ("bun.lock", "node_modules"),
 ];
-const CARGO_LOCK_FILE: &str = "Cargo.lock";
 const CARGO_DIRECTORY: &str = "target";
 /// Lock files of directories that are taken over only where the configuration names them.
 const OTHER_LOCK_FILES: &[&str] =
@@ -143,7 +142,7 @@ fn directories(repository: &Repository, configured: Option<&[PathBuf]>) -> Vec<P
 fn default_directories(checkout: Option<&Path>) -> Vec<PathBuf> {
     let has = |lock: &str| checkout.is_some_and(|checkout| checkout.join(lock).is_file());
     let is_usable =
-        |lock: &str| lock != CARGO_LOCK_FILE || base::sandbox::namespaces_are_possible();
+        |lock: &str| lock != cargo_target::LOCK_FILE || base::sandbox::namespaces_are_possible();
     let named = LOCK_FILES.iter().filter(|(lock, _)| has(lock) && is_usable(lock));
     let mut directories: Vec<PathBuf> = named.map(|(_, directory)| directory.into()).collect();
     directories.dedup();
@@ -225,7 +224,7 @@ impl Copier<'_> {
             return refuse("cargo compiled nothing in it".into());
         }
         // Cargo itself uses only what the session's lock file names.
-        let has_lock_file = target.with_file_name(CARGO_LOCK_FILE).is_file();
+        let has_lock_file = target.with_file_name(cargo_target::LOCK_FILE).is_file();
         if !(dependencies.is_some() && has_lock_file)
             && let Some(lock) = differing_lock_file(&from, &target)
         {
