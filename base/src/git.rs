@@ -3,12 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use crate::failure::{Failure, Result as Outcome};
+use crate::git_version::{self, ATTR_SOURCE_VERSION};
 use crate::process::{Command, Output, OutputLimits};
 
 /// Settings of every call, verified with planted hooks, drivers and helpers. They are passed
@@ -72,54 +71,8 @@ const SUBMODULE_COMMANDS: &[&str] = &["diff", "diff-files", "diff-index", "statu
 /// Timeout of a connection to another repository, in seconds.
 const REMOTE_SECONDS: u64 = 600;
 
-/// The oldest supported git (`merge-tree --write-tree`).
-const MIN_VERSION: GitVersion = GitVersion(2, 38);
-/// The first git with `--attr-source`.
-pub const ATTR_SOURCE_VERSION: GitVersion = GitVersion(2, 41);
 /// The empty tree, which every git knows.
 const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
-
-/// A git version: major and minor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct GitVersion(pub u32, pub u32);
-
-impl fmt::Display for GitVersion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0, self.1)
-    }
-}
-
-impl GitVersion {
-    /// Parses `git version 2.47.3` and similar.
-    pub fn parse(text: &str) -> Option<GitVersion> {
-        let mut numbers = text.trim().strip_prefix("git version ")?.split('.');
-        Some(GitVersion(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-    }
-}
-
-/// Returns the version of the git on `PATH`, determined once. Fails with a hint (exit code 2) if
-/// git is missing or too old.
-pub fn version() -> Outcome<GitVersion> {
-    static DETECTED: OnceLock<std::result::Result<String, String>> = OnceLock::new();
-    let run_git = || {
-        let output = Command::new("git", "/").arg("version").output(OutputLimits::seconds(30));
-        output.map(|output| output.text()).map_err(|error| error.to_string())
-    };
-    let text = DETECTED.get_or_init(run_git).as_ref().map_err(|error| {
-        Failure::usage("git was not found")
-            .because(error.as_str())
-            .hint("install git 2.38 or later, e.g. `apt install git`")
-    })?;
-    match GitVersion::parse(text) {
-        Some(version) if version >= MIN_VERSION => Ok(version),
-        Some(version) => Err(Failure::usage(format!("git {version} is too old"))
-            .because(format!("at least {MIN_VERSION} is required"))
-            .hint(format!("install git {MIN_VERSION} or later, first in PATH"))),
-        None => Err(Failure::usage("cannot determine the version of git")
-            .because(text.as_str())
-            .hint(format!("install git {MIN_VERSION} or later, first in PATH"))),
-    }
-}
 
 /// Why a git call failed.
 #[derive(Debug, thiserror::Error)]
@@ -224,7 +177,7 @@ impl Git {
         };
         let mut command = self.bare_command(drivers);
         let attr_source = self.attributes == Attributes::None
-            && version().is_ok_and(|version| version >= ATTR_SOURCE_VERSION);
+            && git_version::detect().is_ok_and(|version| version >= ATTR_SOURCE_VERSION);
         if attr_source {
             command = command.arg(format!("--attr-source={EMPTY_TREE}"));
         }

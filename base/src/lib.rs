@@ -12,6 +12,7 @@ pub mod failure;
 pub mod fault;
 pub mod files;
 pub mod git;
+pub mod git_version;
 pub mod id;
 pub mod known_repositories;
 pub mod lock;

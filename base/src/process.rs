@@ -77,7 +77,7 @@ pub struct Command {
     terminal: Option<OwnedFd>,
     confinement: Option<Arc<Confinement>>,
     network: Option<Arc<NetworkConfinement>>,
-    /// `cgroup.procs` of the cgroup that the child joins.
+    /// The directory of the child's cgroup.
     cgroup: Option<OwnedFd>,
     oom_victim: bool,
     watched: bool,
@@ -244,10 +244,10 @@ impl Command {
         self
     }
 
-    /// Puts the child and all its children into a cgroup, whose open `cgroup.procs` this is.
+    /// Puts the child and all its children into a cgroup, whose open directory this is.
     #[must_use]
-    pub fn in_cgroup(mut self, procs: OwnedFd) -> Command {
-        self.cgroup = Some(procs);
+    pub fn in_cgroup(mut self, directory: OwnedFd) -> Command {
+        self.cgroup = Some(directory);
         self
     }
 
@@ -356,16 +356,21 @@ impl Command {
         if let Some(watch) = watch {
             watch.before_exec(&mut command);
         }
-        if oom_victim || cgroup.is_some() {
-            system::account_before_exec(&mut command, cgroup.as_ref(), oom_victim);
+        if oom_victim {
+            system::oom_victim_before_exec(&mut command);
         }
+        let cgroup_directory = cgroup.as_ref().map(AsRawFd::as_raw_fd);
         if let Some(network) = &network {
             system::enter_network_before_exec(&mut command, network.clone());
         }
         // This goes before the rest: a change of privileges resets the parent-death signal, and moved
         // descriptors may take the number of the ruleset.
-        if let Some(confinement) = confinement {
-            system::confine_before_exec(&mut command, confinement);
+        match (confinement, cgroup_directory) {
+            (Some(confinement), directory) => {
+                system::confine_before_exec(&mut command, confinement, directory);
+            }
+            (None, Some(directory)) => system::join_cgroup_before_exec(&mut command, directory),
+            (None, None) => {}
         }
         if let Some(network) = network {
             system::limit_network_before_exec(&mut command, network);

@@ -326,7 +326,8 @@ const BASE: &[(&str, &[&str])] = &[
     ("user_dirs", &["text"]),
     ("workspace", &[]),
     ("known_repositories", &["files", "user_dirs"]),
-    ("git", &["process", "failure"]),
+    ("git_version", &["failure", "files", "process", "user_dirs"]),
+    ("git", &["process", "failure", "git_version"]),
     (
         "sandbox",
         &["failure", "files", "known_repositories", "random", "test_hooks", "text", "user_dirs"],

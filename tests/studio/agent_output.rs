@@ -70,7 +70,7 @@ fn json_lines_become_events_and_a_message_continues_the_conversation() {
     scene.await_free(&id);
     let logs = scene.studio(["logs", &id]);
     logs.output_contains("I create the file.")
-        .output_contains("> Bash {\"command\":\"echo 1 > one.txt && cat one.txt\"")
+        .output_contains("> Bash echo 1 > one.txt && cat one.txt")
         .output_contains("Bash failed: Exit code 1")
         .output_lacks("\"type\":");
     assert_eq!(logs.out.matches("the agent runs").count(), 1, "{}", logs.out);
@@ -170,8 +170,7 @@ fn a_configured_agent_names_its_format_and_its_variables() {
     let written = scene.worktree(&id).read("a");
     assert!(written.starts_with("blue green\n") && written.contains("/agent-state"), "{written}");
     let logs = scene.studio(["logs", &id]);
-    logs.output_contains("> shell {\"command\":\"/bin/bash -lc 'echo 1")
-        .output_contains("The file is written.");
+    logs.output_contains("> shell /bin/bash -lc 'echo 1").output_contains("The file is written.");
     assert_eq!(scene.status(&id)["usage"]["input"], 3900);
     scene.configure("[studio.agents.mine]\ncommand = [\"sh\"]\noutput = \"yaml\"\n");
     scene.studio(["run", "--agent", "mine", "x"]).exits(2).output_contains("claude-json");

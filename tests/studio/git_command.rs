@@ -7,10 +7,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use base::git::{Git, GitVersion, discover, version};
-use base::process::{Command, OutputLimits};
+use base::git::{Git, discover};
+use base::git_version::{self, GitVersion};
+use base::process::{Command, OutputLimits, find_program};
 use testkit::env::TestEnv;
 use testkit::repo::Repo;
+
+use crate::fixtures::Scene;
 
 /// A repository with every known way to make git run a command.
 pub struct Planted {
@@ -258,7 +261,7 @@ fn no_planted_command_runs_without_attributes() {
     planted.session(|args| door.command(args));
     assert_eq!(planted.found(), BTreeSet::new());
     let attributes = door.run(&["check-attr", "filter", "a.txt"]).unwrap();
-    if version().unwrap() >= GitVersion(2, 41) {
+    if git_version::detect().unwrap() >= GitVersion(2, 41) {
         assert_eq!(attributes, "a.txt: filter: unspecified");
     }
 }
@@ -321,5 +324,40 @@ fn versions_are_parsed_in_every_format() {
     assert_eq!(GitVersion::parse("git version 3.0.0.rc1.12.gabc"), Some(GitVersion(3, 0)));
     assert_eq!(GitVersion::parse("not git"), None);
     assert!(GitVersion(2, 9) < GitVersion(2, 38));
-    assert!(version().unwrap() >= GitVersion(2, 38));
+    assert!(git_version::detect().unwrap() >= GitVersion(2, 38));
+}
+
+#[test]
+fn the_version_is_kept_for_an_unchanged_program_and_an_old_one_is_refused() {
+    let mut scene = Scene::new();
+    let directory = scene.env.home().join("programs");
+    fs::create_dir(&directory).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let program = directory.join("git");
+    fs::copy(find_program("git").unwrap().canonicalize().unwrap(), &program).unwrap();
+    scene.env.set("PATH", format!("{}:{path}", directory.display()));
+    scene.exec(["write a.txt a"]);
+    let cache = scene.env.home().join(".local/state/studio/git-version.json");
+    let kept = fs::read_to_string(&cache).unwrap();
+    assert!(kept.contains(&program.display().to_string()), "{kept}");
+    let text = git_version::detect().unwrap();
+    let old = kept.replace(&format!("git version {text}"), "git version 2.30");
+    assert_ne!(kept, old);
+    fs::write(&cache, &old).unwrap();
+    scene.studio(["list"]).exits(2).output_contains("git 2.30 is too old");
+
+    // A changed program is asked again.
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+    scene.studio(["list"]).exits(0);
+    assert!(fs::read_to_string(&cache).unwrap().contains(&format!("git version {text}")));
+    // So is one without a version in the cache, whatever the file contains.
+    fs::write(&cache, "{").unwrap();
+    scene.studio(["list"]).exits(0);
+    // A script may start another git each time.
+    fs::remove_file(&program).unwrap();
+    fs::write(&program, "#!/bin/sh\necho git version 2.30.0\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let before = fs::read_to_string(&cache).unwrap();
+    scene.studio(["list"]).exits(2).output_contains("git 2.30 is too old");
+    assert_eq!(fs::read_to_string(&cache).unwrap(), before);
 }

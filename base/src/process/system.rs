@@ -2,14 +2,14 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::sandbox::Confinement;
 use crate::sandbox::network::NetworkConfinement;
+use crate::sandbox::{Confinement, cgroup};
 
 #[cfg(target_os = "linux")]
 use rustix::process::Signal;
@@ -83,47 +83,49 @@ pub(crate) fn before_exec(
     }
 }
 
-/// Moves the child into a cgroup, and makes it the first victim of a lack of memory, before exec.
+/// Makes the child the first victim of a lack of memory, before exec.
 #[allow(unsafe_code)]
-pub(crate) fn account_before_exec(
-    command: &mut Command,
-    cgroup: Option<&OwnedFd>,
-    oom_victim: bool,
-) {
-    let cgroup = cgroup.map(AsRawFd::as_raw_fd);
-    // SAFETY: between fork and exec only `open`, `write` and `close` run, on constant memory, and the
-    // cgroup's descriptor is open until the child has started; nothing allocates.
+pub(crate) fn oom_victim_before_exec(command: &mut Command) {
+    // SAFETY: between fork and exec only `open`, `write` and `close` run, on constant memory; nothing
+    // allocates.
     unsafe {
         command.pre_exec(move || {
-            if oom_victim {
-                // Without `/proc` the kernel chooses as it does for any program.
-                let path = c"/proc/self/oom_score_adj".as_ptr();
-                let file = libc::open(path, libc::O_WRONLY | libc::O_CLOEXEC);
-                if file >= 0 {
-                    libc::write(file, OOM_SCORE.as_ptr().cast(), OOM_SCORE.len());
-                    libc::close(file);
-                }
+            // Without `/proc` the kernel chooses as it does for any program.
+            let path = c"/proc/self/oom_score_adj".as_ptr();
+            let file = libc::open(path, libc::O_WRONLY | libc::O_CLOEXEC);
+            if file >= 0 {
+                libc::write(file, OOM_SCORE.as_ptr().cast(), OOM_SCORE.len());
+                libc::close(file);
             }
-            match cgroup {
-                Some(procs) if libc::write(procs, b"0".as_ptr().cast(), 1) == -1 => {
-                    Err(io::Error::last_os_error())
-                }
-                Some(_) | None => Ok(()),
-            }
+            Ok(())
         });
+    }
+}
+
+/// Moves the child into the cgroup of this directory before exec.
+#[allow(unsafe_code)]
+pub(crate) fn join_cgroup_before_exec(command: &mut Command, directory: RawFd) {
+    // SAFETY: between fork and exec only system calls run, on constant memory, and the descriptor is
+    // open until the child has started.
+    unsafe {
+        command.pre_exec(move || cgroup::join(directory));
     }
 }
 
 /// What is added to the kernel's score of a sandboxed program, in thousandths of the memory.
 const OOM_SCORE: &[u8] = b"500";
 
-/// Confines the child before exec.
+/// Confines the child before exec, and puts its program into the cgroup of this directory.
 #[allow(unsafe_code)]
-pub(crate) fn confine_before_exec(command: &mut Command, confinement: Arc<Confinement>) {
-    // SAFETY: between fork and exec only system calls run, each on memory that exists already;
-    // nothing allocates.
+pub(crate) fn confine_before_exec(
+    command: &mut Command,
+    confinement: Arc<Confinement>,
+    cgroup: Option<RawFd>,
+) {
+    // SAFETY: between fork and exec only system calls run, each on memory that exists already, and
+    // the descriptor is open until the child has started; nothing allocates.
     unsafe {
-        command.pre_exec(move || confinement.enter());
+        command.pre_exec(move || confinement.enter(cgroup));
     }
 }
 

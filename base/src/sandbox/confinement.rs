@@ -2,6 +2,7 @@
 //! process which starts the child is not confined.
 
 use std::io;
+use std::os::fd::RawFd;
 use std::path::Path;
 
 use super::SandboxRules;
@@ -65,13 +66,6 @@ impl Confinement {
     }
 }
 
-/// Returns what this kernel cannot enforce, determined once.
-#[cfg(target_os = "linux")]
-fn missing_features() -> &'static [String] {
-    static MISSING: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
-    MISSING.get_or_init(super::missing_features)
-}
-
 #[cfg(target_os = "linux")]
 impl Confinement {
     /// Prepares a sandbox. Fails if the kernel has no file rules at all.
@@ -107,7 +101,7 @@ impl Confinement {
         };
         let has_ipc_namespace = super::namespace::missing().is_empty();
         let filter = super::seccomp::SystemCallFilter::new(has_ipc_namespace);
-        let missing = missing_features().to_vec();
+        let missing = super::missing_features().to_vec();
         Ok(Confinement { rules, ruleset, namespaces, filter, own_processes: false, missing })
     }
 
@@ -115,18 +109,23 @@ impl Confinement {
         self.namespaces.is_some()
     }
 
-    /// Confines the calling process irrevocably. Call it between fork and exec: it only makes
-    /// system calls and does not allocate.
+    /// Confines the calling process irrevocably, and puts its program into the cgroup of this
+    /// directory. Call it between fork and exec: it only makes system calls and does not allocate.
     #[allow(unsafe_code)]
-    pub(crate) fn enter(&self) -> io::Result<()> {
+    pub(crate) fn enter(&self, cgroup: Option<RawFd>) -> io::Result<()> {
         use std::os::fd::AsRawFd;
-        if let Some(namespaces) = &self.namespaces {
-            namespaces.enter()?;
-            if self.own_processes {
+        let namespaces = self.namespaces.as_ref();
+        match namespaces.filter(|_| self.own_processes) {
+            Some(namespaces) => {
+                namespaces.enter()?;
                 let reads_proc =
                     self.rules.read.iter().any(|tree| Path::new("/proc").starts_with(tree));
                 let ruleset = reads_proc.then(|| self.ruleset.as_raw_fd());
-                super::process_namespace::enter(ruleset, self.rules.gpu)?;
+                super::process_namespace::enter(ruleset, self.rules.gpu, cgroup)?;
+            }
+            None => {
+                cgroup.map_or(Ok(()), super::cgroup::join)?;
+                namespaces.map_or(Ok(()), super::namespace::Namespaces::enter)?;
             }
         }
         rustix::thread::set_no_new_privs(true)?;
@@ -162,7 +161,7 @@ impl Confinement {
         false
     }
 
-    pub(crate) fn enter(&self) -> io::Result<()> {
+    pub(crate) fn enter(&self, _cgroup: Option<RawFd>) -> io::Result<()> {
         Err(io::Error::other("the sandbox is not supported on this system"))
     }
 }

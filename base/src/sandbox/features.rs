@@ -55,7 +55,7 @@ const SIGNAL_SCOPE_VERSION: i64 = 6;
 fn landlock() -> KernelFeature {
     let missing = super::missing_features();
     let version = landlock_version();
-    let consequence = match missing.as_slice() {
+    let consequence = match missing {
         [] => format!("version {version}: files, device controls, signals, abstract sockets"),
         missing if version > 0 => format!("version {version}: {}", missing.join("; ")),
         missing => format!("{}: sandboxes hold nothing", missing.join("; ")),

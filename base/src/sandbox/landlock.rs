@@ -114,13 +114,19 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
 /// Fails: the sandbox is not supported on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn enter(_rules: &SandboxRules) -> io::Result<Enforced> {
-    Ok(Enforced { missing: missing_features() })
+    Ok(Enforced { missing: missing_features().to_vec() })
 }
 
 /// Returns what the sandbox cannot enforce on this machine, one sentence each; empty if it is
-/// complete.
+/// complete. It is determined once.
 #[cfg(target_os = "linux")]
-pub fn missing_features() -> Vec<String> {
+pub fn missing_features() -> &'static [String] {
+    static MISSING: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
+    MISSING.get_or_init(find_missing_features)
+}
+
+#[cfg(target_os = "linux")]
+fn find_missing_features() -> Vec<String> {
     // A thread that confines itself and exits tests the kernel without side effects.
     let mut missing =
         std::thread::spawn(|| enter(&SandboxRules::default()).map(|enforced| enforced.missing))
@@ -180,6 +186,8 @@ fn missing(status: &::landlock::LandlockStatus) -> Vec<String> {
 
 /// Returns what the sandbox cannot enforce on this machine: everything.
 #[cfg(not(target_os = "linux"))]
-pub fn missing_features() -> Vec<String> {
-    vec!["the sandbox is not supported on this system".into()]
+pub fn missing_features() -> &'static [String] {
+    static MISSING: std::sync::LazyLock<[String; 1]> =
+        std::sync::LazyLock::new(|| ["the sandbox is not supported on this system".into()]);
+    &*MISSING
 }

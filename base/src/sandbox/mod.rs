@@ -1,6 +1,7 @@
 //! The sandbox: which files a process and its children may read and write, enforced by the kernel.
 
 pub mod caches;
+pub(crate) mod cgroup;
 mod confinement;
 pub mod environment;
 mod features;
@@ -34,7 +35,9 @@ pub use confinement::{ClosedScope, Confinement};
 pub use features::{KernelFeature, kernel_features};
 pub use guarded_paths::GuardedPath;
 pub use landlock::{check_landlock, enter, missing_features};
-pub use namespace::are_possible as namespaces_are_possible;
+pub use namespace::{
+    are_possible as namespaces_are_possible, assume_possible as assume_namespaces,
+};
 
 /// How long the processes that remain after a program may take to exit after SIGTERM, before SIGKILL.
 pub const GRACE: Duration = Duration::from_millis(300);

@@ -8,13 +8,17 @@ pub(super) use linux::missing;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{Namespaces, SharedDirectory};
 #[cfg(target_os = "linux")]
-pub use linux::{are_possible, is_inside};
+pub use linux::{are_possible, assume_possible, is_inside};
 
 /// Returns `false`: mount namespaces are a feature of Linux.
 #[cfg(not(target_os = "linux"))]
 pub fn are_possible() -> bool {
     false
 }
+
+/// Does nothing: mount namespaces are a feature of Linux.
+#[cfg(not(target_os = "linux"))]
+pub fn assume_possible() {}
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -169,9 +173,18 @@ mod linux {
         support() == NamespaceSupport::Inherited
     }
 
+    /// Takes it as known that sandboxes of this process have their own namespaces: the process that
+    /// started this one has determined it. A sandbox that cannot have them fails.
+    pub fn assume_possible() {
+        // What was determined before stays.
+        let _ = SUPPORT.set(NamespaceSupport::Own);
+    }
+
+    /// What [`support`] determined.
+    static SUPPORT: OnceLock<NamespaceSupport> = OnceLock::new();
+
     /// Returns whether sandboxes have namespaces, determined once by creating some.
     fn support() -> NamespaceSupport {
-        static SUPPORT: OnceLock<NamespaceSupport> = OnceLock::new();
         *SUPPORT.get_or_init(|| {
             let marker = MARKER.to_str().unwrap_or_default();
             if TestHook::Namespaces.value().is_some_and(|value| value == "off") {

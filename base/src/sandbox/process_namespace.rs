@@ -13,8 +13,8 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::RawFd;
 
-use super::GRACE;
 use super::system_calls::{self as sys, check, check_long};
+use super::{GRACE, cgroup};
 
 /// How long the first process sleeps between two looks at what remains.
 const STEP_MILLISECONDS: libc::c_int = 5;
@@ -39,11 +39,24 @@ struct PathBeneath {
 /// Moves the calling process, a child before exec, into a new namespace: it returns in the program's
 /// process, and the calling one becomes the waiter. With a ruleset, a rule that permits to read the
 /// namespace's `/proc` is added to it; if `is_writable`, the files of processes there can be changed.
-/// Where the system refuses the namespace or its `/proc` (containers that hide parts of theirs), the
-/// calling process goes on as it is. Makes only system calls.
-pub(super) fn enter(ruleset: Option<RawFd>, is_writable: bool) -> io::Result<()> {
+/// The program and the first process are in the cgroup of this directory, if there is one: created in
+/// it, or, where that is impossible, moved with the waiter. Where the system refuses the namespace or
+/// its `/proc` (containers that hide parts of theirs), the calling process goes on as it is. Makes
+/// only system calls.
+pub(super) fn enter(
+    ruleset: Option<RawFd>,
+    is_writable: bool,
+    cgroup: Option<RawFd>,
+) -> io::Result<()> {
     let (reader, writer) = pipe()?;
-    match fork(libc::CLONE_NEWPID) {
+    let join = || cgroup.map_or(Ok(()), cgroup::join);
+    let created = cgroup.map(|directory| cgroup::fork_into(directory, libc::CLONE_NEWPID));
+    let is_created_inside = matches!(created, Some(Ok(_)));
+    let first = match created {
+        Some(Ok(first)) => Ok(first),
+        Some(Err(_)) | None => join().and_then(|()| fork(libc::CLONE_NEWPID)),
+    };
+    match first {
         Ok(0) => {
             sys::close(reader);
             become_first(ruleset, is_writable, writer)
@@ -52,10 +65,15 @@ pub(super) fn enter(ruleset: Option<RawFd>, is_writable: bool) -> io::Result<()>
             sys::close(writer);
             match receive(reader) {
                 Some(STARTED) => become_waiter(first, reader),
-                failed => {
+                Some(number) => {
                     sys::close(reader);
                     wait(first);
-                    failed.map_or(Ok(()), |number| Err(io::Error::from_raw_os_error(number)))
+                    Err(io::Error::from_raw_os_error(number))
+                }
+                None => {
+                    sys::close(reader);
+                    wait(first);
+                    if is_created_inside { join() } else { Ok(()) }
                 }
             }
         }

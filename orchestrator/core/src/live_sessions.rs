@@ -319,15 +319,13 @@ fn read_all(
     ids: &[&Id],
     dispositions: &Dispositions,
 ) -> BTreeMap<Id, LiveSession> {
-    let read_chunk = |ids: &[&Id]| -> Vec<(Id, LiveSession)> {
-        let read = |id: &&Id| ((*id).clone(), LiveSession::read(project, id, dispositions));
+    let read = |id: &&Id| {
+        let session = LiveSession::read(project, id, dispositions);
         // It may have been removed after its name was read.
-        let exists = |(id, session): &(Id, LiveSession)| {
-            session.view.is_ok() || project.store.dir(id).exists()
-        };
-        ids.iter().map(read).filter(exists).collect()
+        let exists = session.view.is_ok() || project.store.dir(id).exists();
+        exists.then(|| ((*id).clone(), session))
     };
-    parallel::map_chunks(ids, MIN_SESSIONS_PER_THREAD, read_chunk).into_iter().flatten().collect()
+    parallel::map(ids, MIN_SESSIONS_PER_THREAD, read).into_iter().flatten().collect()
 }
 
 impl LiveSessions {

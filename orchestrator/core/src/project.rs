@@ -297,12 +297,21 @@ impl Project {
         dispositions: &Dispositions,
     ) -> (Vec<SessionView>, Vec<DamagedSession>) {
         let reasons = QueueReasons::read(self.store.root());
-        let results = parallel::map_chunks(ids, MIN_SESSIONS_PER_THREAD, |ids| {
-            self.view_all(ids, dispositions, &reasons)
+        let results = parallel::map(ids, MIN_SESSIONS_PER_THREAD, |id| {
+            let mut view = self.view_without_reason(id, dispositions)?;
+            explain_queued(&mut view, &reasons);
+            Ok(view)
         });
-        let (views, unreadable): (Vec<_>, Vec<_>) = results.into_iter().unzip();
-        let views = self.oldest_first(views.into_iter().flatten().collect());
-        (views, unreadable.into_iter().flatten().collect())
+        let (mut views, mut unreadable) = (Vec::with_capacity(ids.len()), Vec::new());
+        for (id, result) in ids.iter().zip(results) {
+            match result {
+                Ok(view) => views.push(view),
+                // It may have been removed after its name was read.
+                Err(_) if !self.store.dir(id).exists() => {}
+                Err(failure) => unreadable.push((id.clone(), failure)),
+            }
+        }
+        (self.oldest_first(views), unreadable)
     }
 
     /// Sorts sessions by their age. Of those that began at the same time, the time of the directory
@@ -321,27 +330,6 @@ impl Project {
         });
         let mut views: Vec<Option<SessionView>> = views.into_iter().map(Some).collect();
         order.into_iter().filter_map(|index| views[index].take()).collect()
-    }
-
-    fn view_all(
-        &self,
-        ids: &[Id],
-        dispositions: &Dispositions,
-        reasons: &QueueReasons,
-    ) -> (Vec<SessionView>, Vec<DamagedSession>) {
-        let (mut views, mut unreadable) = (Vec::new(), Vec::new());
-        for id in ids {
-            match self.view_without_reason(id, dispositions) {
-                Ok(mut view) => {
-                    explain_queued(&mut view, reasons);
-                    views.push(view);
-                }
-                // It may have been removed after its name was read.
-                Err(_) if !self.store.dir(id).exists() => {}
-                Err(failure) => unreadable.push((id.clone(), failure)),
-            }
-        }
-        (views, unreadable)
     }
 
     /// Collects the work of a session that crashed within a turn, if it was not collected yet, so

@@ -106,13 +106,11 @@ fn in_parallel(
     views: &[SessionView],
     missing: &[&(usize, String)],
 ) -> BTreeMap<String, BranchStanding> {
-    let compare = |(index, key): &(usize, String)| {
+    let compare = |missing: &&(usize, String)| {
+        let (index, key) = *missing;
         let view = &views[*index];
         let standing = collect::branch_standing(repository, &view.record, view.work()?).ok()??;
         Some((key.clone(), standing))
     };
-    let compare_all = |missing: &[&(usize, String)]| -> Vec<(String, BranchStanding)> {
-        missing.iter().filter_map(|it| compare(it)).collect()
-    };
-    parallel::map_chunks(missing, 1, compare_all).into_iter().flatten().collect()
+    parallel::map(missing, 1, compare).into_iter().flatten().collect()
 }

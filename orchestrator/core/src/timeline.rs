@@ -1,10 +1,10 @@
-//! The timeline of a session: what happened, one entry for each message, tool call, check, answer
-//! and change of state. It has no terminal in it.
+//! What happened in a session, in words: one text for each message, tool call, check, answer and
+//! change of state, for timelines and logs. It has no terminal in it.
 
 use std::collections::BTreeMap;
 
 use base::event::{Event, EventKind, Usage};
-use base::text::{count, head};
+use base::text::{count, head, size, tail};
 use serde_json::Value;
 
 use crate::coach_rounds;
@@ -12,10 +12,13 @@ use crate::session::journal::{
     CheckResult, JournalEntry, JournalLine, SessionOutcome, TURN_CANCELLED, same_lines_text,
     turn_end_text,
 };
+use crate::session::record::RunLimits;
 use crate::session::state::rate_limit_reason;
 
 /// Maximum number of bytes of a tool call's arguments, and of its error.
 const MAX_CALL_BYTES: usize = 300;
+/// Maximum number of bytes of a failed check's output.
+const MAX_CHECK_BYTES: usize = 1500;
 /// Arguments of tool calls that say most about the call, the most important first.
 const MAIN_ARGUMENTS: [&str; 8] =
     ["command", "file_path", "path", "pattern", "query", "url", "title", "description"];
@@ -90,135 +93,182 @@ impl Timeline {
     }
 
     fn add_line(&mut self, line: &JournalLine) {
-        use TimelineKind as Kind;
-        let mut push = |kind: Kind, text: String| {
-            self.entries.push(TimelineEntry { time: line.time.clone(), kind, text });
+        let described = match &line.entry {
+            JournalEntry::Event { event } => return self.add_event(&line.time, event),
+            JournalEntry::Turn { n: 1, text, .. } => vec![(TimelineKind::User, text.clone())],
+            JournalEntry::Worktree | JournalEntry::Agent { .. } | JournalEntry::Turn { .. } => {
+                return;
+            }
+            entry => describe(entry),
         };
-        match &line.entry {
-            JournalEntry::Event { event } => self.add_event(&line.time, event),
-            JournalEntry::Queued { prompt: Some(text) } | JournalEntry::Sent { text } => {
-                push(Kind::User, text.clone());
+        for (kind, mut text) in described {
+            if let Some(cost) = self.cost().filter(|_| kind == TimelineKind::Turn) {
+                text.push_str(&format!(", {cost} so far"));
             }
-            JournalEntry::Queued { prompt: None } => push(Kind::State, "queued".to_owned()),
-            JournalEntry::Spawned { .. } => push(Kind::State, "starting".to_owned()),
-            JournalEntry::Turn { n, text, .. } if *n == 1 => push(Kind::User, text.clone()),
-            JournalEntry::Asked { n, what, .. } => push(Kind::Request, format!("{n}: {what}")),
-            JournalEntry::Answered { n, allow, always, by, why } => {
-                let word = if *allow { "allowed" } else { "denied" };
-                let scope = if *always { "always " } else { "" };
-                let reason = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
-                push(Kind::Answer { allow: *allow }, format!("{n} {scope}{word} by {by}{reason}"));
-            }
-            JournalEntry::TurnEnd { n, why } => {
-                let cost = self.usage.as_ref().and_then(Usage::cost_text);
-                let cost = cost.map(|cost| format!(", {cost} so far")).unwrap_or_default();
-                let text = turn_end_text(*n, why.as_deref());
-                match why.as_deref() {
-                    None | Some(TURN_CANCELLED) => push(Kind::Turn, format!("{text}{cost}")),
-                    Some(_) => push(Kind::Error, text),
-                }
-            }
-            JournalEntry::Work(work) => push(
-                Kind::Work,
-                format!(
-                    "{}, {}, +{} -{}",
-                    count(work.files_changed, "file"),
-                    count(work.commits, "commit"),
-                    work.insertions,
-                    work.deletions
-                ),
-            ),
-            JournalEntry::Checking => push(Kind::State, "checking".to_owned()),
-            JournalEntry::Checked { results } => {
-                for result in results {
-                    push(Kind::Check { ok: result.ok }, check_text(result));
-                }
-            }
-            JournalEntry::StopRequested { why: None } => push(Kind::User, "stop".to_owned()),
-            JournalEntry::StopRequested { why: Some(why) } => {
-                push(Kind::Note, format!("stop: {why}"))
-            }
-            JournalEntry::Limit { what } => push(Kind::Note, format!("limit reached: {what}")),
-            JournalEntry::SameLines { id, files } => push(Kind::Note, same_lines_text(id, files)),
-            JournalEntry::Note { text } => push(Kind::Note, text.clone()),
-            JournalEntry::Parked { until, why } => {
-                push(Kind::Note, format!("{}: {why}", rate_limit_reason(until)));
-            }
-            JournalEntry::Stalled { why } => push(Kind::Note, format!("stalled: {why}")),
-            JournalEntry::StallEnded => push(Kind::Note, "progress again".to_owned()),
-            JournalEntry::Unparked => push(Kind::Note, "the rate limit has ended".to_owned()),
-            JournalEntry::Exit { outcome, .. } => {
-                push(Kind::State, outcome_text(outcome));
-                self.open_calls.clear();
-            }
-            JournalEntry::Worktree
-            | JournalEntry::Agent { .. }
-            | JournalEntry::Turn { .. }
-            | JournalEntry::Settings { .. }
-            | JournalEntry::Checks { .. } => {}
+            self.push(&line.time, kind, text);
+        }
+        if let JournalEntry::Exit { .. } = &line.entry {
+            self.open_calls.clear();
         }
     }
 
     fn add_event(&mut self, time: &str, event: &Value) {
-        use TimelineKind as Kind;
         let Ok(event) = serde_json::from_value::<Event>(event.clone()) else { return };
-        let entries = &mut self.entries;
-        let mut push = |kind: Kind, text: String| {
-            entries.push(TimelineEntry { time: time.to_owned(), kind, text });
-            entries.len() - 1
-        };
         match event.what {
-            EventKind::Text { text } if !text.trim().is_empty() => {
-                push(Kind::Agent, text.trim().to_owned());
-            }
             EventKind::ToolStart { id, name, args } => {
-                let index = push(Kind::Call { ok: None }, call_text(&name, &args));
+                let index =
+                    self.push(time, TimelineKind::Call { ok: None }, call_text(&name, &args));
                 self.open_calls.insert(id, index);
             }
             EventKind::ToolEnd { id, name, ok, text, ms, .. } => {
                 let open = self.open_calls.remove(&id);
-                let index = open.unwrap_or_else(|| push(Kind::Call { ok: None }, name));
+                let index =
+                    open.unwrap_or_else(|| self.push(time, TimelineKind::Call { ok: None }, name));
                 let suffix = match ok {
                     true => format!(" ({})", duration(ms)),
                     false => format!(" failed: {}", one_line(&text)),
                 };
                 if let Some(entry) = self.entries.get_mut(index) {
-                    entry.kind = Kind::Call { ok: Some(ok) };
+                    entry.kind = TimelineKind::Call { ok: Some(ok) };
                     entry.text.push_str(&suffix);
                 }
             }
             EventKind::Usage { usage } => {
                 self.usage = Some(self.usage.unwrap_or_default().plus(usage));
             }
-            EventKind::Retry { why, after_ms, .. } => {
-                push(Kind::Note, format!("retrying in {}: {why}", duration(after_ms)));
-            }
-            EventKind::Notice { text, .. } => {
-                push(Kind::Note, text);
-            }
-            EventKind::Error { text, .. } => {
-                push(Kind::Error, text);
-            }
-            EventKind::Plan { plan } => {
-                if let Some(text) = coach_rounds::describe(&plan) {
-                    push(Kind::State, text);
+            other => {
+                if let Some((kind, text)) = describe_event(&other) {
+                    self.push(time, kind, text);
                 }
             }
-            EventKind::Compacted { .. } => {
-                push(Kind::Note, "the context was compacted".to_owned());
-            }
-            EventKind::Start { .. }
-            | EventKind::Turn { .. }
-            | EventKind::Text { .. }
-            | EventKind::Reasoning { .. }
-            | EventKind::ToolOutput { .. }
-            | EventKind::Context { .. }
-            | EventKind::Todo { .. }
-            | EventKind::Thinned { .. }
-            | EventKind::Ask { .. }
-            | EventKind::End { .. } => {}
         }
     }
+
+    /// Adds an entry and returns its index.
+    fn push(&mut self, time: &str, kind: TimelineKind, text: String) -> usize {
+        self.entries.push(TimelineEntry { time: time.to_owned(), kind, text });
+        self.entries.len() - 1
+    }
+
+    fn cost(&self) -> Option<String> {
+        self.usage.as_ref().and_then(Usage::cost_text)
+    }
+}
+
+/// Describes an entry of a journal other than an event: a text for each result of checks, one or
+/// none for the others.
+pub fn describe(entry: &JournalEntry) -> Vec<(TimelineKind, String)> {
+    use TimelineKind as Kind;
+    let described = match entry {
+        JournalEntry::Event { .. } => return Vec::new(),
+        JournalEntry::Checked { results } => {
+            let described = |result: &CheckResult| (Kind::Check { ok: result.ok }, check(result));
+            return results.iter().map(described).collect();
+        }
+        JournalEntry::Queued { prompt: Some(text) } | JournalEntry::Sent { text } => {
+            (Kind::User, text.clone())
+        }
+        JournalEntry::Queued { prompt: None } => (Kind::State, "queued".to_owned()),
+        JournalEntry::Spawned { .. } => (Kind::State, "starting".to_owned()),
+        JournalEntry::Worktree => (Kind::State, "the worktree is ready".to_owned()),
+        JournalEntry::Agent { .. } => (Kind::State, "the agent runs".to_owned()),
+        JournalEntry::Turn { n, .. } => (Kind::State, format!("turn {n}")),
+        JournalEntry::Asked { n, what, .. } => (Kind::Request, format!("{n}: {what}")),
+        JournalEntry::Answered { n, allow, always, by, why } => {
+            let word = if *allow { "allowed" } else { "denied" };
+            let scope = if *always { "always " } else { "" };
+            let reason = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+            (Kind::Answer { allow: *allow }, format!("{n}: {scope}{word} by {by}{reason}"))
+        }
+        JournalEntry::Settings { limits, attended } => (Kind::State, settings(limits, *attended)),
+        JournalEntry::TurnEnd { n, why } => {
+            let kind = match why.as_deref() {
+                None | Some(TURN_CANCELLED) => Kind::Turn,
+                Some(_) => Kind::Error,
+            };
+            (kind, turn_end_text(*n, why.as_deref()))
+        }
+        JournalEntry::Work(work) => (
+            Kind::Work,
+            format!(
+                "{}, {}, +{} -{}",
+                count(work.commits, "commit"),
+                count(work.files_changed, "changed file"),
+                work.insertions,
+                work.deletions
+            ),
+        ),
+        JournalEntry::Checking => (Kind::State, "checks started".to_owned()),
+        JournalEntry::Checks { commands } if commands.is_empty() => {
+            (Kind::User, "no checks".to_owned())
+        }
+        JournalEntry::Checks { commands } => {
+            let all: Vec<String> = commands.iter().map(|line| format!("`{line}`")).collect();
+            (Kind::User, format!("set the checks to {}", all.join(", ")))
+        }
+        JournalEntry::StopRequested { why: None } => (Kind::User, "stop".to_owned()),
+        JournalEntry::StopRequested { why: Some(why) } => {
+            (Kind::Note, format!("stop requested: {why}"))
+        }
+        JournalEntry::Limit { what } => (Kind::Note, format!("limit reached: {what}")),
+        JournalEntry::SameLines { id, files } => (Kind::Note, same_lines_text(id, files)),
+        JournalEntry::Note { text } => (Kind::Note, text.clone()),
+        JournalEntry::Parked { until, why } => {
+            (Kind::Note, format!("{}: {why}", rate_limit_reason(until)))
+        }
+        JournalEntry::Stalled { why } => (Kind::Note, format!("stalled: {why}")),
+        JournalEntry::StallEnded => (Kind::Note, "the agent makes progress again".to_owned()),
+        JournalEntry::Unparked => (Kind::Note, "the rate limit has ended".to_owned()),
+        JournalEntry::Exit { outcome, .. } => (Kind::State, outcome_text(outcome)),
+    };
+    vec![described]
+}
+
+/// Describes an event of an agent; `None` for those without a text of their own, such as the end
+/// of a tool call.
+pub fn describe_event(event: &EventKind) -> Option<(TimelineKind, String)> {
+    use TimelineKind as Kind;
+    match event {
+        EventKind::Text { text } => {
+            Some((Kind::Agent, text.trim().to_owned())).filter(|(_, text)| !text.is_empty())
+        }
+        EventKind::ToolStart { name, args, .. } => {
+            Some((Kind::Call { ok: None }, call_text(name, args)))
+        }
+        EventKind::Retry { why, after_ms, .. } => {
+            Some((Kind::Note, format!("retrying in {}: {why}", duration(*after_ms))))
+        }
+        EventKind::Notice { text, .. } => Some((Kind::Note, text.clone())),
+        EventKind::Error { text, .. } => Some((Kind::Error, text.clone())),
+        EventKind::Plan { plan } => Some((Kind::State, coach_rounds::describe(plan)?)),
+        EventKind::Compacted { .. } => Some((Kind::Note, "the context was compacted".to_owned())),
+        EventKind::Start { .. }
+        | EventKind::Turn { .. }
+        | EventKind::Reasoning { .. }
+        | EventKind::ToolOutput { .. }
+        | EventKind::ToolEnd { .. }
+        | EventKind::Usage { .. }
+        | EventKind::Context { .. }
+        | EventKind::Todo { .. }
+        | EventKind::Thinned { .. }
+        | EventKind::Ask { .. }
+        | EventKind::End { .. } => None,
+    }
+}
+
+/// Describes the settings that the user changed.
+fn settings(limits: &RunLimits, attended: Option<bool>) -> String {
+    let parts = [
+        limits.usd.map(|usd| format!("a budget of ${usd}")),
+        limits.tokens.map(|n| count(n, "token")),
+        limits.turns.map(|n| count(u64::from(n), "turn")),
+        limits.seconds.map(|n| count(n, "second")),
+        limits.memory_bytes.map(|bytes| format!("{} of memory", size(bytes))),
+        limits.processes.map(|n| format!("{n} processes and threads")),
+        limits.disk_bytes.map(|bytes| format!("{} on disk", size(bytes))),
+        attended.filter(|attended| *attended).map(|_| "permission requests stay open".to_owned()),
+    ];
+    format!("from now on: {}", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }
 
 fn outcome_text(outcome: &SessionOutcome) -> String {
@@ -230,14 +280,16 @@ fn outcome_text(outcome: &SessionOutcome) -> String {
     }
 }
 
-fn check_text(result: &CheckResult) -> String {
-    match result.ok {
-        true => format!("`{}` passed ({})", result.command, duration(result.ms)),
-        false => {
-            let tail = result.tail.trim_end();
-            let tail = if tail.is_empty() { String::new() } else { format!("\n{tail}") };
-            format!("{}{tail}", result.failure())
-        }
+/// Describes the result of a check, with the end of its output if it failed.
+pub fn check(result: &CheckResult) -> String {
+    if result.ok {
+        return format!("check `{}` passed in {}", result.command, duration(result.ms));
+    }
+    let base_note = result.fails_on.as_ref().map(|it| format!("; it also fails on `{it}`"));
+    let head = result.failure() + &base_note.unwrap_or_default();
+    match tail(result.tail.trim_end(), MAX_CHECK_BYTES) {
+        "" => head,
+        output => format!("{head}\n{output}"),
     }
 }
 
@@ -324,7 +376,7 @@ mod tests {
                 (TimelineKind::Call { ok: Some(true) }, "shell make test (2.5 s)"),
                 (TimelineKind::Call { ok: Some(false) }, "read {\"lines\":3} failed: no such file"),
                 (TimelineKind::Turn, "turn 1 ended, $0.5000 so far"),
-                (TimelineKind::Answer { allow: false }, "2 denied by studio: no terminal"),
+                (TimelineKind::Answer { allow: false }, "2: denied by studio: no terminal"),
             ]
         );
     }

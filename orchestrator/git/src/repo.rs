@@ -44,7 +44,7 @@ impl Repository {
     pub fn discover(from: &Path) -> Result<Repository> {
         // To ask git takes a process: the repository is read at the same time.
         let (version, found) = std::thread::scope(|scope| {
-            let version = scope.spawn(base::git::version);
+            let version = scope.spawn(base::git_version::detect);
             let found = Repository::find(from);
             (version.join(), found)
         });

@@ -7,8 +7,8 @@ use serde_json::json;
 use studio_core::project::Project;
 
 use crate::commands::context::{CommandContext, CommonArgs};
+use crate::report;
 use crate::report::progress::ProgressStep;
-use crate::report::{self, journal};
 use studio_core::check;
 use studio_core::exec::runner::{Purpose, SandboxedRunner};
 use studio_core::interrupt::Interrupt;
@@ -18,6 +18,7 @@ use studio_core::session::journal::{CheckResult, JournalEntry, SessionOutcome, W
 use studio_core::session::state::SessionState;
 use studio_core::session::summary::Phase;
 use studio_core::session_view::{SessionView, checks_json};
+use studio_core::timeline;
 use studio_core::tree_checks;
 
 /// The command line of `check`.
@@ -159,7 +160,7 @@ fn print_results(context: &CommandContext, view: &SessionView, results: &[CheckR
         return;
     }
     for result in results {
-        report::out(&base::text::printable(&journal::check(result)));
+        report::out(&base::text::printable_output(&timeline::check(result)));
     }
     report::out(&base::text::printable(&format!("{id} is {state}: {reason}")));
     if matches!(

@@ -88,10 +88,8 @@ fn find_tampering(views: &mut [SessionView]) {
         true => None,
         false => import::tampering_warning(&view.record.session_repo),
     };
-    let warnings = parallel::map_chunks(views, MIN_SESSIONS_PER_THREAD, |views| {
-        views.iter().map(warning).collect::<Vec<_>>()
-    });
-    for (view, warning) in views.iter_mut().zip(warnings.into_iter().flatten()) {
+    let warnings = parallel::map(views, MIN_SESSIONS_PER_THREAD, warning);
+    for (view, warning) in views.iter_mut().zip(warnings) {
         view.tampered = warning;
     }
 }

@@ -98,9 +98,7 @@ fn measure<'v>(
     context: &CommandContext,
     views: &'v [SessionView],
 ) -> Vec<(&'v SessionView, SessionUsage)> {
-    let measure_one = |view: &'v SessionView| (view, SessionUsage::of(context, view));
-    let measure = |views: &'v [SessionView]| views.iter().map(measure_one).collect::<Vec<_>>();
-    parallel::map_chunks(views, 1, measure).into_iter().flatten().collect()
+    parallel::map(views, 1, |view| (view, SessionUsage::of(context, view)))
 }
 
 fn check_usage(context: &CommandContext) -> u64 {

@@ -4,6 +4,8 @@ use base::text::{columns, printable, printable_output};
 use studio_core::timeline::{Timeline, TimelineEntry, TimelineKind};
 use unicode_width::UnicodeWidthChar;
 
+use crate::report::journal;
+
 /// Maximum number of entries, and of lines of a diff or a log, that a preview shows.
 const MAX_ENTRIES: usize = 500;
 const MAX_LINES: usize = 5000;
@@ -158,22 +160,21 @@ fn request_text(request: &RequestText, width: usize) -> Vec<PreviewLine> {
 }
 
 fn entry_lines(entry: &TimelineEntry, width: usize) -> Vec<PreviewLine> {
-    let (prefix, tone) = match entry.kind {
-        TimelineKind::User => ("you: ", Tone::Bold),
-        TimelineKind::Agent => ("", Tone::Plain),
-        TimelineKind::Call { ok: None } => ("> ", Tone::Active),
-        TimelineKind::Call { ok: Some(true) } => ("> ", Tone::Dim),
-        TimelineKind::Call { ok: Some(false) } => ("> ", Tone::Bad),
-        TimelineKind::Request => ("asks ", Tone::Attention),
-        TimelineKind::Answer { allow: true } => ("answer ", Tone::Good),
-        TimelineKind::Answer { allow: false } => ("answer ", Tone::Bad),
-        TimelineKind::Check { ok: true } => ("check ", Tone::Good),
-        TimelineKind::Check { ok: false } => ("", Tone::Bad),
-        TimelineKind::State | TimelineKind::Turn => ("", Tone::Dim),
-        TimelineKind::Work => ("work: ", Tone::Plain),
-        TimelineKind::Note => ("note: ", Tone::Plain),
-        TimelineKind::Error => ("error: ", Tone::Bad),
+    let tone = match entry.kind {
+        TimelineKind::User => Tone::Bold,
+        TimelineKind::Call { ok: None } => Tone::Active,
+        TimelineKind::Request => Tone::Attention,
+        TimelineKind::Answer { allow: true } | TimelineKind::Check { ok: true } => Tone::Good,
+        TimelineKind::Call { ok: Some(false) }
+        | TimelineKind::Answer { allow: false }
+        | TimelineKind::Check { ok: false }
+        | TimelineKind::Error => Tone::Bad,
+        TimelineKind::Call { ok: Some(true) } | TimelineKind::State | TimelineKind::Turn => {
+            Tone::Dim
+        }
+        TimelineKind::Agent | TimelineKind::Work | TimelineKind::Note => Tone::Plain,
     };
+    let prefix = journal::prefix(entry.kind);
     let text = printable_output(&format!("{prefix}{}", entry.text));
     let width = width.saturating_sub(TIME_COLUMNS);
     let mut lines: Vec<PreviewLine> = text

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use base::id::Id;
+use base::parallel;
 use base::text::{columns, cut_columns, printable};
 use jiff::Timestamp;
 
@@ -19,6 +20,8 @@ const GAP: usize = 2;
 const MIN_TASK_WIDTH: usize = 10;
 /// The width of the task column from which ids are written in full.
 const FULL_TASK_WIDTH: usize = 36;
+/// The minimum number of sessions for formatting them on several threads.
+const MIN_SESSIONS_PER_THREAD: usize = 100;
 /// Maximum length of a command that is printed when space is limited.
 const MAX_COMMAND_WIDTH: usize = 32;
 
@@ -51,15 +54,15 @@ pub(crate) fn sessions(
 ) -> String {
     let mut views: Vec<&SessionView> = views.iter().collect();
     views.sort_by_key(|view| rank(view));
-    let mut rows: Vec<Row> = views.iter().map(|view| Row::full(view, now)).collect();
+    let mut rows = parallel::map(&views, MIN_SESSIONS_PER_THREAD, |view| Row::full(view, now));
     let mut widths = Widths::of(&rows, layout.width).filter(|it| it.task >= FULL_TASK_WIDTH);
     if widths.is_none() {
         rows.iter_mut().zip(&views).for_each(|(row, view)| row.shorten(view, ids));
         widths = Widths::of(&rows, layout.width);
     }
     let mut lines: Vec<String> = widths.iter().map(|it| it.header(layout)).collect();
-    let blocks: Vec<Vec<String>> =
-        rows.iter().map(|row| row.lines(widths.as_ref(), layout)).collect();
+    let format = |row: &Row| row.lines(widths.as_ref(), layout);
+    let blocks = parallel::map(&rows, MIN_SESSIONS_PER_THREAD, format);
     // The summary line and the next prompt take a line each.
     let max_lines =
         layout.height.map_or(usize::MAX, |height| height.saturating_sub(lines.len() + 2));

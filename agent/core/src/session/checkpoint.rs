@@ -50,7 +50,7 @@ const TIMEOUT_SECONDS: u64 = 120;
 impl Checkpoints {
     /// Opens or creates the checkpoints of a session for the files below `root`.
     pub fn open(session_dir: &Path, root: &Path) -> Result<Checkpoints> {
-        git::version()?;
+        base::git_version::detect()?;
         let dir = session_dir.join("checkpoints.git");
         let git = Git::at(&dir).with_work_tree(root);
         let log = session_dir.join("checkpoints.jsonl");

@@ -46,7 +46,7 @@ impl EvidencePaths {
     /// Records the current state of all files.
     pub(crate) async fn begin(&self) -> Result<RunBaseline> {
         let place = self.clone();
-        on_a_thread(move || match base::git::version() {
+        on_a_thread(move || match base::git_version::detect() {
             Ok(_) => place.trees()?.take_snapshot().map(RunBaseline::Tree),
             Err(_) => write(&place.cwd, &place.keep).map(|()| RunBaseline::List),
         })

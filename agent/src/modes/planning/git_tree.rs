@@ -53,7 +53,7 @@ impl CommitSelection {
 impl UserTree {
     /// Opens the repository of a directory; `None` outside of a repository.
     pub(crate) fn of(code: &Path, keep: PathBuf) -> Result<Option<UserTree>> {
-        git::version()?;
+        base::git_version::detect()?;
         let Ok((_, git_dir)) = git::discover(code) else { return Ok(None) };
         let top = agent_core::run::root_of(code);
         let git = Git::at(git_dir).with_work_tree(&top);

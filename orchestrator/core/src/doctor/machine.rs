@@ -30,8 +30,8 @@ pub(super) fn capabilities(project: &Project) -> Vec<Capability> {
 }
 
 fn git() -> Capability {
-    let (complete, detail) = match base::git::version() {
-        Ok(version) if version >= base::git::ATTR_SOURCE_VERSION => {
+    let (complete, detail) = match base::git_version::detect() {
+        Ok(version) if version >= base::git_version::ATTR_SOURCE_VERSION => {
             (true, format!("{version}: complete"))
         }
         Ok(version) => (
@@ -39,7 +39,7 @@ fn git() -> Capability {
             format!(
                 "{version}: attributes that agents write affect how plain git shows files; {} \
                  ignores them",
-                base::git::ATTR_SOURCE_VERSION
+                base::git_version::ATTR_SOURCE_VERSION
             ),
         ),
         Err(failure) => (false, failure.to_string()),

@@ -405,8 +405,11 @@ impl SandboxedRunner {
     /// Stops all processes of this runner until the result is dropped, so that their files do not
     /// change while they are read.
     pub(crate) fn freeze(&self) -> FrozenProcesses {
-        let guards = base::sync::lock(&self.guards).clone();
-        sandbox::freeze(&guards)
+        let mut guards = base::sync::lock(&self.guards);
+        guards.retain(|guard| base::process::is_alive(*guard));
+        let alive = guards.clone();
+        drop(guards);
+        sandbox::freeze(&alive)
     }
 
     /// Runs the future that waits for a program to completion, even if its caller is cancelled.

@@ -1,8 +1,11 @@
 //! Any program as an agent: one process per prompt, whose exit code is the result.
 
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitStatus;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use base::clock::Clock;
 use base::config::studio::{AgentProtocol, AgentRow};
@@ -57,8 +60,6 @@ const PROMPT: &str = "{prompt}";
 
 /// How long after its start the error of a program may be a failed start.
 const START_TIME: Duration = Duration::from_secs(10);
-/// Maximum number of entries of a worktree that are compared.
-const MAX_COMPARED_ENTRIES: usize = 5000;
 
 impl Launcher for CommandLauncher {
     fn launch(&self, params: LaunchParams) -> BoxFuture<'static, Result<RunningAgent>> {
@@ -189,7 +190,7 @@ async fn run_turn(
     }
     let conversation = reader.conversation_id().filter(|_| !params.row.resume.is_empty());
     let is_continued = conversation.is_some();
-    let (before, started) = (WorktreeVersion::of(&params.worktree), Instant::now());
+    let (started, started_at) = (Instant::now(), SystemTime::now());
     let mut process = match params.runner.start(&fill_template(params, conversation, text)) {
         Ok(process) => process,
         Err(failure) => return failed(cannot_start(&params.row.command, failure.into_cause())),
@@ -224,8 +225,8 @@ async fn run_turn(
         return TurnResult::Ended(Some(sandbox_failure(&SandboxFailure::Limit(limit))));
     }
     let has_done_nothing = || {
-        let is_unchanged = before.is_some() && before == WorktreeVersion::of(&params.worktree);
-        is_silent && !is_continued && failure.is_none() && is_unchanged
+        let is_changed = || changed_since(&params.worktree, started_at).unwrap_or(true);
+        is_silent && !is_continued && failure.is_none() && !is_changed()
     };
     let error = match status {
         Some(Ok(status)) if status.success() => turn.error,
@@ -262,33 +263,31 @@ fn is_failed_start(status: ExitStatus, stderr_tail: &str, started: Instant) -> b
     !is_missing && !is_limit && !stderr_tail.is_empty() && started.elapsed() < START_TIME
 }
 
-/// The number of entries of a worktree and the newest time of modification.
-#[derive(PartialEq, Eq)]
-struct WorktreeVersion {
-    entries: usize,
-    newest: Option<SystemTime>,
-}
-
-impl WorktreeVersion {
-    /// Returns the version of a worktree; `None` if it is too large.
-    fn of(worktree: &Path) -> Option<WorktreeVersion> {
-        let mut version = WorktreeVersion { entries: 0, newest: None };
-        let mut directories = vec![worktree.to_owned()];
-        while let Some(directory) = directories.pop() {
-            for entry in std::fs::read_dir(directory).ok()?.flatten() {
-                version.entries += 1;
-                if version.entries > MAX_COMPARED_ENTRIES {
-                    return None;
-                }
-                let Ok(meta) = entry.metadata() else { continue };
-                version.newest = version.newest.max(meta.modified().ok());
-                if meta.is_dir() {
-                    directories.push(entry.path());
-                }
+/// Returns whether a file or directory of a worktree was changed, created or deleted after a time:
+/// no program can set the time of a change.
+fn changed_since(worktree: &Path, time: SystemTime) -> io::Result<bool> {
+    let time = time.duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
+    let is_newer = |meta: &Metadata| {
+        (meta.ctime(), meta.ctime_nsec())
+            > (time.as_secs().cast_signed(), i64::from(time.subsec_nanos()))
+    };
+    if is_newer(&worktree.symlink_metadata()?) {
+        return Ok(true);
+    }
+    let mut directories = vec![worktree.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory)? {
+            let entry = entry?;
+            let meta = entry.metadata()?;
+            if is_newer(&meta) {
+                return Ok(true);
+            }
+            if meta.is_dir() {
+                directories.push(entry.path());
             }
         }
-        Some(version)
     }
+    Ok(false)
 }
 
 async fn wait_cancelled(rx: &mut UnboundedReceiver<AgentCommand>) {

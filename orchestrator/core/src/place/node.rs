@@ -92,7 +92,7 @@ fn answer(value: &impl Serialize) -> Result<()> {
 }
 
 fn report(spool: &Spool, query: &PlacedSession) -> Result<HostReport> {
-    let git = base::git::version();
+    let git = base::git_version::detect();
     let machine = crate::admission::Machine::measure();
     let repository = spool.existing_repository(query)?;
     let (mut commits, mut session) = (Vec::new(), None);
@@ -113,7 +113,7 @@ fn report(spool: &Spool, query: &PlacedSession) -> Result<HostReport> {
         g3: base::process::sibling_program("g3").is_some()
             || base::process::find_program("g3").is_some(),
         git_lfs: base::process::find_program("git-lfs").is_some(),
-        sandbox_gaps: base::sandbox::missing_features(),
+        sandbox_gaps: base::sandbox::missing_features().to_vec(),
         free_bytes: crate::admission::free_disk(spool.root()),
         free_memory: machine.free_memory,
         cores: machine.cores as u64,

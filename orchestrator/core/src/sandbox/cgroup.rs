@@ -101,10 +101,9 @@ impl Cgroup {
         Cgroup { directory, holds_memory, holds_tasks }
     }
 
-    /// Opens the file through which a process joins.
-    pub(crate) fn open_procs(&self) -> io::Result<OwnedFd> {
-        let procs = fs::OpenOptions::new().write(true).open(self.directory.join("cgroup.procs"))?;
-        Ok(procs.into())
+    /// Opens the directory.
+    pub(crate) fn open(&self) -> io::Result<OwnedFd> {
+        Ok(fs::File::open(&self.directory)?.into())
     }
 
     /// Returns the limit at which the kernel ended or refused a process.

@@ -129,7 +129,7 @@ pub(crate) fn run(args: SandboxArgs) -> io::Result<u8> {
     let limits = &args.spec.limits;
     let cgroup = limits.any().then(|| Cgroup::create(limits)).flatten();
     if let Some(cgroup) = &cgroup {
-        command = command.in_cgroup(cgroup.open_procs()?);
+        command = command.in_cgroup(cgroup.open()?);
     }
     let network = network_confinement(&args.spec.network)?;
     let command = with_confinement(&args.spec, command, network, !on_terminal)?;
@@ -236,11 +236,9 @@ fn with_confinement(
     if !spec.confined || cfg!(target_os = "macos") {
         return Ok(command);
     }
-    if spec.namespaces && !sandbox::namespaces_are_possible() {
-        // Otherwise a program that uses up this user's namespaces would weaken the next sandbox.
-        return Err(io::Error::other(
-            "the kernel creates no more namespaces for this user; end programs that hold some",
-        ));
+    if spec.namespaces {
+        // A program that uses up this user's namespaces must not weaken the next sandbox.
+        sandbox::assume_namespaces();
     }
     let missing = sandbox::missing_features();
     if !missing.is_empty() && !spec.best_effort {
@@ -256,7 +254,13 @@ fn with_confinement(
     if sandbox::check_landlock().is_err() && spec.best_effort {
         return Ok(command);
     }
-    let confinement = Confinement::in_network(rules, ClosedScope::Closed, network.as_deref())?;
+    let confinement = Confinement::in_network(rules, ClosedScope::Closed, network.as_deref());
+    let confinement = confinement.map_err(|error| match error.kind() {
+        io::ErrorKind::StorageFull if spec.namespaces => io::Error::other(
+            "the kernel creates no more namespaces for this user; end programs that hold some",
+        ),
+        _ => error,
+    })?;
     let confinement = match own_processes {
         true => confinement.with_own_processes(),
         false => confinement,

@@ -98,6 +98,9 @@ const MAX_FREEZE_ROUNDS: u32 = 500;
 /// Children are stopped after their parent: when an exiting parent leaves a stopped process group
 /// behind, the kernel sends SIGHUP to that group (POSIX.1-2017, `_exit`), which would kill it.
 pub fn freeze(guards: &[u32]) -> FrozenProcesses {
+    if guards.is_empty() {
+        return FrozenProcesses(Vec::new());
+    }
     let mut stopped = BTreeSet::new();
     let mut quiet_rounds = 0;
     let deadline = Instant::now() + FREEZE_TIMEOUT;
