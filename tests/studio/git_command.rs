@@ -336,7 +336,7 @@ fn the_version_is_kept_for_an_unchanged_program_and_an_old_one_is_refused() {
     let program = directory.join("git");
     fs::copy(find_program("git").unwrap().canonicalize().unwrap(), &program).unwrap();
     scene.env.set("PATH", format!("{}:{path}", directory.display()));
-    scene.exec(["write a.txt a"]);
+    scene.ready("write a.txt a");
     let cache = scene.env.home().join(".local/state/studio/git-version.json");
     let kept = fs::read_to_string(&cache).unwrap();
     assert!(kept.contains(&program.display().to_string()), "{kept}");

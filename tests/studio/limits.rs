@@ -228,6 +228,15 @@ fn a_sandbox_has_its_own_cgroup_where_one_can_be_created() {
 }
 
 #[test]
+fn a_sandbox_without_a_process_namespace_has_its_own_cgroup_too() {
+    let mut scene = Scene::new();
+    scene.env.set("G3_TEST_NAMESPACES", "off");
+    let run = scene.studio(["sandbox", "--", "cat", "/proc/self/cgroup"]);
+    let has_own = run.ok().lines().any(|line| line.contains("/studio-"));
+    assert_eq!(has_own, cgroup::support() != CgroupSupport::None, "{run}");
+}
+
+#[test]
 fn a_time_limit_beyond_the_clock_is_never_reached() {
     let scene = Scene::new();
     scene.configure(&format!("limits.timeout_seconds = {}\n", i64::MAX));

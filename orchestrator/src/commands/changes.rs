@@ -3,9 +3,16 @@
 use std::path::Path;
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use base::process::{Command, Stream};
+
 /// Files whose changes are relevant.
 #[cfg(target_os = "linux")]
 const WATCHED_FILES: [&str; 3] = ["journal.jsonl", "agent.log", "operations.jsonl"];
+/// How long another process holds an inotify instance until this one has exited, as an argument of
+/// `sleep`.
+#[cfg(target_os = "linux")]
+const HOLDING_SECONDS: &str = "0.2";
 /// Maximum wait: changes without a file being written (a released lock) are noticed then.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest such wait, when it takes long to look at all sessions.
@@ -94,6 +101,22 @@ impl DirectoryWatcher {
             }
         }
     }
+
+    /// Lets another process end the inotify instance: the kernel takes 15 to 20 ms for that, in which
+    /// a process that is about to exit would have to wait. Changes are polled for from now on.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn close_elsewhere(&mut self) {
+        let inotify = self.inotify.take().and_then(|inotify| inotify.into_nonblocking_fd().ok());
+        if let Some(inotify) = inotify {
+            let holder = Command::new("sleep", "/").arg(HOLDING_SECONDS);
+            let holder = holder.stdin(Stream::File(inotify.into()));
+            // Without that process, it ends here and takes its time.
+            let _ = holder.stdout(Stream::Null).stderr(Stream::Null).spawn_forget();
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn close_elsewhere(&mut self) {}
 
     #[cfg(not(target_os = "linux"))]
     async fn wait_for_write(&self) {

@@ -107,6 +107,12 @@ enum Woken {
     Key(char),
 }
 
+impl Drop for Watcher<'_> {
+    fn drop(&mut self) {
+        self.changes.close_elsewhere();
+    }
+}
+
 impl<'d> Watcher<'d> {
     /// Creates a watcher without sessions, which handles Ctrl-C from now on.
     pub(crate) fn begin(context: &'d CommandContext, show: WatchFrom) -> Result<Watcher<'d>> {
