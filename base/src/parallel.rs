@@ -9,8 +9,8 @@ use std::thread::{self, ScopedJoinHandle};
 /// some processors are busy with other work.
 const TURNS_PER_THREAD: usize = 8;
 
-/// Maps all items on several threads, each with at least `min_items` of them, one of them this
-/// thread. The results have the order of the items.
+/// Maps all items on several threads, one of them this thread, and at most one for each `min_items`
+/// items. The results have the order of the items.
 pub fn map<'i, T: Sync, R: Send>(
     items: &'i [T],
     min_items: usize,

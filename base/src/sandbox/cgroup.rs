@@ -5,8 +5,8 @@
 use std::io;
 use std::os::fd::RawFd;
 
-/// Moves the calling process into the cgroup of this directory. The kernel waits for all processors
-/// meanwhile, about 10 ms. Makes only system calls.
+/// Moves the calling process into the cgroup of this directory. That takes about 10 ms, because the
+/// kernel waits until all processors have passed through it. Makes only system calls.
 pub(crate) fn join(directory: RawFd) -> io::Result<()> {
     // SAFETY: the texts are constant and live until the calls return.
     unsafe {
