@@ -151,7 +151,14 @@ fn a_command_that_fails_at_its_start_is_started_again() {
 #[test]
 fn a_command_that_did_something_or_is_missing_is_not_started_again() {
     let scene = Scene::new();
-    for rest in ["echo 1 > a; echo bad >&2; exit 1", "echo hello; echo bad >&2; exit 1", "exit 1"] {
+    scene.repo.commit_file("kept.txt", "kept\n");
+    for rest in [
+        "echo 1 > a; echo bad >&2; exit 1",
+        "echo 1 >> kept.txt; touch -d 2001-01-01 kept.txt; echo bad >&2; exit 1",
+        "rm kept.txt; echo bad >&2; exit 1",
+        "echo hello; echo bad >&2; exit 1",
+        "exit 1",
+    ] {
         counting_agent(&scene, rest);
         let id = scene.exec(["--agent", "counting", "x"]);
         scene.await_state(&id, "failed");
