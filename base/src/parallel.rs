@@ -21,10 +21,10 @@ pub fn map<'i, T: Sync, R: Send>(
     let turns: Vec<&[T]> = items.chunks(size).collect();
     let next = AtomicUsize::new(0);
     let work = || {
-        let take = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|turn| *turn < turns.len());
         let done = std::iter::from_fn(|| {
-            let turn = take()?;
-            Some((turn, turns[turn].iter().map(&run).collect::<Vec<R>>()))
+            let turn = next.fetch_add(1, Ordering::Relaxed);
+            let items: &[T] = turns.get(turn)?;
+            Some((turn, items.iter().map(&run).collect::<Vec<R>>()))
         });
         done.collect::<Vec<_>>()
     };

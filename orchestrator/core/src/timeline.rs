@@ -162,7 +162,8 @@ pub fn describe(entry: &JournalEntry) -> Vec<(TimelineKind, String)> {
     let described = match entry {
         JournalEntry::Event { .. } => return Vec::new(),
         JournalEntry::Checked { results } => {
-            let described = |result: &CheckResult| (Kind::Check { ok: result.ok }, check(result));
+            let described =
+                |result: &CheckResult| (Kind::Check { ok: result.ok }, check_text(result));
             return results.iter().map(described).collect();
         }
         JournalEntry::Queued { prompt: Some(text) } | JournalEntry::Sent { text } => {
@@ -281,7 +282,7 @@ fn outcome_text(outcome: &SessionOutcome) -> String {
 }
 
 /// Describes the result of a check, with the end of its output if it failed.
-pub fn check(result: &CheckResult) -> String {
+pub fn check_text(result: &CheckResult) -> String {
     if result.ok {
         return format!("check `{}` passed in {}", result.command, duration(result.ms));
     }
@@ -360,6 +361,11 @@ mod tests {
                 r#"{"usage","input":9,"output":1,"cache_read":0,"cache_write":0,"cost_usd":0.5}"#,
             ),
             line(JournalEntry::TurnEnd { n: 1, why: None }),
+            line(JournalEntry::Settings {
+                limits: RunLimits { turns: Some(9), ..RunLimits::default() },
+                attended: None,
+            }),
+            line(JournalEntry::Checks { commands: vec!["make".to_owned()] }),
             line(JournalEntry::Answered {
                 n: 2,
                 allow: false,
@@ -376,6 +382,8 @@ mod tests {
                 (TimelineKind::Call { ok: Some(true) }, "shell make test (2.5 s)"),
                 (TimelineKind::Call { ok: Some(false) }, "read {\"lines\":3} failed: no such file"),
                 (TimelineKind::Turn, "turn 1 ended, $0.5000 so far"),
+                (TimelineKind::State, "from now on: 9 turns"),
+                (TimelineKind::User, "set the checks to `make`"),
                 (TimelineKind::Answer { allow: false }, "2: denied by studio: no terminal"),
             ]
         );

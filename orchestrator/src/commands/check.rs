@@ -160,7 +160,7 @@ fn print_results(context: &CommandContext, view: &SessionView, results: &[CheckR
         return;
     }
     for result in results {
-        report::out(&base::text::printable_output(&timeline::check(result)));
+        report::out(&base::text::printable_output(&timeline::check_text(result)));
     }
     report::out(&base::text::printable(&format!("{id} is {state}: {reason}")));
     if matches!(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use base::config::studio::NotificationChannel;
-use base::event::{Event, EventKind};
+use base::event::Event;
 use base::failure::{Failure, OrFail, Result};
 use base::id::Id;
 use serde_json::json;
@@ -17,12 +17,12 @@ use crate::commands::permission_prompt::PermissionPrompt;
 use crate::commands::stop;
 use crate::report;
 use crate::report::progress::SessionProgress;
-use studio_core::coach_rounds;
 use studio_core::inbox;
 use studio_core::session::journal::{JournalEntry, JournalLine, JournalTail};
 use studio_core::session::state::{SessionState, reason, state};
 use studio_core::session::summary::{Disposition, JournalSummary, Phase, SessionFacts};
 use studio_core::session_view::SessionView;
+use studio_core::timeline::{TimelineKind, describe_event};
 use studio_git::transaction;
 
 /// How often the scheduler is called.
@@ -377,27 +377,12 @@ impl Watched {
     }
 }
 
-/// Returns the text of an entry for the progress line.
+/// Returns the text of an entry for the progress line: what the agent says and does.
 fn progress_text(line: &JournalLine) -> Option<String> {
     let JournalEntry::Event { event } = &line.entry else { return None };
-    match serde_json::from_value::<Event>(event.clone()).ok()?.what {
-        EventKind::Text { text } => Some(text),
-        EventKind::ToolStart { name, args, .. } => Some(format!("{name} {args}")),
-        EventKind::Plan { plan } => coach_rounds::describe(&plan),
-        EventKind::Start { .. }
-        | EventKind::Turn { .. }
-        | EventKind::Reasoning { .. }
-        | EventKind::ToolOutput { .. }
-        | EventKind::ToolEnd { .. }
-        | EventKind::Usage { .. }
-        | EventKind::Context { .. }
-        | EventKind::Todo { .. }
-        | EventKind::Retry { .. }
-        | EventKind::Thinned { .. }
-        | EventKind::Compacted { .. }
-        | EventKind::Notice { .. }
-        | EventKind::Ask { .. }
-        | EventKind::Error { .. }
-        | EventKind::End { .. } => None,
-    }
+    let event = serde_json::from_value::<Event>(event.clone()).ok()?;
+    let (kind, text) = describe_event(&event.what)?;
+    let is_progress =
+        matches!(kind, TimelineKind::Agent | TimelineKind::Call { .. } | TimelineKind::State);
+    is_progress.then_some(text)
 }
