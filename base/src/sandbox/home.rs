@@ -245,7 +245,7 @@ pub fn readable(tree: &Path, home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
 /// Opens a path that is named, and its target if it is a link. The home itself is not opened by
 /// name, and neither is a directory above it.
 fn collect_named(path: &Path, home: &Path, excluded: &[PathBuf], read: &mut Vec<PathBuf>) {
-    let Ok(target) = path.canonicalize() else { return };
+    let Some(target) = resolve_existing(path) else { return };
     if home.starts_with(&target) {
         return;
     }
@@ -280,9 +280,16 @@ fn secrets(home: &Path, closed: &[PathBuf]) -> Vec<PathBuf> {
     }
     // A secret may be a link to its real location.
     let resolved: Vec<PathBuf> =
-        excluded.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        excluded.iter().filter_map(|path| resolve_existing(path)).collect();
     excluded.extend(resolved);
     excluded
+}
+
+/// Returns a path with its links resolved. Most of the paths asked for do not exist, which one system
+/// call finds out.
+fn resolve_existing(path: &Path) -> Option<PathBuf> {
+    path.symlink_metadata().ok()?;
+    path.canonicalize().ok()
 }
 
 /// Opens a tree around everything that is closed.

@@ -13,7 +13,7 @@ use crate::schedule::default_jobs;
 use crate::session::random;
 use crate::session::record::{RunLimits, RunMode, SCHEMA, SessionRecord, Templates};
 use crate::session::spec::SessionSpec;
-use studio_git::{checkout, start_point, worktree};
+use studio_git::{checkout, handle, start_point, worktree};
 
 /// Maximum number of ids to try; there are 810,000 for each slug.
 const MAX_ATTEMPTS: u32 = 200;
@@ -21,6 +21,10 @@ const MAX_ATTEMPTS: u32 = 200;
 /// Records new sessions, each after its dependencies. The scheduler starts them when a job slot is
 /// free.
 pub fn create(project: &Project, specs: &[SessionSpec]) -> Result<Vec<Id>> {
+    handle::keep_open(|| create_all(project, specs))
+}
+
+fn create_all(project: &Project, specs: &[SessionSpec]) -> Result<Vec<Id>> {
     let mut ids_by_name: BTreeMap<&str, Id> = BTreeMap::new();
     let mut ids = Vec::with_capacity(specs.len());
     let mut groups: BTreeMap<usize, Id> = BTreeMap::new();
@@ -69,7 +73,7 @@ fn create_one<T>(
             record.session_repo.base.clone_from(&start.head);
         }
         record.id = id;
-        worktree::refuse_blocked_branch(&project.repository.open()?, &record.session_repo)?;
+        worktree::refuse_blocked_branch(&*project.repository.open()?, &record.session_repo)?;
         let exists = project.repository.tip(&record.session_repo.branch)?.is_some();
         if !exists && let Some(stored) = store(&record)? {
             return Ok((record.id, stored));

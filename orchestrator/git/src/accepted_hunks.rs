@@ -95,7 +95,7 @@ pub fn update_base(
     let repo = &scratch.repo;
     let find = |id: &str| repo.find_commit(refs::oid(id)?).or_fail(cannot);
     let name = ref_name(&session_repo.id);
-    let previous = refs::read(&repository.open()?, &name)?;
+    let previous = refs::read(&*repository.open()?, &name)?;
     // The previous one is a parent, so that an undo finds it after `git gc`.
     let mut parents = vec![find(&chosen.merge_base)?, find(landed)?];
     parents.extend(previous.as_deref().map(find).transpose()?);

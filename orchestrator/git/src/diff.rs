@@ -37,7 +37,7 @@ pub struct CommitDistance {
 
 /// Returns the size of the difference between two commits.
 pub fn stats(repository: &Repository, from: &str, to: &str) -> Result<DiffStats> {
-    stats_in(&repository.open()?, from, to)
+    stats_in(&*repository.open()?, from, to)
 }
 
 /// Returns the size of the difference between two commits or trees, read from a given repository.
@@ -133,7 +133,7 @@ pub fn commit_distance(
     first: &str,
     second: &str,
 ) -> Result<CommitDistance> {
-    commit_distance_in(&repository.open()?, first, second)
+    commit_distance_in(&*repository.open()?, first, second)
 }
 
 /// Returns how many commits the first is ahead of and behind the second, read from a given

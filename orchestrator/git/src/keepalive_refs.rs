@@ -28,7 +28,7 @@ pub(crate) fn pin_start(
     let commits = [pin.clone()];
     let imported_pack =
         object_quarantine::import_created(repository, &scratch, &commits, &parents, id)?;
-    let current = refs::read(&repository.open()?, &ref_name(&session_repo.id))?;
+    let current = refs::read(&*repository.open()?, &ref_name(&session_repo.id))?;
     let change = RefChange::new(ref_name(&session_repo.id), current, Some(pin));
     refs::update_or_fail(repository, &[change], "studio: pin what the session borrows")?;
     imported_pack.release();

@@ -27,6 +27,7 @@ pub(crate) mod filter_program;
 pub(crate) mod filter_registration;
 pub mod filters;
 pub mod gc;
+pub mod handle;
 pub mod head;
 pub mod hunks;
 pub mod import;

@@ -331,7 +331,7 @@ pub fn commit(
     let mut existing = vec![candidate.merged_commit.clone(), candidate.work.clone()];
     let mut note = None;
     if let Some(text) = receipt {
-        let note_change = receipt::create_note(&repository.open()?, &scratch, &commit, text)?;
+        let note_change = receipt::create_note(&*repository.open()?, &scratch, &commit, text)?;
         commits.extend(note_change.after.clone());
         existing.extend(note_change.before.clone());
         note = Some(note_change);
@@ -346,7 +346,7 @@ pub fn commit(
 /// Deletes the ref of an earlier version.
 pub fn release(repository: &Repository, session_repo: &SessionRepo) -> Result<()> {
     let name = ref_name(session_repo);
-    let current = refs::read(&repository.open()?, &name)?;
+    let current = refs::read(&*repository.open()?, &name)?;
     refs::update_or_fail(repository, &[RefChange::new(name, current, None)], "studio: not landed")
 }
 

@@ -82,7 +82,7 @@ pub fn remove_starts(
     repository: &Repository,
     is_known: impl Fn(&Id) -> bool,
 ) -> Result<Vec<String>> {
-    let starts = refs::list(&repository.open()?, start_point::REF_PREFIX)?;
+    let starts = refs::list(&*repository.open()?, start_point::REF_PREFIX)?;
     let is_left = |name: &str| {
         let id = name.strip_prefix(start_point::REF_PREFIX).and_then(|id| Id::parse(id).ok());
         id.is_some_and(|id| !is_known(&id)) && !is_new(&repository.common_dir.join(name))

@@ -326,7 +326,7 @@ fn write_files(
     let results: Vec<Result<ChunkResult>> = thread::scope(|scope| {
         let writer = &writer;
         let threads: Vec<_> = (0..threads.min(writer.chunks.len().max(1)))
-            .map(|_| scope.spawn(move || writer.run(&repository.open()?)))
+            .map(|_| scope.spawn(move || writer.run(&*repository.open()?)))
             .collect();
         let results = threads.into_iter().map(thread::ScopedJoinHandle::join);
         results.map(|result| result.unwrap_or_else(|panic| resume_unwind(panic))).collect()

@@ -16,7 +16,7 @@ pub(crate) fn write(repository: &Repository, commit: &str, text: &str) -> Result
         return Ok(());
     }
     let scratch = Quarantine::open(repository)?;
-    let change = create_note(&repository.open()?, &scratch, commit, text)?;
+    let change = create_note(&*repository.open()?, &scratch, commit, text)?;
     let id = Id::parse("receipt").or_fail(cannot)?;
     let existing_commits: Vec<String> = change.before.iter().cloned().collect();
     let commits: Vec<String> = change.after.iter().cloned().collect();

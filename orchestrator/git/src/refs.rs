@@ -79,7 +79,7 @@ fn update_with(
         return Ok(SwapResult::Done);
     }
     if let ([change], []) = (effective.as_slice(), settings)
-        && let Some(result) = update_one(&repository.open()?, change, reason)?
+        && let Some(result) = update_one(&*repository.open()?, change, reason)?
     {
         return Ok(result);
     }

@@ -88,7 +88,7 @@ pub fn known_commits(repository: &Repository) -> Result<Vec<String>> {
 /// Packs everything reachable from `commits` and not from `existing`, those of it that this repository
 /// has. The pack refers to objects that the receiver has.
 pub fn pack(repository: &Repository, commits: &[String], existing: &[String]) -> Result<File> {
-    let input = refs::range_input(&repository.open()?, commits, existing)?;
+    let input = refs::range_input(&*repository.open()?, commits, existing)?;
     let pack = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
     let copy = pack.try_clone().or_fail(|| "cannot make a temporary file")?;
     let output = Git::at(&repository.common_dir)
@@ -214,7 +214,7 @@ pub fn delete(repository: &Repository, session_repo: &SessionRepo) -> Result<()>
     worktree::unregister(repository, session_repo)?;
     worktree::remove_dir(&session_repo.worktree)?;
     let mut changes = deletions(repository, session_repo)?;
-    let bases = refs::list(&repository.open()?, &base_prefix(&session_repo.id))?;
+    let bases = refs::list(&*repository.open()?, &base_prefix(&session_repo.id))?;
     changes.extend(bases.into_iter().map(|(name, id)| RefChange::new(name, Some(id), None)));
     refs::update_or_fail(repository, &changes, "studio: home no longer has the session")
 }

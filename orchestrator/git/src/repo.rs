@@ -2,12 +2,14 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
+use crate::handle;
 use crate::names::BranchName;
 
 /// The file with the path of a main checkout that is not discoverable otherwise.
@@ -67,7 +69,7 @@ impl Repository {
         refuse_formats(&common_dir)?;
         let repo = open_owned(&common_dir)?;
         let main_checkout = main_checkout(&repo, &common_dir, &git_dir, from)?;
-        let checkout_repo = open_owned(&git_dir)?;
+        let checkout_repo = if git_dir == common_dir { repo } else { open_owned(&git_dir)? };
         refuse_sparse_index(&checkout_repo)?;
         Ok(Repository { common_dir, main_checkout, checkout_git_dir: git_dir, session })
     }
@@ -91,12 +93,21 @@ impl Repository {
     }
 
     /// Opens the repository with libgit2, for objects and refs, with an empty index: libgit2 would
-    /// read the user's index for every comparison, and cannot read every index.
-    pub fn open(&self) -> Result<git2::Repository> {
-        let repo = open_owned(&self.common_dir)?;
-        let mut empty_index = git2::Index::new().or_fail(|| "cannot make an index")?;
-        repo.set_index(&mut empty_index).or_fail(|| "cannot make an index")?;
-        Ok(repo)
+    /// read the user's index for every comparison, and cannot read every index. In an operation that
+    /// keeps handles ([`handle::keep_open`]) the handle is shared: add nothing to it, see
+    /// [`Repository::open_own`].
+    pub fn open(&self) -> Result<Rc<git2::Repository>> {
+        handle::get(&self.common_dir, || self.open_own())
+    }
+
+    /// Like [`Repository::open`], as a handle of the caller's own, which may get other objects.
+    pub(crate) fn open_own(&self) -> Result<git2::Repository> {
+        open_without_index(&self.common_dir)
+    }
+
+    /// Like [`Repository::open`], for the checkout in which the search started.
+    fn open_checkout(&self) -> Result<Rc<git2::Repository>> {
+        handle::get(&self.checkout_git_dir, || open_without_index(&self.checkout_git_dir))
     }
 
     /// Returns a handle for running git, without a working tree.
@@ -148,7 +159,7 @@ impl Repository {
     }
 
     fn head(&self) -> Result<Base> {
-        let repo = open_owned(&self.checkout_git_dir)?;
+        let repo = self.open_checkout()?;
         let head = match repo.head() {
             Ok(head) => head,
             Err(e) if e.code() == git2::ErrorCode::UnbornBranch => return Err(no_commit()),
@@ -164,7 +175,7 @@ impl Repository {
     }
 
     fn named_base(&self, name: &str) -> Result<Base> {
-        let repo = open_owned(&self.checkout_git_dir)?;
+        let repo = self.open_checkout()?;
         let short_name = name.strip_prefix("refs/heads/").unwrap_or(name);
         if let Ok(branch) = repo.find_branch(short_name, git2::BranchType::Local) {
             let commit = branch.get().peel_to_commit().or_fail(|| format!("cannot read {name}"))?;
@@ -192,7 +203,7 @@ impl Repository {
 
     /// Returns the names of the local branches.
     pub fn branches(&self) -> Result<Vec<String>> {
-        let repo = open_owned(&self.checkout_git_dir)?;
+        let repo = self.open_checkout()?;
         let branches =
             repo.branches(Some(git2::BranchType::Local)).or_fail(|| "cannot list the branches")?;
         let names =
@@ -202,7 +213,7 @@ impl Repository {
 
     /// Returns the tip of a branch; `None` if it does not exist.
     pub fn tip(&self, branch: &BranchName) -> Result<Option<String>> {
-        crate::refs::read(&self.open()?, &branch.full())
+        crate::refs::read(&*self.open()?, &branch.full())
     }
 }
 
@@ -260,6 +271,14 @@ fn open_owned(path: &Path) -> Result<git2::Repository> {
         Failure::usage(format!("cannot open the repository {printable_path}"))
             .because(error.message())
     })
+}
+
+/// Like [`open_owned`], with an empty index.
+fn open_without_index(path: &Path) -> Result<git2::Repository> {
+    let repo = open_owned(path)?;
+    let mut empty_index = git2::Index::new().or_fail(|| "cannot make an index")?;
+    repo.set_index(&mut empty_index).or_fail(|| "cannot make an index")?;
+    Ok(repo)
 }
 
 /// Refuses unsupported formats by name, because libgit2's own error would be cryptic.

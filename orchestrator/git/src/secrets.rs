@@ -72,7 +72,7 @@ pub fn find_in_commits(
     head: &str,
     allowed: &[String],
 ) -> Result<Vec<FoundSecret>> {
-    let found = in_history(&repository.open()?, refs::oid(base)?, refs::oid(head)?);
+    let found = in_history(&*repository.open()?, refs::oid(base)?, refs::oid(head)?);
     sorted(found.or_fail(|| "cannot look for secrets in the work")?, allowed)
 }
 

@@ -297,7 +297,7 @@ pub fn remove_dead_refs(
     let Some(bytes) = git_dir.read("packed-refs", 256 << 20).or_fail(fail)? else {
         return Ok(Vec::new());
     };
-    let repo = repository.open()?;
+    let repo = repository.open_own()?;
     let odb = repo.odb().or_fail(fail)?;
     let own_objects = session_repo.git_dir.join("objects");
     odb.add_disk_alternate(&own_objects.to_string_lossy()).or_fail(fail)?;

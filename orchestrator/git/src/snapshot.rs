@@ -173,7 +173,7 @@ pub fn read_worktree(
     leftovers: &Leftover,
 ) -> Result<WorktreeContent> {
     let scratch = Quarantine::for_session(repository, &session_repo.git_dir)?;
-    scratch.copy_attributes(&repository.open()?)?;
+    scratch.copy_attributes(&*repository.open()?)?;
     index::copy(&scratch, &session_repo.git_dir)?;
     let mut read = confined_thread::object_directories(&repository.common_dir);
     read.extend([session_repo.git_dir.join("objects"), session_repo.worktree.clone()]);
@@ -369,7 +369,7 @@ fn store(
     content: &SnapshotTree,
     now: jiff::Timestamp,
 ) -> Result<(String, u64)> {
-    let previous = list_snapshots(&repository.open()?, &session_repo.id)?;
+    let previous = list_snapshots(&*repository.open()?, &session_repo.id)?;
     if let Some((number, commit)) = previous.last()
         && has_same_content(&scratch.repo, commit, content)
     {
@@ -438,7 +438,7 @@ pub fn prefix(id: &Id) -> String {
 
 /// Returns the commit of the newest snapshot.
 pub fn latest(repository: &Repository, id: &Id) -> Result<Option<String>> {
-    let mut snapshots = list_snapshots(&repository.open()?, id)?;
+    let mut snapshots = list_snapshots(&*repository.open()?, id)?;
     Ok(snapshots.pop().map(|(_, commit)| commit))
 }
 

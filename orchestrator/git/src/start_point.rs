@@ -61,7 +61,7 @@ pub(crate) fn ref_name(id: &Id) -> String {
 /// Keeps the start of a session from `git gc`. Returns `false` if the id has one: another process is
 /// creating that session, or was killed while it did.
 pub fn pin(repository: &Repository, id: &Id, start: &StartPoint) -> Result<bool> {
-    if refs::read(&repository.open()?, &ref_name(id))?.is_some() {
+    if refs::read(&*repository.open()?, &ref_name(id))?.is_some() {
         return Ok(false);
     }
     let change = RefChange::new(ref_name(id), None, Some(start.work.clone()));
@@ -163,7 +163,7 @@ fn read_checkout(
     limits: &SnapshotLimits,
 ) -> Result<WorktreeContent> {
     let scratch = Quarantine::open(repository)?;
-    scratch.copy_attributes(&repository.open()?)?;
+    scratch.copy_attributes(&*repository.open()?)?;
     scratch.write_info(&Originals::for_repository(repository)?)?;
     index::copy(&scratch, &checkout.git_dir)?;
     let objects = repository.common_dir.join("objects");
@@ -275,7 +275,7 @@ pub fn pull_request(repository: &Repository, remote: &str, number: u32) -> Resul
                  pr-{number} 'your task'"
             )));
     }
-    let commit = refs::read(&repository.open()?, &fetched)?.ok_or("git did not create the ref");
+    let commit = refs::read(&*repository.open()?, &fetched)?.ok_or("git did not create the ref");
     let commit = commit.or_fail(|| format!("cannot fetch pull request {number}"))?;
     let branch = BranchName::parse(&format!("pr-{number}"))?;
     update_branch(repository, &branch, &commit)?;

@@ -59,7 +59,7 @@ impl Submodule {
         // The configuration of the submodule is not read.
         let objects = object_quarantine::alternates(&[user.join("objects")]);
         let git = repository.git().with_objects(objects);
-        let nested = of_tree(&git, &repository_at(user).open()?, commit)?.into_iter();
+        let nested = of_tree(&git, &*repository_at(user).open()?, commit)?.into_iter();
         let within = |it: Submodule| Submodule {
             name: format!("{}/modules/{}", self.name, it.name),
             path: self.path.join(it.path),
@@ -139,7 +139,7 @@ pub(crate) fn repository_at(git_dir: &Path) -> Repository {
 /// Returns the submodules that `.gitmodules` of a commit names. Those with a name or a path that
 /// leads elsewhere are left out.
 fn of_commit(repository: &Repository, commit: &str) -> Result<Vec<Submodule>> {
-    of_tree(&repository.git(), &repository.open()?, commit)
+    of_tree(&repository.git(), &*repository.open()?, commit)
 }
 
 fn of_tree(git: &Git, repo: &git2::Repository, commit: &str) -> Result<Vec<Submodule>> {
@@ -407,7 +407,7 @@ pub(crate) fn import(
         let module = repository_at(&user);
         for commit in &wanted {
             let name = format!("{}{commit}", work_ref_prefix(&session_repo.id));
-            if refs::read(&module.open()?, &name)?.is_some() || has_commit(&user, commit) {
+            if refs::read(&*module.open()?, &name)?.is_some() || has_commit(&user, commit) {
                 continue;
             }
             let private = vec![git_dir.join("objects")];
@@ -504,7 +504,7 @@ fn read_content(
     }
     let git_dir = submodule.git_dir(session_repo);
     let scratch = Quarantine::open(repository)?;
-    scratch.copy_attributes(&repository.open()?)?;
+    scratch.copy_attributes(&*repository.open()?)?;
     scratch.write_info(&Originals::for_repository(repository)?)?;
     scratch.add_objects(&git_dir.join("objects"))?;
     index::copy(&scratch, &git_dir)?;
@@ -601,7 +601,7 @@ fn refuse_unknown(
 /// Returns the note about submodules that a landing moved: their files stay as they are, as after
 /// `git merge`.
 pub fn moved_note(repository: &Repository, before: &str, after: &str) -> Option<String> {
-    let changes = crate::checkout::changes(&repository.open().ok()?, before, after).ok()?;
+    let changes = crate::checkout::changes(&*repository.open().ok()?, before, after).ok()?;
     let is_moved =
         |change: &FileChange| change.after.is_some_and(|after| after.mode == entry_mode::GITLINK);
     let moved: Vec<String> = changes

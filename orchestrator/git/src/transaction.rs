@@ -155,7 +155,7 @@ fn lock_checkouts(
     landing: &TargetUpdate,
     operation: &str,
 ) -> Result<LockedCheckouts> {
-    let changes = checkout::changes(&repository.open()?, &landing.before, &landing.after)?;
+    let changes = checkout::changes(&*repository.open()?, &landing.before, &landing.after)?;
     let mut locks = Vec::new();
     for checkout in &landing.checkouts {
         locks.push(checkout::lock_index(checkout, operation)?);

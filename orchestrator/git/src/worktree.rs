@@ -411,7 +411,7 @@ fn check_out_from(repository: &Repository, session_repo: &SessionRepo, commit: &
     if commit == session_repo.base {
         return Ok(());
     }
-    let changes = checkout::changes(&repository.open()?, commit, &session_repo.base)?;
+    let changes = checkout::changes(&*repository.open()?, commit, &session_repo.base)?;
     let changed: BTreeSet<&Path> = changes.iter().map(|change| change.path.as_path()).collect();
     reset(session_repo, &session_repo.base)?;
     let (git_dir, worktree) = (&session_repo.git_dir, &session_repo.worktree);

@@ -439,7 +439,7 @@ pub(crate) fn is_attended(ask: bool) -> bool {
 fn dry_run(context: &CommandContext, specs: &[SessionSpec]) -> Result<u8> {
     for spec in specs {
         let record = draft(context, spec)?;
-        worktree::refuse_blocked_branch(&context.repository.open()?, &record.session_repo)?;
+        worktree::refuse_blocked_branch(&*context.repository.open()?, &record.session_repo)?;
         if context.json {
             report::json_line(&json!({
                 "task": record.task, "attempt": record.attempt, "agent": record.agent, "persona": record.persona,

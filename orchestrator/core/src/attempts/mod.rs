@@ -102,7 +102,7 @@ fn read(project: &Project, view: SessionView) -> Result<Attempt> {
         return Ok(attempt);
     };
     let base = work.base.as_ref().unwrap_or(&record.base.commit);
-    let files = hunks::read(&project.repository.open()?, base, work.commit())?;
+    let files = hunks::read(&*project.repository.open()?, base, work.commit())?;
     let is_test = |file: &&FilePatch| file.new.is_some() && is_test_path(&file.path);
     attempt.test_files = files.iter().filter(is_test).map(|file| file.path.clone()).collect();
     let lines = files.iter().flat_map(|file| &file.hunks).flat_map(|hunk| &hunk.lines);

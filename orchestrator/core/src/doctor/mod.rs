@@ -133,7 +133,7 @@ fn check_session(project: &Project, view: &SessionView, findings: &mut Findings)
             findings.open.push(failure.full_text());
         }
     }
-    if refs::read(&project.repository.open()?, &merge::ref_name(session_repo))?.is_some() {
+    if refs::read(&*project.repository.open()?, &merge::ref_name(session_repo))?.is_some() {
         merge::release(&project.repository, session_repo)?;
         findings.repaired.push(format!("released what `{id}` held for landing"));
     }

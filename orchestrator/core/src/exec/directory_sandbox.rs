@@ -78,7 +78,7 @@ impl DirectorySandbox {
         spec.rules.fixed = dirs.fixed;
         spec.rules.guarded = guarded_paths::unchanged(&dirs.guarded);
         if let Some(repository) = repository {
-            let settings = session_repo::config(&repository.open()?)?;
+            let settings = session_repo::config(&*repository.open()?)?;
             base::files::replace(&git.join("config"), settings.as_bytes()).or_fail(fail)?;
         }
         let file = Some(common_dir.join("config")).filter(|file| file.is_file());

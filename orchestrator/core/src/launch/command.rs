@@ -12,8 +12,6 @@ use base::config::studio::{AgentProtocol, AgentRow};
 use base::failure::{Failure, Result};
 use base::process::GRACE;
 use futures_util::future::BoxFuture;
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -258,8 +256,7 @@ async fn run_turn(
 /// limit. A missing program is still missing later.
 fn is_failed_start(status: ExitStatus, stderr_tail: &str, started: Instant) -> bool {
     let is_missing = matches!(base::process::exit_code(status), 126 | 127);
-    let (now, zone) = (Timestamp::now(), TimeZone::UTC);
-    let is_limit = LimitNotice::in_error(stderr_tail, now, &zone).is_some();
+    let is_limit = LimitNotice::in_error(stderr_tail, &Clock::from_env()).is_some();
     !is_missing && !is_limit && !stderr_tail.is_empty() && started.elapsed() < START_TIME
 }
 

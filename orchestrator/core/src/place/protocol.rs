@@ -239,7 +239,7 @@ impl SharedSettings {
             String::from_utf8(bytes).ok()
         };
         Ok(SharedSettings {
-            git_config: session_repo::config(&repository.open()?)?,
+            git_config: session_repo::config(&*repository.open()?)?,
             exclude: info("info/exclude").unwrap_or_default(),
             attributes: info("info/attributes"),
             shallow: info("shallow"),

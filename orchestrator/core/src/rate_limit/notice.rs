@@ -1,7 +1,7 @@
 //! Finds rate limits and usage limits in the messages of agents.
 
+use base::clock::Clock;
 use jiff::Timestamp;
-use jiff::tz::TimeZone;
 
 use crate::rate_limit::reset_time;
 
@@ -83,7 +83,7 @@ const NO_CREDIT: [&str; 3] =
 
 impl LimitNotice {
     /// Finds a limit in an error of an agent.
-    pub fn in_error(text: &str, now: Timestamp, zone: &TimeZone) -> Option<LimitNotice> {
+    pub fn in_error(text: &str, clock: &Clock) -> Option<LimitNotice> {
         let lower = text.to_ascii_lowercase();
         let is_limit = MARKERS.iter().any(|marker| lower.contains(marker.text));
         if !is_limit || NO_CREDIT.iter().any(|text| lower.contains(text)) {
@@ -91,19 +91,20 @@ impl LimitNotice {
         }
         let one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let reason = base::text::printable(base::text::head(&one_line, MAX_REASON_BYTES));
-        Some(LimitNotice { reset: reset_time::find(text, now, zone), reason })
+        let reset = reset_time::find(text, clock.now(), &clock.zone());
+        Some(LimitNotice { reset, reason })
     }
 
     /// Finds a limit in the last message of an agent that reported no error: a short message that
     /// names a limit of usage and its end. An agent that writes about limits does not match.
-    pub(crate) fn in_message(text: &str, now: Timestamp, zone: &TimeZone) -> Option<LimitNotice> {
+    pub(crate) fn in_message(text: &str, clock: &Clock) -> Option<LimitNotice> {
         let text = text.trim();
         let lower = text.to_ascii_lowercase();
         let is_usage = MARKERS.iter().any(|it| it.is_usage && lower.contains(it.text));
         if text.len() > MAX_NOTICE_BYTES || !is_usage {
             return None;
         }
-        LimitNotice::in_error(text, now, zone).filter(|notice| notice.reset.is_some())
+        LimitNotice::in_error(text, clock).filter(|notice| notice.reset.is_some())
     }
 }
 
@@ -111,12 +112,12 @@ impl LimitNotice {
 mod tests {
     use super::*;
 
-    fn now() -> Timestamp {
-        "2026-01-02T10:00:00Z".parse().unwrap()
+    fn clock() -> Clock {
+        Clock::fixed("2026-01-02T10:00:00Z".parse().unwrap())
     }
 
     fn reset(text: &str) -> Option<Option<String>> {
-        let notice = LimitNotice::in_error(text, now(), &TimeZone::UTC)?;
+        let notice = LimitNotice::in_error(text, &clock())?;
         Some(notice.reset.map(|time| time.to_string()))
     }
 
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_message_is_a_notice_only_if_it_is_nothing_else() {
-        let found = |text: &str| LimitNotice::in_message(text, now(), &TimeZone::UTC).is_some();
+        let found = |text: &str| LimitNotice::in_message(text, &clock()).is_some();
         assert!(found("Claude AI usage limit reached|1767358800"));
         assert!(found("You've hit your limit · resets 5pm\n"));
         assert!(!found("I added a test for `Too many requests`, which retries in 5 s."));
@@ -201,8 +202,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn any_text_is_read(text in "(usage limit reached|retry after|resets at|try again in| |[0-9]{1,20}|:|pm|\\(|Jan|\\PC){0,20}") {
-            if let Some(notice) = LimitNotice::in_error(&text, now(), &TimeZone::UTC) {
-                proptest::prop_assert!(notice.reset.is_none_or(|time| time > now()));
+            if let Some(notice) = LimitNotice::in_error(&text, &clock()) {
+                proptest::prop_assert!(notice.reset.is_none_or(|time| time > clock().now()));
             }
         }
     }

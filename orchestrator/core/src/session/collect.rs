@@ -8,6 +8,7 @@ use crate::session::journal::WorkSummary;
 use crate::session::record::SessionRecord;
 use studio_git::accepted_hunks;
 use studio_git::check_leftovers::WorkBeforeChecks;
+use studio_git::handle;
 use studio_git::import::{self, ImportedWork};
 use studio_git::landed_work::{self, LandedWork, WorkCommits};
 use studio_git::names::BranchName;
@@ -37,9 +38,11 @@ pub fn collect(
     record: &SessionRecord,
     limits: &SnapshotLimits,
 ) -> Result<Collected> {
-    let (imported, snapshot) = fetch(repository, record, limits)?;
-    let work = summarize(repository, record, &imported, &snapshot)?;
-    Ok(Collected { imported, snapshot, work })
+    handle::keep_open(|| {
+        let (imported, snapshot) = fetch(repository, record, limits)?;
+        let work = summarize(repository, record, &imported, &snapshot)?;
+        Ok(Collected { imported, snapshot, work })
+    })
 }
 
 /// Imports the session's commits and takes a snapshot of the uncommitted changes.
@@ -103,7 +106,7 @@ fn summarize(
     imported: &ImportedWork,
     snapshot: &Snapshot,
 ) -> Result<WorkSummary> {
-    let base = comparison_base(&repository.open()?, repository, record, &imported.head)?;
+    let base = comparison_base(&*repository.open()?, repository, record, &imported.head)?;
     let stats = studio_git::diff::stats(repository, &base, &snapshot.work)?;
     let commits = studio_git::diff::commit_distance(repository, &imported.head, &base)?.ahead;
     let mut notes = imported.notes.clone();

@@ -90,7 +90,7 @@ impl AccountWatch {
         match serde_json::from_value(event.clone()).ok()? {
             EventKind::Retry { why, .. } => {
                 let now = self.clock.now();
-                let notice = LimitNotice::in_error(&why, now, &self.clock.zone())?;
+                let notice = LimitNotice::in_error(&why, &self.clock)?;
                 let limit = self.report(&notice, now)?;
                 self.awaits_answer = true;
                 self.is_long(&limit, now).then(|| self.park(&limit, limit.until))
@@ -129,11 +129,11 @@ impl AccountWatch {
         error: Option<&str>,
         last_message: Option<&str>,
     ) -> Option<Input> {
-        let (now, zone) = (self.clock.now(), self.clock.zone());
-        let in_message = || LimitNotice::in_message(last_message?, now, &zone);
+        let now = self.clock.now();
+        let in_message = || LimitNotice::in_message(last_message?, &self.clock);
         let notice = match error {
             Some(TURN_CANCELLED) => None,
-            Some(error) => LimitNotice::in_error(error, now, &zone).or_else(in_message),
+            Some(error) => LimitNotice::in_error(error, &self.clock).or_else(in_message),
             None => in_message(),
         };
         match notice {

@@ -20,7 +20,7 @@ use crate::supervisor::same_lines;
 use crate::supervisor::step::Input;
 use studio_git::recreate_worktree::Recreated;
 use studio_git::repo::Repository;
-use studio_git::{import, recreate_worktree, snapshot, worktree};
+use studio_git::{handle, import, recreate_worktree, snapshot, worktree};
 
 /// Default timeout of one check or setup line, in seconds.
 const DEFAULT_LINE_SECONDS: u64 = 3600;
@@ -39,7 +39,8 @@ pub(crate) fn make_worktree(
     let (carried, lines) = (config.caches.clone(), setup.clone());
     async move {
         let prepare = move || {
-            let prepared = prepare_worktree(&repository, &record, carried.as_deref(), &lines);
+            let prepare = || prepare_worktree(&repository, &record, carried.as_deref(), &lines);
+            let prepared = handle::keep_open(prepare);
             if let Ok(WorktreeState::New { .. }) = prepared {
                 // Without the pool, the next session only takes longer to start.
                 let _ = pool_filler.start(&record.session_repo);
