@@ -1,5 +1,6 @@
 //! Work on many items, divided among the processors.
 
+use std::convert::Infallible;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,46 +17,42 @@ pub fn map<'i, T: Sync, R: Send>(
     min_items: usize,
     run: impl Fn(&'i T) -> R + Sync,
 ) -> Vec<R> {
+    let Ok(results) = map_with(items, min_items, || Ok::<_, Infallible>(()), |(), item| run(item));
+    results
+}
+
+/// Like [`map`], for work that needs something which each thread makes for itself; fails if one of
+/// them cannot.
+pub fn map_with<'i, T: Sync, S, R: Send, E: Send>(
+    items: &'i [T],
+    min_items: usize,
+    make: impl Fn() -> Result<S, E> + Sync,
+    run: impl Fn(&mut S, &'i T) -> R + Sync,
+) -> Result<Vec<R>, E> {
+    if items.is_empty() {
+        return Ok(Vec::new());
+    }
     let threads = processors().min(items.len() / min_items.max(1)).max(1);
     let size = items.len().div_ceil(threads * TURNS_PER_THREAD).max(1);
     let turns: Vec<&[T]> = items.chunks(size).collect();
     let next = AtomicUsize::new(0);
     let work = || {
-        let done = std::iter::from_fn(|| {
+        let mut own = make()?;
+        let mut done: Vec<(usize, Vec<R>)> = Vec::new();
+        loop {
             let turn = next.fetch_add(1, Ordering::Relaxed);
-            let items: &[T] = turns.get(turn)?;
-            Some((turn, items.iter().map(&run).collect::<Vec<R>>()))
-        });
-        done.collect::<Vec<_>>()
+            let Some(items) = turns.get(turn) else { return Ok(done) };
+            done.push((turn, items.iter().map(|item| run(&mut own, item)).collect()));
+        }
     };
-    let mut done = thread::scope(|scope| {
+    let done: Result<Vec<_>, E> = thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let mut done = work();
-        done.extend(others.into_iter().flat_map(joined));
-        done
+        let first = work();
+        [first].into_iter().chain(others.into_iter().map(joined)).collect()
     });
+    let mut done: Vec<(usize, Vec<R>)> = done?.into_iter().flatten().collect();
     done.sort_by_key(|(turn, _)| *turn);
-    done.into_iter().flat_map(|(_, results)| results).collect()
-}
-
-/// Divides items into a chunk for each processor, of at least `min_items`, and runs a function on
-/// all chunks at the same time, one of them on this thread: for work that begins with something that
-/// each thread needs for itself. The results have the order of the items.
-pub fn map_chunks<'i, T: Sync, R: Send>(
-    items: &'i [T],
-    min_items: usize,
-    run: impl Fn(&'i [T]) -> R + Sync,
-) -> Vec<R> {
-    let size = items.len().div_ceil(processors()).max(min_items).max(1);
-    let mut chunks = items.chunks(size);
-    let Some(first) = chunks.next() else { return Vec::new() };
-    let run = &run;
-    thread::scope(|scope| {
-        let others: Vec<_> = chunks.map(|chunk| scope.spawn(move || run(chunk))).collect();
-        let mut results = vec![run(first)];
-        results.extend(others.into_iter().map(joined));
-        results
-    })
+    Ok(done.into_iter().flat_map(|(_, results)| results).collect())
 }
 
 fn processors() -> usize {
@@ -75,10 +72,19 @@ mod tests {
     fn every_item_is_worked_on_once_and_the_order_is_kept() {
         for (count, min_items) in [(0, 1), (1, 1), (5, 0), (7, 3), (1000, 1), (1000, 5000)] {
             let items: Vec<usize> = (0..count).collect();
-            let chunks = map_chunks(&items, min_items, <[usize]>::to_vec);
-            assert!(chunks.iter().rev().skip(1).all(|chunk| chunk.len() >= min_items));
-            assert_eq!(chunks.concat(), items);
             assert_eq!(map(&items, min_items, |item| *item), items);
+            let with_count = map_with(
+                &items,
+                min_items,
+                || Ok::<_, ()>(0),
+                |count, item| {
+                    *count += 1;
+                    (*item, *count > 0)
+                },
+            );
+            assert_eq!(with_count, Ok(items.iter().map(|item| (*item, true)).collect()));
+            let failed = map_with(&items, min_items, || Err::<(), _>("no"), |(), item| *item);
+            assert_eq!(failed, if items.is_empty() { Ok(Vec::new()) } else { Err("no") });
         }
     }
 }

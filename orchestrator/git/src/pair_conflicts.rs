@@ -27,7 +27,7 @@ const MAX_DEPTH: usize = 256;
 const MAX_CACHED: usize = 20_000;
 /// Maximum number of cached paths; above it, only those of the current call are kept.
 const MAX_CACHED_PATHS: usize = 200_000;
-/// The minimum number of pairs for which another thread is started.
+/// The minimum number of works or pairs for which another thread is started.
 const MIN_PAIRS_PER_THREAD: usize = 16;
 
 /// A piece of work: what changed from one commit to another.
@@ -187,21 +187,9 @@ impl WorkRange {
 
 /// Opens the repository for merges: what a merge writes stays in memory.
 fn open(repository: &Repository) -> Result<git2::Repository> {
-    let repo = repository.open()?;
+    let repo = repository.open_own()?;
     repo.odb().and_then(|odb| odb.add_new_mempack_backend(1000).map(drop)).or_fail(cannot)?;
     Ok(repo)
-}
-
-/// Runs a function on chunks of items, on several threads, each with the repository opened.
-fn in_parallel<T: Sync, R: Send>(
-    repository: &Repository,
-    items: &[T],
-    run: impl Fn(&git2::Repository, &[T]) -> Result<Vec<R>> + Sync,
-) -> Result<Vec<R>> {
-    let run_chunk = |chunk: &[T]| run(&open(repository)?, chunk);
-    let results: Result<Vec<Vec<R>>> =
-        parallel::map_chunks(items, MIN_PAIRS_PER_THREAD, run_chunk).into_iter().collect();
-    Ok(results?.into_iter().flatten().collect())
 }
 
 /// Reads the changes of the works with these indices; returns the indices of unreadable ones.
@@ -211,13 +199,14 @@ fn read_changes(
     indices: &[usize],
     changes: &mut [Option<Changes>],
 ) -> Result<Vec<usize>> {
-    let read = in_parallel(repository, indices, |repo, chunk| {
-        // The objects of a dropped session may be gone.
-        let read = |index: &usize| (*index, read_tree_changes(repo, &works[*index]).ok().flatten());
-        Ok(chunk.iter().map(read).collect())
-    })?;
+    let open = || open(repository);
+    // The objects of a dropped session may be gone.
+    let read = |repo: &mut git2::Repository, index: &usize| {
+        read_tree_changes(repo, &works[*index]).ok().flatten()
+    };
+    let results = parallel::map_with(indices, MIN_PAIRS_PER_THREAD, open, read)?;
     let mut unreadable = Vec::new();
-    for (index, read) in read {
+    for (index, read) in indices.iter().copied().zip(results) {
         if read.is_none() {
             unreadable.push(index);
         }
@@ -372,20 +361,18 @@ fn merge_pairs(
     changes: &[Option<Changes>],
     pairs: &[(usize, usize)],
 ) -> Result<Vec<PairConflict>> {
-    in_parallel(repository, pairs, |repo, chunk| {
-        let mut merger = PairMerger::new(repo);
-        let merge = |pair: &(usize, usize)| {
-            let (ours, theirs) = (changes[pair.0].as_ref()?, changes[pair.1].as_ref()?);
-            let (first, second) = (&works[pair.0], &works[pair.1]);
-            let paths = merger.conflicts(first, second, ours, theirs).ok()?;
-            Some(PairConflict { first: pair.0, second: pair.1, paths })
-        };
-        Ok(chunk.iter().filter_map(merge).collect())
-    })
+    let make = || open(repository).map(PairMerger::new);
+    let merge = |merger: &mut PairMerger, (first, second): &(usize, usize)| {
+        let (ours, theirs) = (changes[*first].as_ref()?, changes[*second].as_ref()?);
+        let paths = merger.conflicts(&works[*first], &works[*second], ours, theirs).ok()?;
+        Some(PairConflict { first: *first, second: *second, paths })
+    };
+    let results = parallel::map_with(pairs, MIN_PAIRS_PER_THREAD, make, merge)?;
+    Ok(results.into_iter().flatten().collect())
 }
 
-struct PairMerger<'repo> {
-    repo: &'repo git2::Repository,
+struct PairMerger {
+    repo: git2::Repository,
     /// The commit whose attributes apply.
     attributes_of: Option<String>,
     /// Whether files have a merge attribute.
@@ -394,8 +381,8 @@ struct PairMerger<'repo> {
     replaced: HashMap<(git2::Oid, git2::Oid), Option<Vec<Range<u32>>>>,
 }
 
-impl<'repo> PairMerger<'repo> {
-    fn new(repo: &'repo git2::Repository) -> PairMerger<'repo> {
+impl PairMerger {
+    fn new(repo: git2::Repository) -> PairMerger {
         PairMerger {
             repo,
             attributes_of: None,
@@ -414,7 +401,7 @@ impl<'repo> PairMerger<'repo> {
     ) -> Result<Vec<String>> {
         if self.attributes_of.as_ref() != Some(&first.base) {
             let base = self.repo.find_commit(refs::oid(&first.base)?).or_fail(cannot)?;
-            set_attributes(self.repo, &base.tree().or_fail(cannot)?)?;
+            set_attributes(&self.repo, &base.tree().or_fail(cannot)?)?;
             self.attributes_of = Some(first.base.clone());
             self.has_attribute.clear();
         }
@@ -427,8 +414,8 @@ impl<'repo> PairMerger<'repo> {
             paths.extend(conflicts);
             return Ok(paths.into_iter().collect());
         }
-        let mut index = merge_index(self.repo, first, second)?;
-        let merged = conflict::conflicting_paths(self.repo, &mut index)?.into_iter();
+        let mut index = merge_index(&self.repo, first, second)?;
+        let merged = conflict::conflicting_paths(&self.repo, &mut index)?.into_iter();
         let own = merged.filter(|path| is_own(path.as_os_str().as_bytes(), ours, theirs));
         paths.extend(own.map(|path| path.to_string_lossy().into_owned()));
         Ok(paths.into_iter().collect())
@@ -478,7 +465,7 @@ impl<'repo> PairMerger<'repo> {
         if self.are_apart(old.0, ours.0, theirs.0)? {
             return Ok(Some(false));
         }
-        conflict::texts_conflict(self.repo, old.0, ours.0, theirs.0)
+        conflict::texts_conflict(&self.repo, old.0, ours.0, theirs.0)
     }
 
     fn has_merge_attribute(&mut self, path: &Path) -> Result<bool> {
@@ -514,7 +501,9 @@ impl<'repo> PairMerger<'repo> {
         let mut options = git2::DiffOptions::new();
         options.context_lines(0);
         let mut read = || -> std::result::Result<Option<Vec<Range<u32>>>, git2::Error> {
-            let patch = git2::Patch::from_blobs(&before, None, &after, None, Some(&mut options))?;
+            // With blobs, libgit2 would ask for the attributes of a file without a name each time.
+            let (old, new) = (before.content(), after.content());
+            let patch = git2::Patch::from_buffers(old, None, new, None, Some(&mut options))?;
             if before.is_binary() || after.is_binary() {
                 return Ok(None);
             }

@@ -2,6 +2,7 @@
 //! of its entries and changes few of them, and libgit2 takes long to read and to write a large one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -172,44 +173,36 @@ impl StoredIndex {
     /// Leaves out submodules, and files of which git is told to ignore changes.
     pub(crate) fn possible_changes(&self, worktree: &Path) -> io::Result<Vec<PathBuf>> {
         let root = &open_directory(worktree)?;
-        let search = |entries: &[StoredEntry]| {
-            let mut directories = OpenDirectories::new(root);
-            let may_be_changed = |entry: &&StoredEntry| {
-                let found = directories.stat(self.path(entry));
-                !self.is_passed_over(entry)
-                    && found.is_none_or(|found| !self.is_unchanged(entry, &found))
-            };
-            let path_of = |entry: &StoredEntry| PathBuf::from(OsStr::from_bytes(self.path(entry)));
-            entries.iter().filter(may_be_changed).map(path_of).collect::<Vec<_>>()
+        let open = || Ok::<_, Infallible>(OpenDirectories::new(root));
+        let path_if_changed = |directories: &mut OpenDirectories<'_>, entry: &StoredEntry| {
+            let found = directories.stat(self.path(entry));
+            let may_be_changed = !self.is_passed_over(entry)
+                && found.is_none_or(|found| !self.is_unchanged(entry, &found));
+            may_be_changed.then(|| PathBuf::from(OsStr::from_bytes(self.path(entry))))
         };
-        Ok(parallel::map_chunks(&self.entries, MIN_ENTRIES_PER_THREAD, search)
-            .into_iter()
-            .flatten()
-            .collect())
+        let Ok(paths) =
+            parallel::map_with(&self.entries, MIN_ENTRIES_PER_THREAD, open, path_if_changed);
+        Ok(paths.into_iter().flatten().collect())
     }
 
     /// Returns whether a directory contains exactly the files that the index describes, none of them
     /// changed since, and no other file or directory.
     pub(crate) fn describes(&self, directory: &Path) -> io::Result<bool> {
         let root = &open_directory(directory)?;
-        let is_as_described = |entry: &StoredEntry, found: &Stat| {
+        let open = || Ok::<_, Infallible>(OpenDirectories::new(root));
+        let is_as_described = |directories: &mut OpenDirectories<'_>, entry: &StoredEntry| {
+            let Some(found) = directories.stat(self.path(entry)) else { return false };
             let (mode, kind) = (self.mode(entry), entry_mode::kind(found.st_mode));
             let is_kind =
                 kind == entry_mode::kind(mode) || mode == entry_mode::GITLINK && kind == DIRECTORY;
-            is_kind && FileStat::of(found) == self.stat(entry)
+            is_kind && FileStat::of(&found) == self.stat(entry)
         };
         thread::scope(|scope| {
             let count = scope.spawn(|| count_files(root));
-            let are_as_described =
-                parallel::map_chunks(&self.entries, MIN_ENTRIES_PER_THREAD, |entries| {
-                    let mut directories = OpenDirectories::new(root);
-                    entries.iter().all(|entry| {
-                        let found = directories.stat(self.path(entry));
-                        found.is_some_and(|found| is_as_described(entry, &found))
-                    })
-                });
+            let Ok(results) =
+                parallel::map_with(&self.entries, MIN_ENTRIES_PER_THREAD, open, is_as_described);
             let count = count.join().unwrap_or_else(|panic| resume_unwind(panic))?;
-            Ok(are_as_described.into_iter().all(|it| it) && count == self.entries.len())
+            Ok(results.into_iter().all(|it| it) && count == self.entries.len())
         })
     }
 
