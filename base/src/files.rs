@@ -36,8 +36,8 @@ pub fn replace_with_mode(path: &Path, content: &[u8], mode: u32) -> io::Result<(
     Ok(())
 }
 
-/// Like [`replace`], for a file that can be computed again: it is not durable, and after a crash of
-/// the machine it may be empty.
+/// Like [`replace`], for a file that is computed again when it is needed: it is not durable, and after
+/// a crash of the machine it may be empty.
 pub fn replace_cache(path: &Path, content: &[u8]) -> io::Result<()> {
     fault::at("create", path)?;
     let mut temp =
@@ -175,9 +175,14 @@ pub fn keep_out_of_git(cwd: &Path) -> io::Result<()> {
 
 /// Replaces a file by a value as pretty JSON.
 pub fn replace_json(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    replace(path, &json_text(value)?)
+}
+
+/// Returns a value as the text of a file: pretty JSON.
+pub fn json_text(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');
-    replace(path, &text)
+    Ok(text)
 }
 
 /// Makes the entries of a directory durable.

@@ -66,24 +66,37 @@ fn listing_git(scene: &mut Scene) -> PathBuf {
 }
 
 #[test]
-fn a_session_pins_its_base_without_git_although_another_one_has_the_same() {
-    let mut scene = Scene::new();
-    let calls = listing_git(&mut scene);
-    let ids = ["say one", "say two"].map(|task| {
-        let id = scene.exec([task]);
-        scene.await_state(&id, "empty");
-        id
-    });
-    let calls = fs::read_to_string(calls).unwrap();
-    assert!(calls.contains("version"), "{calls}");
-    assert!(!calls.contains("index-pack"), "{calls}");
-    let pin = |id: &str| scene.repo.git(["rev-parse", &format!("refs/studio/pins/{id}")]);
-    assert_ne!(pin(&ids[0]), pin(&ids[1]), "each has its own");
-    scene.studio(["discard", &ids[0], "--yes"]).exits(0);
-    scene.studio(["gc", "--older", "0"]).exits(0);
-    scene.repo.git(["gc", "-q", "--prune=now"]);
-    scene.repo.is_sound();
-    assert_eq!(scene.worktree(&ids[1]).git(["status", "--porcelain"]), "");
+fn sessions_pin_what_they_borrow_without_git_although_another_one_has_the_same() {
+    for has_other_branch in [false, true] {
+        let mut scene = Scene::new();
+        if has_other_branch {
+            scene.repo.git(["switch", "-qc", "other"]);
+            scene.repo.git(["commit", "-q", "--allow-empty", "-m", "elsewhere"]);
+            scene.repo.git(["switch", "-q", "main"]);
+        }
+        let calls = listing_git(&mut scene);
+        let ids = ["say one", "say two"].map(|task| {
+            let id = scene.exec([task]);
+            scene.await_state(&id, "empty");
+            id
+        });
+        let calls = fs::read_to_string(calls).unwrap();
+        assert!(calls.contains("version"), "{calls}");
+        assert!(!calls.contains("index-pack"), "{calls}");
+        let pin = |id: &str| scene.repo.git(["rev-parse", &format!("refs/studio/pins/{id}")]);
+        if has_other_branch {
+            assert_ne!(pin(&ids[0]), pin(&ids[1]), "each has its own");
+            scene.repo.git(["merge-base", "--is-ancestor", "other", pin(&ids[1]).trim()]);
+        } else {
+            let base = scene.repo.git(["rev-parse", "main"]);
+            assert!(ids.iter().all(|id| pin(id) == base), "nothing else is borrowed");
+        }
+        scene.studio(["discard", &ids[0], "--yes"]).exits(0);
+        scene.studio(["gc", "--older", "0"]).exits(0);
+        scene.repo.git(["gc", "-q", "--prune=now"]);
+        scene.repo.is_sound();
+        assert_eq!(scene.worktree(&ids[1]).git(["status", "--porcelain"]), "");
+    }
 }
 
 #[test]

@@ -230,7 +230,7 @@ pub fn cache_env(cache: &Path, cargo_home: &Path) -> io::Result<Vec<(String, Pat
         };
         if let Some(text) = text.filter(|text| !is_copied(text)) {
             // Without it, cargo has its defaults.
-            let _ = crate::files::replace(&copy, text.as_bytes());
+            let _ = crate::files::replace_cache(&copy, text.as_bytes());
         }
     }
     Ok(variables)

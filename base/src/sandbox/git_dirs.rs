@@ -40,7 +40,7 @@ impl GitDirs {
         let Some(text) = without_logins(config) else { return Ok(None) };
         fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let copy = directory.join(crate::user_dirs::name_for_path(root));
-        crate::files::replace(&copy, text.as_bytes())?;
+        crate::files::replace_cache(&copy, text.as_bytes())?;
         Ok(Some((config.clone(), copy)))
     }
 }

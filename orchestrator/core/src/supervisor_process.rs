@@ -54,6 +54,8 @@ impl SupervisorArgs {
 /// Runs the supervisor.
 pub fn run(args: &SupervisorArgs) -> Result<u8> {
     let id = Id::parse(&args.id).map_err(|e| Failure::usage(e.to_string()))?;
+    // The kernel takes a millisecond for the answer, which the rules of the sandboxes depend on.
+    std::thread::spawn(base::sandbox::namespaces_are_possible);
     let store = SessionStore::new(&args.common_dir);
     let lock = inherited_lock(&store, &id)?;
     let repository = Repository::discover(&args.common_dir)?;
@@ -188,6 +190,9 @@ pub(crate) fn supervisor_config(
         directory: project.directory.clone(),
         ..Project::new(project.repository.clone(), project.config.clone())
     };
+    let setup = project.config.studio.setup.list();
+    let runner_for_lines =
+        |purpose, lines: &[String]| (!lines.is_empty()).then(|| runner_for(purpose)).transpose();
     let (repository, config, session_record) =
         (project.repository.clone(), project.config.clone(), record.clone());
     let fails_on_base = Arc::new(move |check: &str, cancel: CancellationToken| {
@@ -201,8 +206,8 @@ pub(crate) fn supervisor_config(
         repository: project.repository.clone(),
         record: record.clone(),
         runner,
-        check_runner: runner_for(Purpose::Checks)?,
-        setup_runner: runner_for(Purpose::Setup)?,
+        check_runner: runner_for_lines(Purpose::Checks, &record.checks)?,
+        setup_runner: runner_for_lines(Purpose::Setup, &setup)?,
         row,
         pool_filler: PoolFiller {
             repository: project.repository.clone(),
@@ -210,7 +215,7 @@ pub(crate) fn supervisor_config(
             size: project.config.studio.pool,
             config_file: record.run_mode.config.clone(),
         },
-        setup: project.config.studio.setup.list(),
+        setup,
         caches: carried_caches::configured(&project.config.studio)?,
         limits: project.config.studio.limits,
         fails_on_base,

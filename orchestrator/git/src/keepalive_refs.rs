@@ -1,4 +1,4 @@
-//! Keepalive refs ("pins"): one commit per session whose ancestors are all objects that the session
+//! Keepalive refs ("pins"): one commit per session whose history has all objects that the session
 //! borrows from the repository, so that no `git gc` removes them.
 
 use base::failure::{OrFail, Result};
@@ -20,17 +20,23 @@ pub(crate) fn pin_start(
     session_repo: &SessionRepo,
     tips: &[String],
 ) -> Result<()> {
+    let (base, id) = (&session_repo.base, &session_repo.id);
+    let pin = |pin: String| {
+        let current = refs::read(&*repository.open()?, &ref_name(id))?;
+        let change = RefChange::new(ref_name(id), current, Some(pin));
+        refs::update_or_fail(repository, &[change], "studio: pin what the session borrows")
+    };
+    let others: Vec<&String> = tips.iter().filter(|tip| *tip != base).collect();
+    if others.is_empty() {
+        return pin(base.clone());
+    }
     let scratch = Quarantine::open(repository)?;
-    let mut parents = vec![session_repo.base.clone()];
-    parents.extend(tips.iter().filter(|tip| **tip != session_repo.base).cloned());
-    let id = &session_repo.id;
-    let pin = create_commit(&scratch.repo, &parents, id)?;
-    let commits = [pin.clone()];
+    let parents: Vec<String> = [base].into_iter().chain(others).cloned().collect();
+    let commit = create_commit(&scratch.repo, &parents, id)?;
+    let commits = [commit.clone()];
     let imported_pack =
         object_quarantine::import_created(repository, &scratch, &commits, &parents, id)?;
-    let current = refs::read(&*repository.open()?, &ref_name(&session_repo.id))?;
-    let change = RefChange::new(ref_name(&session_repo.id), current, Some(pin));
-    refs::update_or_fail(repository, &[change], "studio: pin what the session borrows")?;
+    pin(commit)?;
     imported_pack.release();
     Ok(())
 }

@@ -45,7 +45,8 @@ impl BuildCaches {
         BuildCaches { dir: repository.session_dir(id).join("caches") }
     }
 
-    /// Returns the cache that the configured setup writes; agents and checks cannot.
+    /// Returns the cache that the configured setup writes; agents and checks cannot. Without a setup
+    /// it does not exist.
     pub(crate) fn setup(&self) -> PathBuf {
         self.dir.join("setup")
     }
@@ -63,15 +64,10 @@ impl BuildCaches {
     /// Prepares the caches for a new worktree. The downloads are linked in the setup's, which the others
     /// are copied from; without a setup, in the agent's.
     pub(crate) fn prepare(&self, worktree: &Path, home: &Path, setup: &[String]) -> Result<()> {
-        recreate(&self.setup(), home)?;
-        let first = if setup.is_empty() {
-            recreate(&self.agent(), home)?;
-            self.agent()
-        } else {
-            self.setup()
-        };
+        let first = if setup.is_empty() { self.agent() } else { self.setup() };
+        recreate(&first, home)?;
         cargo_downloads::link(&first, worktree, home)?;
-        base::files::replace(&self.dir.join(PREPARED_MARKER), b"")
+        base::files::replace_cache(&self.dir.join(PREPARED_MARKER), b"")
             .or_fail(|| "cannot fill the build caches")
     }
 
@@ -88,7 +84,7 @@ impl BuildCaches {
             return Ok(());
         }
         copy(&self.setup(), &self.agent())?;
-        base::files::replace(&marker, b"").or_fail(|| "cannot fill the build caches")
+        base::files::replace_cache(&marker, b"").or_fail(|| "cannot fill the build caches")
     }
 
     /// Prepares a new cache for checks: with the setup's downloads and the user's, without anything of
@@ -131,9 +127,12 @@ fn copy_file(from: &Path, to: &Path, remaining: &mut CopyBudget) -> io::Result<(
     fs::copy(from, to).map(drop)
 }
 
-/// Copies a whole cache. Neither side can change during the copy: sandboxes write neither to
+/// Copies a whole cache, if it exists. Neither side can change during the copy: sandboxes write neither to
 /// `setup` nor to a cache that is not theirs yet.
 fn copy(from: &Path, to: &Path) -> Result<()> {
+    if !from.exists() {
+        return Ok(());
+    }
     let mut remaining = COPY_LIMITS;
     copy_tree(from, to, from, &mut remaining).or_fail(|| "cannot fill the build caches")
 }

@@ -262,6 +262,6 @@ fn write_command_rules(paths: &SessionPaths<'_>, rules: &SandboxRules) -> io::Re
     let mut rules = rules.clone();
     rules.write.push(paths.temp.to_owned());
     let file = paths.temp.with_file_name("command-rules.json");
-    base::files::replace_json(&file, &rules)?;
+    base::files::replace_cache(&file, &serde_json::to_vec(&rules)?)?;
     Ok(file)
 }

@@ -288,6 +288,13 @@ pub enum SessionOutcome {
     Stopped,
 }
 
+/// Returns the content of a new journal with one entry.
+pub(crate) fn first_line(entry: JournalEntry, clock: Clock) -> io::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(&JournalLine { time: clock.stamp(), entry })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
 /// An open journal, with the clock for its timestamps.
 #[derive(Debug)]
 pub struct JournalWriter {

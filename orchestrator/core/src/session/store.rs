@@ -12,7 +12,7 @@ use base::id::Id;
 use base::lock::Lock;
 use serde::{Deserialize, Serialize};
 
-use crate::session::journal::{JournalEntry, JournalWriter};
+use crate::session::journal::{self, JournalEntry, JournalWriter};
 use crate::session::record::SessionRecord;
 use crate::session::summary::JournalSummary;
 use studio_git::{move_worktree, moved_repository};
@@ -92,11 +92,11 @@ impl SessionStore {
         fs::create_dir_all(&sessions).or_fail(fail)?;
         let temporary = tempfile::Builder::new().prefix(".new-").tempdir_in(&sessions);
         let temporary = temporary.or_fail(fail)?;
-        files::replace_json(&temporary.path().join("session.json"), record).or_fail(fail)?;
-        let mut writer =
-            JournalWriter::open(&temporary.path().join("journal.jsonl"), clock).or_fail(fail)?;
-        writer.write(JournalEntry::Queued { prompt: None }).or_fail(fail)?;
-        writer.sync().or_fail(fail)?;
+        let record_text = files::json_text(record).or_fail(fail)?;
+        let journal = journal::first_line(JournalEntry::Queued { prompt: None }, clock);
+        let journal = journal.or_fail(fail)?;
+        let new_files = [("session.json", &*record_text), ("journal.jsonl", &*journal)];
+        files::write_durably(temporary.path(), &new_files, 0o600).or_fail(fail)?;
         let prepared = prepare(temporary.path())?;
         files::step("run.recorded");
         match fs::rename(temporary.path(), self.dir(id)) {

@@ -143,7 +143,7 @@ pub(crate) fn serve(
 
 fn serve_in(dir: &Path, channels: ControlChannels) -> io::Result<()> {
     let token = base::random::hex::<16>()?;
-    base::files::replace(&dir.join("token"), token.as_bytes())?;
+    base::files::replace_cache(&dir.join("token"), token.as_bytes())?;
     let socket = dir.join("control.sock");
     match std::fs::remove_file(&socket) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),

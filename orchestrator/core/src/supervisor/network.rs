@@ -28,8 +28,8 @@ struct OpenQuestion {
 
 impl NetworkQuestions {
     /// Receives the requests of these runners. Their numbers follow this one.
-    pub(crate) fn new(
-        runners: [&SandboxedRunner; 3],
+    pub(crate) fn new<'r>(
+        runners: impl Iterator<Item = &'r SandboxedRunner>,
         last_request: u32,
     ) -> (NetworkQuestions, UnboundedReceiver<NetworkRequest>) {
         let (tx, rx) = unbounded_channel();

@@ -72,10 +72,10 @@ pub(crate) struct SupervisorConfig {
     pub row: AgentRow,
     /// Runs the agent.
     pub runner: SandboxedRunner,
-    /// Runs the checks.
-    pub check_runner: SandboxedRunner,
-    /// Runs the setup.
-    pub setup_runner: SandboxedRunner,
+    /// Runs the checks, if there are any.
+    pub check_runner: Option<SandboxedRunner>,
+    /// Runs the lines of the setup, if there are any.
+    pub setup_runner: Option<SandboxedRunner>,
     /// Prepares worktrees for later sessions.
     pub pool_filler: PoolFiller,
     /// The directories that a new worktree gets from the main checkout; by lock file when absent.
@@ -99,6 +99,14 @@ pub(crate) struct SupervisorConfig {
     pub on_tick: Box<dyn Fn()>,
 }
 
+impl SupervisorConfig {
+    fn runners(&self) -> impl Iterator<Item = &SandboxedRunner> {
+        [Some(&self.runner), self.check_runner.as_ref(), self.setup_runner.as_ref()]
+            .into_iter()
+            .flatten()
+    }
+}
+
 /// Supervises one run from its start to its exit entry. The caller holds the session's lock.
 pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     let clock = Clock::from_env();
@@ -112,10 +120,8 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     };
     let state = RunState::new(config.record.clone(), store.summary(id)?, memory)
         .with_conflict_notes(config.conflict_notes);
-    let (network, mut network_rx) = NetworkQuestions::new(
-        [&config.runner, &config.check_runner, &config.setup_runner],
-        state.summary.last_request,
-    );
+    let (network, mut network_rx) =
+        NetworkQuestions::new(config.runners(), state.summary.last_request);
     let (requests_tx, requests_rx) = mpsc::unbounded_channel();
     let live = LiveMessages::default();
     let channels = ControlChannels { requests: requests_tx, live: live.clone() };
@@ -155,9 +161,11 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
     supervisor.handle_input(Input::Begin { pid: std::process::id() })?;
     let outcome = supervisor.event_loop(rx, requests_rx, &mut network_rx).await?;
     // No process may be left when another command takes the session's lock.
-    let SupervisorConfig { runner, check_runner, setup_runner, .. } = &supervisor.config;
-    let all_ended =
-        async { tokio::join!(runner.wait_all(), check_runner.wait_all(), setup_runner.wait_all()) };
+    let all_ended = async {
+        for runner in supervisor.config.runners() {
+            runner.wait_all().await;
+        }
+    };
     let _ = tokio::time::timeout(EXIT_TIMEOUT, all_ended).await;
     Ok(outcome)
 }

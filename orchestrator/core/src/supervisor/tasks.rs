@@ -53,7 +53,14 @@ pub(crate) fn make_worktree(
         {
             Ok(WorktreeState::Existing) => Input::WorktreeReady { note: None },
             Ok(WorktreeState::New { note }) => {
-                run_setup(&setup_runner, &setup, timeout, note, caches).await
+                if let Some(runner) = &setup_runner
+                    && let Err(reason) = run_setup(runner, &setup, timeout).await
+                {
+                    return Input::CannotStart { reason };
+                }
+                // If it fails, the caches are cold, which only costs time.
+                let _ = tokio::task::spawn_blocking(move || caches.copy_to_agent()).await;
+                Input::WorktreeReady { note }
             }
             Err(failure) => Input::CannotStart { reason: failure.full_text() },
         }
@@ -97,34 +104,26 @@ fn prepare_worktree(
     Ok(WorktreeState::New { note: (!notes.is_empty()).then(|| notes.join("; ")) })
 }
 
+/// Runs the lines of the setup; returns why one of them failed.
 async fn run_setup(
     runner: &SandboxedRunner,
     setup: &[String],
     timeout: Duration,
-    note: Option<String>,
-    caches: BuildCaches,
-) -> Input {
+) -> std::result::Result<(), String> {
     for line in setup {
-        match runner.run_shell(line, timeout).await {
-            Ok(output) if output.exit == 0 => {}
-            Ok(output) => {
-                let tail = base::text::tail(output.tail.trim_end(), 500);
-                let mut reason =
-                    format!("setup `{line}` failed with exit code {}: {tail}", output.exit);
-                if let Some(limit) = output.limit {
-                    reason = format!("{reason}\n{limit}");
-                }
-                if let Some(hint) = runner.failure_hint(tail) {
-                    reason = format!("{reason}\n{hint}");
-                }
-                return Input::CannotStart { reason };
-            }
-            Err(failure) => return Input::CannotStart { reason: failure.full_text() },
+        let output = runner.run_shell(line, timeout).await.map_err(|it| it.full_text())?;
+        if output.exit == 0 {
+            continue;
         }
+        let tail = base::text::tail(output.tail.trim_end(), 500);
+        let mut reason = format!("setup `{line}` failed with exit code {}: {tail}", output.exit);
+        let details = [output.limit, runner.failure_hint(tail)];
+        for detail in details.into_iter().flatten() {
+            reason = format!("{reason}\n{detail}");
+        }
+        return Err(reason);
     }
-    // If it fails, the caches are cold, which only costs time.
-    let _ = tokio::task::spawn_blocking(move || caches.copy_to_agent()).await;
-    Input::WorktreeReady { note }
+    Ok(())
 }
 
 /// Collects the session's work: import, then a snapshot of uncommitted changes.
@@ -181,7 +180,10 @@ pub(crate) fn check(
                 |command: &String| check::failed_result(command.clone(), failure.full_text());
             return Input::Checked { results: checks.iter().map(not_run).collect() };
         }
-        let mut results = check::run(&runner, &checks, timeout).await;
+        let mut results = match &runner {
+            Some(runner) => check::run(runner, &checks, timeout).await,
+            None => Vec::new(),
+        };
         if let Some(work) = work {
             // Files that cannot be recorded count as the session's work, and nothing is lost.
             let note = move || collect::note_leftovers(&repository, &record, &work);
