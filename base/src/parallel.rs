@@ -73,16 +73,13 @@ mod tests {
         for (count, min_items) in [(0, 1), (1, 1), (5, 0), (7, 3), (1000, 1), (1000, 5000)] {
             let items: Vec<usize> = (0..count).collect();
             assert_eq!(map(&items, min_items, |item| *item), items);
-            let with_count = map_with(
-                &items,
-                min_items,
-                || Ok::<_, ()>(0),
-                |count, item| {
-                    *count += 1;
-                    (*item, *count > 0)
-                },
-            );
-            assert_eq!(with_count, Ok(items.iter().map(|item| (*item, true)).collect()));
+            let made = AtomicUsize::new(0);
+            let make = || Ok::<_, ()>(made.fetch_add(1, Ordering::Relaxed));
+            let results = map_with(&items, min_items, make, |_, item| *item);
+            assert_eq!(results.as_ref(), Ok(&items));
+            let threads = made.into_inner();
+            assert!(threads <= processors().min(items.len()), "{threads}");
+            assert!(threads <= 1 || items.len() >= threads * min_items, "{threads}");
             let failed = map_with(&items, min_items, || Err::<(), _>("no"), |(), item| *item);
             assert_eq!(failed, if items.is_empty() { Ok(Vec::new()) } else { Err("no") });
         }

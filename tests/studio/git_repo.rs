@@ -1,6 +1,10 @@
 //! Repository discovery: the supported repositories, and the errors for unsupported ones.
 
+use std::rc::Rc;
+
 use base::failure::FailureKind;
+use studio_git::handle;
+use studio_git::names::BranchName;
 use studio_git::repo::Repository;
 use testkit::env::TestEnv;
 use testkit::repo::Repo;
@@ -114,4 +118,25 @@ fn a_sparse_index_is_refused_by_name() {
     assert!(failure.hints[0].contains("--no-sparse-index"), "{failure}");
     s.repo.git(["sparse-checkout", "reapply", "--no-sparse-index"]);
     discover(&s.repo);
+}
+
+#[test]
+fn an_operation_keeps_its_handle_which_sees_what_git_does_meanwhile() {
+    let s = setting();
+    let open = || s.repository.open().unwrap();
+    let first = handle::keep_open(|| {
+        let (handle, again) = (open(), handle::keep_open(open));
+        assert!(Rc::ptr_eq(&handle, &again), "one operation within the other");
+        let tip = || s.repository.tip(&BranchName::parse("main").unwrap()).unwrap();
+        let before = tip();
+        s.repo.commit_file("later", "x");
+        s.repo.git(["gc", "-q", "--prune=now"]);
+        assert_ne!(tip(), before);
+        let commit = tip().unwrap().parse().unwrap();
+        assert!(open().find_commit(commit).is_ok(), "it is in a new pack");
+        assert!(Rc::ptr_eq(&handle, &open()));
+        handle
+    });
+    assert!(!Rc::ptr_eq(&first, &open()), "it was closed");
+    assert!(!Rc::ptr_eq(&open(), &open()), "outside of an operation each call opens one");
 }
