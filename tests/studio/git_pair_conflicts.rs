@@ -98,6 +98,21 @@ fn pairs_conflict_where_git_says_so() {
 }
 
 #[test]
+fn files_without_a_diff_conflict_as_others_do() {
+    let s = setting();
+    s.repo.write("text", LINES);
+    s.repo.write(".gitattributes", "* -diff\n");
+    s.repo.git(["add", "-A"]);
+    s.repo.git(["commit", "-q", "-m", "files"]);
+    let works = [
+        work(&s.repo, "one", |r| r.write("text", LINES.replace("5\n", "five\n"))),
+        work(&s.repo, "two", |r| r.write("text", LINES.replace("5\n", "fünf\n"))),
+        work(&s.repo, "three", |r| r.write("text", LINES.replace("9\n", "nine\n"))),
+    ];
+    assert_eq!(pairs(&find(&s, &works)), [(0, 1)]);
+}
+
+#[test]
 fn a_second_call_merges_nothing_and_a_damaged_cache_is_replaced() {
     let s = setting();
     s.repo.commit_file("text", LINES);

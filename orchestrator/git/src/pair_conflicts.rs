@@ -501,7 +501,8 @@ impl PairMerger {
         let mut options = git2::DiffOptions::new();
         options.context_lines(0);
         let mut read = || -> std::result::Result<Option<Vec<Range<u32>>>, git2::Error> {
-            // With blobs, libgit2 would ask for the attributes of a file without a name each time.
+            // With blobs, libgit2 would ask for the attributes of a file called `file`, by which it may
+            // find no changes.
             let (old, new) = (before.content(), after.content());
             let patch = git2::Patch::from_buffers(old, None, new, None, Some(&mut options))?;
             if before.is_binary() || after.is_binary() {

@@ -127,8 +127,8 @@ fn copy_file(from: &Path, to: &Path, remaining: &mut CopyBudget) -> io::Result<(
     fs::copy(from, to).map(drop)
 }
 
-/// Copies a whole cache, if it exists. Neither side can change during the copy: sandboxes write neither to
-/// `setup` nor to a cache that is not theirs yet.
+/// Copies a whole cache, if it exists. Neither side can change during the copy: sandboxes write
+/// neither to `setup` nor to a cache that is not theirs yet.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     if !from.exists() {
         return Ok(());
