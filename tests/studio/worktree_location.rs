@@ -214,7 +214,45 @@ fn run_reports_what_a_session_lacks_from_the_main_checkout() {
     scene.repo.git(["worktree", "add", "-q", "-b", "linked", linked.to_str().expect("UTF-8")]);
     let from_linked = scene.studio_in(&linked, ["run", "write d 1"]);
     from_linked.exits(0).output_lacks("uncommitted");
+    fs::write(linked.join("only-here"), "mine\n").expect("the checkout can be written");
+    let from_linked = scene.studio_in(&linked, ["run", "write e 1"]);
+    from_linked.exits(0).output_contains("without 1 uncommitted change: only-here");
     assert!(!Repo::at(&linked).worktrees().exists(), "they are beside the main checkout");
+}
+
+#[test]
+fn run_reports_every_kind_of_uncommitted_change() {
+    let scene = Scene::new();
+    scene.repo.write(".gitignore", "ignored\n");
+    scene.repo.write("dir/file", "one\n");
+    scene.repo.git(["add", "-A"]);
+    scene.repo.git(["commit", "-q", "-m", "files"]);
+    let mut count = 0;
+    let mut run = || {
+        count += 1;
+        scene.studio(["run", &format!("write a{count} 1")])
+    };
+    run().exits(0).output_lacks("uncommitted");
+    scene.repo.write("ignored", "mine\n");
+    run().exits(0).output_lacks("uncommitted");
+    fs::remove_file(scene.repo.path().join("ignored")).expect("it was written");
+    let changes: [&dyn Fn(); 3] = [
+        &|| scene.repo.write("dir/file", "two\n"),
+        &|| scene.repo.write("dir/new", "mine\n"),
+        // Only the commit differs from the index.
+        &|| {
+            scene.repo.write("dir/file", "two\n");
+            scene.repo.git(["commit", "-q", "-a", "-m", "two"]);
+            scene.repo.git(["reset", "-q", "--soft", "HEAD~1"]);
+        },
+    ];
+    for change in changes {
+        change();
+        run().exits(0).output_contains("without 1 uncommitted change: dir/");
+        scene.repo.git(["reset", "-q", "--hard"]);
+        scene.repo.git(["clean", "-q", "-d", "-f"]);
+        run().exits(0).output_lacks("uncommitted");
+    }
 }
 
 /// Writes files that build tools would run or obey to every cache.

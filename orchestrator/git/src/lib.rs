@@ -78,5 +78,6 @@ pub mod tree_limits;
 pub mod trial;
 pub mod trial_files;
 pub mod undo;
+mod untracked;
 pub mod worktree;
 pub mod worktreeinclude;

@@ -1,6 +1,7 @@
 //! Directories that are open to ask for many files below them: the system looks up one name for each file,
 //! and no symlink is followed.
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -70,12 +71,45 @@ pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
 /// Returns the number of entries below a directory that are not directories, and of empty
 /// directories.
 pub(crate) fn count_files(directory: &OwnedFd) -> io::Result<usize> {
-    count_with(directory, &mut vec![MaybeUninit::uninit(); BUFFER_LENGTH])
+    count_with(directory, &mut buffer())
 }
 
 fn count_with(directory: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
     let (mut files, mut directories) = (0, Vec::new());
-    let mut entries = RawDir::new(directory, &mut *buffer);
+    visit(directory, buffer, |name, is_directory| {
+        match is_directory {
+            true => directories.push(name.to_owned()),
+            false => files += 1,
+        }
+        true
+    })?;
+    if files == 0 && directories.is_empty() {
+        return Ok(1);
+    }
+    for name in directories {
+        files += count_with(&open_below(directory, &name)?, buffer)?;
+    }
+    Ok(files)
+}
+
+/// Returns a buffer for [`visit`].
+pub(crate) fn buffer() -> Vec<MaybeUninit<u8>> {
+    vec![MaybeUninit::uninit(); BUFFER_LENGTH]
+}
+
+/// Opens a directory in a directory to read it.
+pub(crate) fn open_below(directory: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::openat(directory, name, READ, Mode::empty())?)
+}
+
+/// Visits the entries of a directory, each with whether it is a directory, as long as `see` returns
+/// `true`. Returns whether it always did.
+pub(crate) fn visit(
+    directory: &OwnedFd,
+    buffer: &mut [MaybeUninit<u8>],
+    mut see: impl FnMut(&CStr, bool) -> bool,
+) -> io::Result<bool> {
+    let mut entries = RawDir::new(directory, buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;
         let name = entry.file_name();
@@ -89,19 +123,11 @@ fn count_with(directory: &OwnedFd, buffer: &mut [MaybeUninit<u8>]) -> io::Result
             }
             kind => kind.is_dir(),
         };
-        match is_directory {
-            true => directories.push(name.to_owned()),
-            false => files += 1,
+        if !see(name, is_directory) {
+            return Ok(false);
         }
     }
-    if files == 0 && directories.is_empty() {
-        return Ok(1);
-    }
-    for name in directories {
-        let below = rustix::fs::openat(directory, name, READ, Mode::empty())?;
-        files += count_with(&below, buffer)?;
-    }
-    Ok(files)
+    Ok(true)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::safe_open::read_file;
 use crate::snapshot::{Omission, OmissionReason, SnapshotLimits};
 use crate::stored_index::StoredIndex;
 use crate::submodules::SubmoduleState;
-use crate::{endless_patterns, entry_mode, filters, index};
+use crate::{endless_patterns, entry_mode, filters, index, untracked};
 
 /// Timeout of listing the changes with git.
 const LIST_TIMEOUT: Duration = Duration::from_secs(300);
@@ -60,12 +60,12 @@ impl Listing {
 }
 
 /// Lists the changes of a worktree with git: its matching of ignore patterns terminates, and its
-/// process can be ended. git compares only the files that may have changed. `git` uses a git directory
-/// of studio, whose index is `stored`, and the worktree.
+/// process can be ended. git compares only the files that may have changed, and looks for untracked ones
+/// only if a name is unknown. `git` uses a git directory of studio, whose index is `stored`, and the
+/// worktree.
 pub(crate) fn list(git: &Git, stored: Option<&StoredIndex>, worktree: &Path) -> Result<Listing> {
-    let untracked_args = ["ls-files", "--others", "--exclude-standard"];
     let (differing, untracked) = std::thread::scope(|scope| {
-        let untracked = scope.spawn(move || run_list(git, &untracked_args, &[]));
+        let untracked = scope.spawn(move || list_untracked(git, stored, worktree));
         let differing = list_differing(git, stored, worktree);
         (differing, untracked.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
@@ -152,6 +152,18 @@ fn changes_of(
     }
     changes.unreadable = stderr.lines().filter_map(unreadable_directory).collect();
     changes
+}
+
+/// Lists the untracked files that are not ignored. Returns the warnings of git too.
+fn list_untracked(
+    git: &Git,
+    stored: Option<&StoredIndex>,
+    worktree: &Path,
+) -> Result<(Vec<PathBuf>, String)> {
+    if stored.is_some_and(|stored| untracked::has_none(worktree, stored).unwrap_or(false)) {
+        return Ok((Vec::new(), String::new()));
+    }
+    run_list(git, &["ls-files", "--others", "--exclude-standard"], &[])
 }
 
 /// Lists the tracked files that differ from the index.

@@ -11,7 +11,8 @@ use base::process::OutputLimits;
 
 use crate::names::WorktreeTemplate;
 use crate::repo::Repository;
-use crate::{filters, submodules, worktreeinclude};
+use crate::stored_index::StoredIndex;
+use crate::{filters, submodules, untracked, worktreeinclude};
 
 /// Maximum number of paths that are named.
 const MAX_PATHS: usize = 3;
@@ -42,7 +43,7 @@ pub fn start_notices(
         ));
     }
     if is_head {
-        notices.extend(uncommitted_notice(repository)?);
+        notices.extend(uncommitted_notice(repository, commit)?);
     }
     notices.extend(submodules_notice(repository, commit)?);
     Ok(notices)
@@ -68,10 +69,13 @@ fn is_beside(repository: &Repository, parent: &std::path::Path) -> bool {
     parent.parent() == root.parent()
 }
 
-/// Returns the notice about uncommitted changes in the current checkout.
-fn uncommitted_notice(repository: &Repository) -> Result<Option<String>> {
+/// Returns the notice about uncommitted changes in the current checkout, whose `HEAD` is this commit.
+fn uncommitted_notice(repository: &Repository, commit: &str) -> Result<Option<String>> {
     let current = repository.current_checkout();
     let Some(checkout) = current else { return Ok(None) };
+    if contains_only(repository, &checkout, commit) == Some(true) {
+        return Ok(None);
+    }
     let git = Git::at(&repository.checkout_git_dir).with_work_tree(&checkout);
     let args = ["status", "--porcelain", "-z", "--untracked-files=normal", "--no-renames"];
     let fail = || "cannot look for uncommitted changes";
@@ -91,6 +95,18 @@ fn uncommitted_notice(repository: &Repository) -> Result<Option<String>> {
             join_paths(&paths)
         )
     }))
+}
+
+/// Returns whether a checkout and its index have the files of this commit and no others, if that can be
+/// said without git, which takes longer.
+fn contains_only(repository: &Repository, checkout: &Path, commit: &str) -> Option<bool> {
+    let stored = StoredIndex::read(&repository.checkout_git_dir.join("index")).ok()??;
+    let repo = repository.open().ok()?;
+    let tree = repo.find_commit(git2::Oid::from_str(commit).ok()?).ok()?.tree_id();
+    let is_same = stored.tree()? == tree
+        && untracked::has_none(checkout, &stored).ok()?
+        && stored.possible_changes(checkout).ok()?.is_empty();
+    Some(is_same)
 }
 
 /// Returns whether a file is only different for a git that does not run its filter.

@@ -206,6 +206,11 @@ impl StoredIndex {
         })
     }
 
+    /// Returns the path and the mode of each entry, in the order of the paths.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&[u8], u32)> {
+        self.entries.iter().map(|entry| (self.path(entry), self.mode(entry)))
+    }
+
     fn is_passed_over(&self, entry: &StoredEntry) -> bool {
         let is_hidden =
             entry.flags & ASSUME_UNCHANGED != 0 || entry.extended_flags & SKIP_WORKTREE != 0;

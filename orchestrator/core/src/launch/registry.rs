@@ -77,12 +77,20 @@ fn extended(built_in: AgentRow, added: &AgentRow) -> AgentRow {
 }
 
 fn unknown(config: &Config, name: &str) -> Failure {
+    let known = format!("known agents: {}", names(config).join(", "));
+    // A name of several words is a command that somebody wanted to run.
+    let (cause, entry) = if name.contains(char::is_whitespace) {
+        let command = toml::Value::String(name.to_owned());
+        let entry = format!(
+            "[studio.agents.mine]\nprotocol = \"command\"\ncommand = [\"sh\", \"-c\", {command}]"
+        );
+        (format!("an agent has a name of one word; {known}"), entry)
+    } else {
+        (known, format!("[studio.agents.{name}]\ncommand = [\"PROGRAM\", \"ARGUMENT\"]"))
+    };
     Failure::usage(format!("no such agent: `{name}`"))
-        .because(format!("known agents: {}", names(config).join(", ")))
-        .hint(format!(
-            "add this to ~/.config/g3/config.toml:\n[studio.agents.{name}]\n\
-             command = [\"PROGRAM\", \"ARGUMENT\"]"
-        ))
+        .because(cause)
+        .hint(format!("add this to ~/.config/g3/config.toml:\n{entry}"))
 }
 
 /// Returns the names of all agents: g3, the built-in ones, and those of the configuration.
@@ -196,6 +204,16 @@ mod tests {
 
         config.studio.agents.insert("mine".into(), added);
         assert_eq!(super::row(&config, "mine").unwrap_err().what, "agent `mine` has no command");
+    }
+
+    #[test]
+    fn a_command_in_the_place_of_a_name_becomes_an_entry() {
+        let command = r#"sh -c 'echo "a\b" >> notes'"#;
+        let failure = row(&Config::default(), command).unwrap_err();
+        let (_, entry) = failure.hints[0].split_once(":\n").unwrap();
+        let entry: toml::Table = entry.parse().unwrap();
+        let mine = &entry["studio"]["agents"]["mine"];
+        assert_eq!(mine["command"][2].as_str(), Some(command));
     }
 
     #[test]
