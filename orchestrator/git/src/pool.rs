@@ -29,6 +29,8 @@ const COMMIT_FILE: &str = "commit";
 const PATH_FILE: &str = "worktree";
 /// The file of a record that tells with which filters the files were written.
 const FILTERS_FILE: &str = "filters";
+/// The file of a record with the states of the directories when they had no other names.
+const DIRECTORIES_FILE: &str = "directories";
 /// A prepared worktree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PreparedWorktree {
@@ -121,9 +123,23 @@ fn prepare_one(
         gc::remove(&record);
         return result.map(|_| false);
     }
+    write_directories(&record, &worktree)?;
     base::files::replace(&record.join(COMMIT_FILE), commit.as_bytes()).or_fail(cannot)?;
     step("pool.complete");
     Ok(true)
+}
+
+/// Records the states of the directories, if they have only names of the index.
+fn write_directories(record: &Path, worktree: &Path) -> Result<()> {
+    let Some(stored) = StoredIndex::read(&record.join("index")).or_fail(cannot)? else {
+        return Ok(());
+    };
+    let states = stored.directory_states(worktree).or_fail(cannot)?;
+    if stored.describes(worktree).or_fail(cannot)? {
+        base::files::replace(&record.join(DIRECTORIES_FILE), states.checksum.as_bytes())
+            .or_fail(cannot)?;
+    }
+    Ok(())
 }
 
 /// Records the filters that wrote the files.
@@ -170,7 +186,23 @@ impl PreparedWorktree {
     /// Returns whether the files and directories are exactly those that were written.
     fn is_intact(&self) -> bool {
         let stored = StoredIndex::read(&self.record.join("index")).ok().flatten();
-        stored.is_some_and(|stored| stored.describes(&self.worktree).unwrap_or(false))
+        let is_intact = |stored: StoredIndex| match self.has_recorded_directories(&stored) {
+            true => stored.describes_files(&self.worktree),
+            false => stored.describes(&self.worktree),
+        };
+        stored.is_some_and(|stored| is_intact(stored).unwrap_or(false))
+    }
+
+    /// Returns whether no name can have been added to a directory or removed since the states were
+    /// recorded. One that changed at the same time as it was recorded may have changed after it.
+    fn has_recorded_directories(&self, stored: &StoredIndex) -> bool {
+        let path = self.record.join(DIRECTORIES_FILE);
+        let (recorded, written_at) =
+            (fs::read_to_string(&path), path.metadata().and_then(|it| it.modified()));
+        let (Ok(recorded), Ok(written_at)) = (recorded, written_at) else { return false };
+        stored
+            .directory_states(&self.worktree)
+            .is_ok_and(|states| states.checksum == recorded && states.changed_at < written_at)
     }
 
     fn move_to(&self, session_repo: &SessionRepo) -> io::Result<()> {

@@ -80,6 +80,14 @@ struct StoredEntry {
     extended_flags: u16,
 }
 
+/// The states of directories: another name in one of them changes them.
+pub(crate) struct DirectoryStates {
+    /// A checksum of all.
+    pub checksum: String,
+    /// When the last one changed.
+    pub changed_at: SystemTime,
+}
+
 impl StoredIndex {
     /// Reads an index; `None` if it has conflicts, another format or errors, or is missing: libgit2 reads
     /// it or explains why not.
@@ -188,6 +196,17 @@ impl StoredIndex {
     /// Returns whether a directory contains exactly the files that the index describes, none of them
     /// changed since, and no other file or directory.
     pub(crate) fn describes(&self, directory: &Path) -> io::Result<bool> {
+        let root = open_directory(directory)?;
+        thread::scope(|scope| {
+            let count = scope.spawn(|| count_files(&root));
+            let are_as_described = self.describes_files(directory)?;
+            let count = count.join().unwrap_or_else(|panic| resume_unwind(panic))?;
+            Ok(are_as_described && count == self.entries.len())
+        })
+    }
+
+    /// Like [`StoredIndex::describes`], but does not look for other files and directories.
+    pub(crate) fn describes_files(&self, directory: &Path) -> io::Result<bool> {
         let root = &open_directory(directory)?;
         let open = || Ok::<_, Infallible>(OpenDirectories::new(root));
         let is_as_described = |directories: &mut OpenDirectories<'_>, entry: &StoredEntry| {
@@ -197,13 +216,36 @@ impl StoredIndex {
                 kind == entry_mode::kind(mode) || mode == entry_mode::GITLINK && kind == DIRECTORY;
             is_kind && FileStat::of(&found) == self.stat(entry)
         };
-        thread::scope(|scope| {
-            let count = scope.spawn(|| count_files(root));
-            let Ok(results) =
-                parallel::map_with(&self.entries, MIN_ENTRIES_PER_THREAD, open, is_as_described);
-            let count = count.join().unwrap_or_else(|panic| resume_unwind(panic))?;
-            Ok(results.into_iter().all(|it| it) && count == self.entries.len())
-        })
+        let Ok(results) =
+            parallel::map_with(&self.entries, MIN_ENTRIES_PER_THREAD, open, is_as_described);
+        Ok(results.into_iter().all(|it| it))
+    }
+
+    /// Returns the states of the directories of the files, below this one and itself.
+    pub(crate) fn directory_states(&self, directory: &Path) -> io::Result<DirectoryStates> {
+        let root = open_directory(directory)?;
+        let mut directories = OpenDirectories::new(&root);
+        let (mut digest, mut changed_at) = (Sha1::new(), UNIX_EPOCH);
+        let mut add = |found: &Stat| {
+            let FileStat { ctime, mtime, ino, .. } = FileStat::of(found);
+            for number in [found.st_mode, ino, ctime.0, ctime.1, mtime.0, mtime.1] {
+                digest.update(number.to_be_bytes());
+            }
+            changed_at = changed_at.max(UNIX_EPOCH + Duration::new(ctime.0.into(), ctime.1));
+        };
+        add(&rustix::fs::fstat(&root)?);
+        let mut last: &[u8] = b"";
+        for entry in &self.entries {
+            let path = self.path(entry);
+            let known = last.iter().zip(path).take_while(|(one, other)| one == other).count();
+            let slashes = (known..path.len()).filter(|place| path[*place] == b'/');
+            for slash in slashes {
+                let found = directories.stat(&path[..slash]);
+                add(&found.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?);
+            }
+            last = path;
+        }
+        Ok(DirectoryStates { checksum: base::text::hex(&digest.finalize()), changed_at })
     }
 
     /// Returns the path and the mode of each entry, in the order of the paths.
@@ -482,7 +524,7 @@ mod tests {
     use base::process::{Command, OutputLimits};
     use git2::IndexTime;
     use proptest::prelude::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     /// Runs git in a directory.
     fn git(directory: &Path, args: &[&str]) -> String {
@@ -644,6 +686,34 @@ mod tests {
             found,
             ["content", "d/e/deep", "gone", "kind", "mode", "moved/f"].map(PathBuf::from)
         );
+    }
+
+    #[test]
+    fn another_name_in_any_directory_changes_their_states() {
+        let names = ["a", "d/e/deep", "d/f", "d-/f"].map(str::to_owned);
+        let repository = repository(&names.into());
+        let directory = repository.path();
+        let stored = StoredIndex::read(&directory.join(".git/index")).unwrap().unwrap();
+        let states = || stored.directory_states(directory).unwrap();
+        let mut last = states().checksum;
+        for parent in ["", "d", "d/e", "d-"].map(|parent| directory.join(parent)) {
+            // The clock of a file system may stand still for some milliseconds.
+            let added = (0..10_000).map(|n| {
+                fs::write(parent.join(format!("new-{n}")), "").unwrap();
+                states()
+            });
+            let changed = added.into_iter().find(|it| it.checksum != last).unwrap();
+            let parent = parent.metadata().unwrap();
+            let changes = UNIX_EPOCH
+                + Duration::from_secs(parent.ctime().cast_unsigned())
+                + Duration::from_nanos(parent.ctime_nsec().cast_unsigned());
+            assert_eq!(changed.changed_at, changes);
+            last = changed.checksum;
+        }
+        fs::write(directory.join("d/f"), "changed").unwrap();
+        assert_eq!(states().checksum, last, "the content of a file is no name");
+        fs::remove_dir_all(directory.join("d-")).unwrap();
+        assert!(stored.directory_states(directory).is_err());
     }
 
     #[test]

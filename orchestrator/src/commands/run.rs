@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use base::config::network::NetworkPolicy;
 use base::config::places::HERE;
@@ -20,6 +21,7 @@ use studio_core::fork;
 use studio_core::launch::requirements::AgentOptions;
 use studio_core::launch::{command, requirements as agent_requirements};
 use studio_core::place::configured_place;
+use studio_core::project;
 use studio_core::session::record::RunLimits;
 use studio_core::session::record::RunMode;
 use studio_core::session::spec::{AttemptSpec, SessionSpec, SessionStart};
@@ -29,6 +31,8 @@ use studio_git::names::WorktreeTemplate;
 use studio_git::repo::Base;
 use studio_git::{start_notices, start_point, worktree};
 
+/// How long notices may wait for a session that starts.
+const WORK_WAIT: Duration = Duration::from_millis(200);
 /// Maximum size of a task, in bytes.
 const MAX_TASK_BYTES: usize = 4 << 20;
 
@@ -209,16 +213,13 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if context.json {
         return start(&context, &specs, shown);
     }
-    let (ids, notices) = std::thread::scope(|scope| {
-        // This takes as long as `git status`; the sessions are started in the meantime.
-        let notices = scope.spawn(|| omissions(&context, &specs));
-        (launch(&context, &specs), notices.join())
-    });
-    let ids = ids?;
-    match notices {
-        Ok(Ok(notices)) => notices.iter().for_each(|text| report::say(text)),
-        Ok(Err(failure)) => report::say(&format!("warning: {failure}")),
-        Err(panic) => std::panic::resume_unwind(panic),
+    let ids = launch(&context, &specs)?;
+    if !shown.detach {
+        await_work(&context, &ids);
+    }
+    match omissions(&context, &specs) {
+        Ok(notices) => notices.iter().for_each(|text| report::say(text)),
+        Err(failure) => report::say(&format!("warning: {failure}")),
     }
     follow(&context, &ids, shown)
 }
@@ -258,6 +259,19 @@ fn follow(context: &CommandContext, ids: &[Id], shown: Shown) -> Result<u8> {
     let show = if shown.events { WatchFrom::Events } else { WatchFrom::States };
     let outcome = watch::watch(context, ids, show)?;
     summary(context, ids, outcome)
+}
+
+/// Waits a moment until an agent works: before, the new worktrees need the processors, and so does the
+/// search for uncommitted changes.
+fn await_work(context: &CommandContext, ids: &[Id]) {
+    let is_to_start = |id| {
+        let state = context.view(id).map(|view| view.state);
+        matches!(state, Ok(SessionState::Queued | SessionState::Starting))
+    };
+    let end = Instant::now() + WORK_WAIT;
+    while Instant::now() < end && ids.iter().all(is_to_start) {
+        project::pause();
+    }
 }
 
 /// Returns the notices about what the sessions will not contain, without duplicates.
