@@ -129,13 +129,14 @@ fn prepare_one(
     Ok(true)
 }
 
-/// Records the states of the directories, if they have only names of the index.
+/// Records the states of the directories, if they have only names of the index. Without them, the names
+/// are counted when the worktree is taken over.
 fn write_directories(record: &Path, worktree: &Path) -> Result<()> {
     let Some(stored) = StoredIndex::read(&record.join("index")).or_fail(cannot)? else {
         return Ok(());
     };
-    let states = stored.directory_states(worktree).or_fail(cannot)?;
-    if stored.describes(worktree).or_fail(cannot)? {
+    let Ok(states) = stored.directory_states(worktree) else { return Ok(()) };
+    if stored.describes(worktree).unwrap_or(false) {
         base::files::replace(&record.join(DIRECTORIES_FILE), states.checksum.as_bytes())
             .or_fail(cannot)?;
     }

@@ -78,13 +78,14 @@ fn extended(built_in: AgentRow, added: &AgentRow) -> AgentRow {
 
 fn unknown(config: &Config, name: &str) -> Failure {
     let known = format!("known agents: {}", names(config).join(", "));
-    // A name of several words is a command that somebody wanted to run.
-    let (cause, entry) = if name.contains(char::is_whitespace) {
+    let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    // Anything else is rather a command that somebody wanted to run.
+    let (cause, entry) = if !name.chars().all(is_key) {
         let command = toml::Value::String(name.to_owned());
         let entry = format!(
             "[studio.agents.mine]\nprotocol = \"command\"\ncommand = [\"sh\", \"-c\", {command}]"
         );
-        (format!("an agent has a name of one word; {known}"), entry)
+        (format!("an agent is chosen by its name, not by a command; {known}"), entry)
     } else {
         (known, format!("[studio.agents.{name}]\ncommand = [\"PROGRAM\", \"ARGUMENT\"]"))
     };
@@ -208,12 +209,13 @@ mod tests {
 
     #[test]
     fn a_command_in_the_place_of_a_name_becomes_an_entry() {
-        let command = r#"sh -c 'echo "a\b" >> notes'"#;
-        let failure = row(&Config::default(), command).unwrap_err();
-        let (_, entry) = failure.hints[0].split_once(":\n").unwrap();
-        let entry: toml::Table = entry.parse().unwrap();
-        let mine = &entry["studio"]["agents"]["mine"];
-        assert_eq!(mine["command"][2].as_str(), Some(command));
+        for command in [r#"sh -c 'echo "a\b" >> notes'"#, "./agent.sh"] {
+            let failure = row(&Config::default(), command).unwrap_err();
+            let (_, entry) = failure.hints[0].split_once(":\n").unwrap();
+            let entry: toml::Table = entry.parse().unwrap();
+            let mine = &entry["studio"]["agents"]["mine"];
+            assert_eq!(mine["command"][2].as_str(), Some(command));
+        }
     }
 
     #[test]
