@@ -129,8 +129,8 @@ fn prepare_one(
     Ok(true)
 }
 
-/// Records the states of the directories, if they have only names of the index. Without them, the names
-/// are counted when the worktree is taken over.
+/// Records the states of the directories, if they have only names of the index. Without them, the
+/// names are counted when the worktree is taken over.
 fn write_directories(record: &Path, worktree: &Path) -> Result<()> {
     let Some(stored) = StoredIndex::read(&record.join("index")).or_fail(cannot)? else {
         return Ok(());

@@ -17,31 +17,37 @@ use crate::{filters, submodules, untracked, worktreeinclude};
 /// Maximum number of paths that are named.
 const MAX_PATHS: usize = 3;
 
-/// Returns the notices for sessions that start from this commit. `is_head` is whether it is checked
-/// out.
-pub fn start_notices(
-    repository: &Repository,
-    worktrees: &WorktreeTemplate,
-    commit: &str,
-    is_head: bool,
-) -> Result<Vec<String>> {
-    let mut notices = Vec::new();
+/// Returns the notice about the place of the worktrees. A place that exists is known, so this must be
+/// asked before a session makes it.
+pub fn place_notice(repository: &Repository, worktrees: &WorktreeTemplate) -> Option<String> {
     let parent = worktrees.parent(repository);
     if let Some(checkout) =
         repository.main_checkout.as_deref().filter(|checkout| parent.starts_with(checkout))
     {
-        notices.push(format!(
+        Some(format!(
             "warning: the worktrees are inside the main checkout ({}): programs that search the \
              directories above find its files, so checks may pass or fail because of {}",
             parent.display(),
             checkout.display(),
-        ));
+        ))
     } else if worktrees.is_default() && !parent.exists() && !is_beside(repository, &parent) {
-        notices.push(format!(
+        Some(format!(
             "the worktrees are in {}: the directory of the main checkout cannot be written",
             parent.display()
-        ));
+        ))
+    } else {
+        None
     }
+}
+
+/// Returns the notices about what sessions from this commit do not contain. `is_head` is whether it is
+/// checked out.
+pub fn omission_notices(
+    repository: &Repository,
+    commit: &str,
+    is_head: bool,
+) -> Result<Vec<String>> {
+    let mut notices = Vec::new();
     if is_head {
         notices.extend(uncommitted_notice(repository, commit)?);
     }

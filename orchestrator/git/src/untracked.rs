@@ -1,5 +1,5 @@
-//! Whether a worktree has untracked files. Most have none when a session ends or starts, and their names
-//! alone tell it in less time than git takes to start.
+//! Whether a worktree has untracked files. Most have none when a session starts or ends, and their
+//! names alone tell it in less time than git takes to start.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,15 +14,15 @@ use crate::stored_index::StoredIndex;
 /// The path and the mode of an entry of an index.
 type Entry<'i> = (&'i [u8], u32);
 
-/// Returns whether all files of a worktree are those of an index, so that none is untracked, ignored or
-/// not. `false` if there may be one: git must look, as into unknown directories and submodules.
+/// Returns whether all files of a worktree are those of an index, so that none is untracked, ignored
+/// or not. `false` if there may be one: git must look, as into unknown directories and submodules.
 pub(crate) fn has_none(worktree: &Path, index: &StoredIndex) -> io::Result<bool> {
     let entries: Vec<Entry<'_>> = index.entries().collect();
     has_none_below(&open_directory(worktree)?, 0, &entries, &mut buffer())
 }
 
-/// The part of [`has_none`] for one directory, whose path has `prefix_length` bytes and whose entries are
-/// these. Stops at the first unknown name.
+/// The part of [`has_none`] for one directory, whose path has `prefix_length` bytes and whose entries
+/// are these. Stops at the first unknown name.
 fn has_none_below(
     directory: &OwnedFd,
     prefix_length: usize,

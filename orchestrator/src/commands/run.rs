@@ -213,7 +213,10 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if context.json {
         return start(&context, &specs, shown);
     }
+    let template = WorktreeTemplate::parse(&context.config.studio.worktree)?;
+    let place = start_notices::place_notice(&context.repository, &template);
     let ids = launch(&context, &specs)?;
+    place.iter().for_each(|text| report::say(text));
     if !shown.detach {
         await_work(&context, &ids);
     }
@@ -285,7 +288,7 @@ fn omissions(context: &CommandContext, specs: &[SessionSpec]) -> Result<Vec<Stri
     for base_ref in bases {
         let base = repository.base(base_ref)?;
         let is_head = base_ref.is_none_or(|base_ref| base_ref == "HEAD");
-        for text in start_notices::start_notices(repository, &template, &base.commit, is_head)? {
+        for text in start_notices::omission_notices(repository, &base.commit, is_head)? {
             if !notices.contains(&text) {
                 notices.push(text);
             }
