@@ -99,6 +99,8 @@ fn pain_3_a_prepared_worktree_is_checked_when_it_is_taken_over() {
     ];
     for (name, change) in changes {
         let worktree = await_prepared(&scene);
+        let has_states = |record: &PathBuf| record.join("directories").is_file();
+        assert!(records(&scene).iter().all(has_states), "the states of directories are recorded");
         change(worktree.clone());
         let id = scene.ready("write new 1");
         let work = scene.worktree(&id);

@@ -711,7 +711,7 @@ mod tests {
             last = changed.checksum;
         }
         fs::write(directory.join("d/f"), "changed").unwrap();
-        assert_eq!(states().checksum, last, "the content of a file is no name");
+        assert_eq!(states().checksum, last, "only a file changed");
         fs::remove_dir_all(directory.join("d-")).unwrap();
         assert!(stored.directory_states(directory).is_err());
     }
