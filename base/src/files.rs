@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
 use rustix::fs::OFlags;
 use serde::Serialize;
@@ -51,6 +52,11 @@ pub fn replace_cache(path: &Path, content: &[u8]) -> io::Result<()> {
 /// Writes new files of a directory and makes them durable together, which takes about as long as
 /// for one of them.
 pub fn write_durably(dir: &Path, files: &[(&str, &[u8])], mode: u32) -> io::Result<()> {
+    write_new(dir, files, mode)?.sync()
+}
+
+/// Writes new files of a directory, without making them durable.
+pub fn write_new(dir: &Path, files: &[(&str, &[u8])], mode: u32) -> io::Result<WrittenFiles> {
     let mut written = Vec::with_capacity(files.len());
     for (name, content) in files {
         let path = dir.join(name);
@@ -60,24 +66,52 @@ pub fn write_durably(dir: &Path, files: &[(&str, &[u8])], mode: u32) -> io::Resu
         fault::at_write(&path, &mut file, content)?;
         written.push((path, file));
     }
-    sync_files(&written)
+    Ok(WrittenFiles { files: written })
 }
 
-/// Makes written files durable, all at the same time.
-fn sync_files(files: &[(PathBuf, File)]) -> io::Result<()> {
-    let sync = |(path, file): &(PathBuf, File)| {
-        fault::at("sync", path)?;
-        file.sync_data()
-    };
-    let Some((first, rest)) = files.split_first() else { return Ok(()) };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = rest.iter().map(|file| scope.spawn(move || sync(file))).collect();
-        let result = sync(first);
-        let failed = || io::Error::other("a thread failed");
-        threads.into_iter().fold(result, |result, thread| {
-            result.and(thread.join().unwrap_or_else(|_| Err(failed())))
+/// Files that are written and not durable yet.
+#[derive(Debug)]
+#[must_use = "their content may be lost with the power"]
+pub struct WrittenFiles {
+    files: Vec<(PathBuf, File)>,
+}
+
+impl WrittenFiles {
+    /// Makes them durable, all at the same time.
+    pub fn sync(&self) -> io::Result<()> {
+        let sync = |(path, file): &(PathBuf, File)| {
+            fault::at("sync", path)?;
+            file.sync_data()
+        };
+        let Some((first, rest)) = self.files.split_first() else { return Ok(()) };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = rest.iter().map(|file| scope.spawn(move || sync(file))).collect();
+            let result = sync(first);
+            let failed = || io::Error::other("a thread failed");
+            threads.into_iter().fold(result, |result, thread| {
+                result.and(thread.join().unwrap_or_else(|_| Err(failed())))
+            })
         })
-    })
+    }
+
+    /// Begins to make them durable, for a caller that has something else to do until it must know.
+    pub fn start_sync(self) -> PendingSync {
+        PendingSync { thread: std::thread::spawn(move || self.sync()) }
+    }
+}
+
+/// Files that are being made durable.
+#[derive(Debug)]
+#[must_use = "the files are durable after `wait` only"]
+pub struct PendingSync {
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl PendingSync {
+    /// Waits until the files are durable.
+    pub fn wait(self) -> io::Result<()> {
+        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed")))
+    }
 }
 
 /// Maximum number of bytes of a file that is read whole.
@@ -324,10 +358,16 @@ impl Journal {
         truncate().unwrap_or(false)
     }
 
-    /// Makes appended lines durable (about 4 ms: once a turn, and before every git operation).
+    /// Makes appended lines durable (about 4 ms: once a turn, and before every landing).
     pub fn sync(&mut self) -> io::Result<()> {
         fault::at("sync", &self.path)?;
         self.file.sync_data()
+    }
+
+    /// Begins to make appended lines durable.
+    pub fn start_sync(&self) -> io::Result<PendingSync> {
+        let files = vec![(self.path.clone(), self.file.try_clone()?)];
+        Ok(WrittenFiles { files }.start_sync())
     }
 
     /// Returns the length of the file in bytes.

@@ -129,7 +129,9 @@ pub fn prepare(
         .or_fail(cannot)?;
     std::fs::create_dir(&session_repo.worktree).or_fail(cannot)?;
     let originals = Originals::for_session_repo(repository, &session_repo)?;
-    session_repo::create(repository, &session_repo, &originals, branches)?;
+    let private = session_repo::create(repository, &session_repo, &originals, branches)?;
+    // Not made durable: each use prepares the slot again.
+    drop(private);
     let write = || -> io::Result<()> {
         SafeDir::open(&session_repo.git_dir)?.write("HEAD", format!("{commit}\n").as_bytes())?;
         SafeDir::open(&session_repo.worktree)?.write(".git", &originals.pointer)

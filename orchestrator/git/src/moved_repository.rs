@@ -136,7 +136,7 @@ pub fn repair(repository: &Repository, session_repo: &SessionRepo) -> Result<Vec
         Some(admin_dir) => admin_dir,
         None => worktree::free_admin_dir(repository, &session_repo.id),
     };
-    worktree::write_registration(&admin_dir, session_repo)?;
+    worktree::write_registration(repository, &admin_dir, session_repo)?;
     repairs.push(format!("{} is registered again", session_repo.worktree.display()));
     Ok(repairs)
 }

@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
+use base::files::{PendingSync, WrittenFiles};
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
@@ -112,20 +113,26 @@ impl Originals {
         })
     }
 
-    /// Stores the originals beside the private directory.
-    pub(crate) fn save(&self, git_dir: &Path) -> Result<()> {
+    /// Stores the originals of a new private directory beside it.
+    fn save_new(&self, git_dir: &Path) -> Result<PendingSync> {
         let dir = originals_dir(git_dir);
-        let is_new = !dir.exists();
-        std::fs::create_dir_all(&dir).or_fail(|| format!("cannot make {}", dir.display()))?;
         let files = self.files().into_iter();
-        let mut files = files.filter_map(|(name, content)| Some((name, content?)));
-        let write = || match is_new {
-            true => base::files::write_durably(&dir, &files.collect::<Vec<_>>(), 0o600),
-            false => {
-                files.try_for_each(|(name, content)| base::files::replace(&dir.join(name), content))
-            }
+        let files: Vec<_> = files.filter_map(|(name, content)| Some((name, content?))).collect();
+        let write = || {
+            std::fs::create_dir_all(&dir)?;
+            base::files::write_new(&dir, &files, 0o600).map(WrittenFiles::start_sync)
         };
         write().or_fail(|| format!("cannot write in {}", dir.display()))
+    }
+
+    /// Replaces the stored originals.
+    pub(crate) fn save(&self, git_dir: &Path) -> Result<()> {
+        let dir = originals_dir(git_dir);
+        let files = self.files().into_iter();
+        let mut files = files.filter_map(|(name, content)| Some((name, content?)));
+        files
+            .try_for_each(|(name, content)| base::files::replace(&dir.join(name), content))
+            .or_fail(|| format!("cannot write in {}", dir.display()))
     }
 
     /// Loads the originals.
@@ -257,15 +264,23 @@ impl Originals {
     }
 }
 
+/// A new private directory.
+pub(crate) struct PrivateDirectory {
+    /// The borrowed commits.
+    pub tips: Vec<String>,
+    /// The originals beside it.
+    pub originals: PendingSync,
+}
+
 /// Creates the private directory: HEAD on the session's branch at the base, copies of the
-/// repository's branches and tags, an empty object directory that borrows the repository's. Returns
-/// the borrowed commits, which the caller pins.
+/// repository's branches and tags, an empty object directory that borrows the repository's. The caller
+/// pins the borrowed commits, and waits for the originals.
 pub(crate) fn create(
     repository: &Repository,
     session_repo: &SessionRepo,
     originals: &Originals,
     template: &BranchTemplate,
-) -> Result<Vec<String>> {
+) -> Result<PrivateDirectory> {
     let repo = repository.open()?;
     let (packed_refs, tips) = packed_refs(&repo, template)?;
     let write = || -> std::io::Result<()> {
@@ -281,8 +296,8 @@ pub(crate) fn create(
     };
     write().or_fail(|| format!("cannot make {}", session_repo.git_dir.display()))?;
     originals.restore(&session_repo.git_dir)?;
-    originals.save(&session_repo.git_dir)?;
-    Ok(tips)
+    let originals = originals.save_new(&session_repo.git_dir)?;
+    Ok(PrivateDirectory { tips, originals })
 }
 
 /// Removes copied refs from `packed-refs` whose object no longer exists in the repository, which

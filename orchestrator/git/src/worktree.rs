@@ -9,12 +9,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
-use base::files::step;
+use base::files::{PendingSync, step};
 use base::git::Git;
 use base::id::Id;
 use base::lock::Lock;
 use base::process::OutputLimits;
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 use crate::names::{self, BranchTemplate, WorktreeTemplate};
 use crate::parallel_checkout::{self, WriteResult, WriteTarget};
@@ -119,10 +120,11 @@ pub(crate) fn create_without_files(
     let originals = Originals::for_session_repo(repository, session_repo)?;
     let create = || -> Result<()> {
         register(repository, session_repo, &originals, Prepared::Unused)?;
-        let tips = session_repo::create(repository, session_repo, &originals, branches)?;
+        let private = session_repo::create(repository, session_repo, &originals, branches)?;
         step("create.private");
-        keepalive_refs::pin_start(repository, session_repo, &tips)?;
+        keepalive_refs::pin_start(repository, session_repo, &private.tips)?;
         step("create.pinned");
+        private.originals.wait().or_fail(cannot_make)?;
         finish(repository, session_repo)?;
         remove_dir(&session_repo.worktree)
     };
@@ -271,6 +273,8 @@ fn register(
 ) -> Result<(PathBuf, Option<Claimed>)> {
     let parent = session_repo.worktree.parent().unwrap_or(&session_repo.worktree).to_owned();
     refuse_symlink(&parent)?;
+    // The disk takes a few milliseconds, in which the branch is created.
+    let registration = NewRegistration::write(repository, session_repo)?;
     let _lock = lock(repository)?;
     exclude(repository, session_repo)?;
     std::fs::DirBuilder::new().recursive(true).mode(0o755).create(&parent).or_fail(cannot_make)?;
@@ -284,7 +288,7 @@ fn register(
     let branch = RefChange::new(session_repo.branch.full(), None, Some(session_repo.base.clone()));
     refs::update_or_fail(repository, &[branch], "studio: start a session")?;
     step("create.branch");
-    let result = register_directory(repository, session_repo, originals, prepared);
+    let result = register_directory(repository, session_repo, originals, registration, prepared);
     if result.is_err() {
         let undo =
             RefChange::new(session_repo.branch.full(), Some(session_repo.base.clone()), None);
@@ -315,6 +319,7 @@ fn register_directory(
     repository: &Repository,
     session_repo: &SessionRepo,
     originals: &Originals,
+    registration: NewRegistration,
     prepared: Prepared,
 ) -> Result<(PathBuf, Option<Claimed>)> {
     let worktree = &session_repo.worktree;
@@ -331,7 +336,10 @@ fn register_directory(
     };
     let registered = create().or_fail(cannot_make).and_then(|()| {
         let admin_dir = free_admin_dir(repository, &session_repo.id);
-        write_registration(&admin_dir, session_repo).map(|()| admin_dir)
+        registration
+            .publish(&admin_dir)
+            .or_fail(|| cannot_register(session_repo))
+            .map(|()| admin_dir)
     });
     if registered.is_err() {
         let _ = std::fs::remove_file(worktree.join(".git"));
@@ -353,9 +361,9 @@ fn populate(
     (start, claimed): (Option<&StartPoint>, Option<&Claimed>),
 ) -> Result<Vec<PathBuf>> {
     let _keep_alive = filters::keep_alive();
-    let tips = session_repo::create(repository, session_repo, originals, branches)?;
+    let private = session_repo::create(repository, session_repo, originals, branches)?;
     step("create.private");
-    keepalive_refs::pin_start(repository, session_repo, &tips)?;
+    keepalive_refs::pin_start(repository, session_repo, &private.tips)?;
     step("create.pinned");
     match claimed {
         Some(claimed) => check_out_from(repository, session_repo, &claimed.commit)?,
@@ -371,6 +379,7 @@ fn populate(
         None => Vec::new(),
     };
     worktreeinclude::ignore(session_repo, &included)?;
+    private.originals.wait().or_fail(cannot_make)?;
     finish(repository, session_repo)?;
     step("create.finished");
     Ok(included)
@@ -384,7 +393,9 @@ fn finish(repository: &Repository, session_repo: &SessionRepo) -> Result<()> {
         return Err(Failure::failed(cannot_make())
             .because(format!("another process removed {}", session_repo.worktree.display())));
     }
-    base::files::replace(&finished_marker(session_repo), b"").or_fail(cannot_make)
+    // It has no content to make durable, and file systems with a journal write its name after those of
+    // the files that were made durable before.
+    base::files::replace_cache(&finished_marker(session_repo), b"").or_fail(cannot_make)
 }
 
 /// Writes a commit's files and the index through the private directory. Attributes apply (line
@@ -533,32 +544,61 @@ pub(crate) fn free_admin_dir(repository: &Repository, id: &Id) -> PathBuf {
     free_names.next().expect("numbers do not end")
 }
 
-/// Writes a registration as git does: branch, repository and worktree. A new one appears complete or
-/// not at all, because git rejects a repository with an incomplete one.
-pub(crate) fn write_registration(admin_dir: &Path, session_repo: &SessionRepo) -> Result<()> {
+/// A registration that git does not read yet: it rejects a repository with an incomplete one.
+struct NewRegistration {
+    directory: TempDir,
+    files: PendingSync,
+}
+
+impl NewRegistration {
+    /// Writes the files beside the registrations, not among them, because git reads every entry there.
+    fn write(repository: &Repository, session_repo: &SessionRepo) -> Result<NewRegistration> {
+        let studio_dir = repository.studio_dir()?;
+        let write = || -> std::io::Result<NewRegistration> {
+            let directory = tempfile::Builder::new().prefix(".new-").tempdir_in(studio_dir)?;
+            let files = registration_files(session_repo);
+            let files = files.each_ref().map(|(name, text)| (*name, text.as_bytes()));
+            let files = base::files::write_new(directory.path(), &files, 0o644)?.start_sync();
+            std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755))?;
+            Ok(NewRegistration { directory, files })
+        };
+        write().or_fail(|| cannot_register(session_repo))
+    }
+
+    /// Makes it appear, durable and complete.
+    fn publish(self, admin_dir: &Path) -> std::io::Result<()> {
+        self.files.wait()?;
+        std::fs::create_dir_all(admin_dir.parent().unwrap_or(admin_dir))?;
+        std::fs::rename(self.directory.path(), admin_dir)
+    }
+}
+
+/// Writes a registration; one that exists is replaced.
+pub(crate) fn write_registration(
+    repository: &Repository,
+    admin_dir: &Path,
+    session_repo: &SessionRepo,
+) -> Result<()> {
+    let written = if admin_dir.exists() {
+        registration_files(session_repo).iter().try_for_each(|(name, text)| {
+            base::files::replace_with_mode(&admin_dir.join(name), text.as_bytes(), 0o644)
+        })
+    } else {
+        NewRegistration::write(repository, session_repo)?.publish(admin_dir)
+    };
+    written.or_fail(|| cannot_register(session_repo))
+}
+
+/// Returns the files of a registration, as git writes them: branch, repository and worktree.
+fn registration_files(session_repo: &SessionRepo) -> [(&'static str, String); 3] {
     let pointer = session_repo.worktree.join(".git");
-    let files = [
+    [
         ("HEAD", format!("ref: {}\n", session_repo.branch.full())),
         ("commondir", "../..\n".to_owned()),
         ("gitdir", format!("{}\n", pointer.display())),
-    ];
-    let write = || -> std::io::Result<()> {
-        if admin_dir.exists() {
-            let mut files = files.iter();
-            return files.try_for_each(|(name, text)| {
-                base::files::replace_with_mode(&admin_dir.join(name), text.as_bytes(), 0o644)
-            });
-        }
-        let registrations = admin_dir.parent().unwrap_or(admin_dir);
-        let common_dir = registrations.parent().unwrap_or(registrations);
-        std::fs::create_dir_all(registrations)?;
-        // Not beside it: git reads every entry there.
-        let parent = common_dir.join("studio");
-        let new = tempfile::Builder::new().prefix(".new-").tempdir_in(parent)?;
-        let files = files.each_ref().map(|(name, text)| (*name, text.as_bytes()));
-        base::files::write_durably(new.path(), &files, 0o644)?;
-        std::fs::set_permissions(new.path(), std::fs::Permissions::from_mode(0o755))?;
-        std::fs::rename(new.path(), admin_dir)
-    };
-    write().or_fail(|| format!("cannot register {}", session_repo.worktree.display()))
+    ]
+}
+
+fn cannot_register(session_repo: &SessionRepo) -> String {
+    format!("cannot register {}", session_repo.worktree.display())
 }
