@@ -29,6 +29,87 @@ fn written_pid(scene: &Scene, id: &str, file: &str) -> u32 {
     })
 }
 
+/// Returns the children of a process that run.
+fn children(parent: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").expect("readable").flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_child = |id: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        let fields = stat.rsplit_once(')').map(|(_, fields)| fields.to_owned()).unwrap_or_default();
+        fields.split_whitespace().nth(1) == Some(&parent.to_string()) && runs(*id)
+    };
+    ids.filter(is_child).collect()
+}
+
+/// Starts a session whose setup waits for a file named `go`, and returns its id and the processes of
+/// the sandbox that waits for its agent.
+fn session_in_setup(scene: &Scene) -> (String, [u32; 2]) {
+    scene.configure("setup = \"touch begun; until [ -e go ]; do sleep 0.01; done\"");
+    let id = scene.exec(["--agent", "loads", "write a 1"]);
+    until("the setup", || scene.worktree(&id).path().join("begun").exists().then_some(()));
+    let supervisor = u32::try_from(scene.supervisor(&id)).expect("a process id");
+    let sandbox = until("a sandbox without a program", || {
+        children(supervisor).into_iter().find_map(|guard| match children(guard)[..] {
+            [init] if children(init).is_empty() => Some([guard, init]),
+            _ => None,
+        })
+    });
+    (id, sandbox)
+}
+
+#[test]
+fn a_sandbox_that_is_killed_before_it_has_a_program_is_replaced() {
+    let scene = Scene::new();
+    let (id, [guard, init]) = session_in_setup(&scene);
+    kill(guard.into());
+    until("the end of the sandbox", || (!runs(guard) && !runs(init)).then_some(()));
+    scene.worktree(&id).write("go", "");
+    scene.await_state(&id, "ready");
+    assert_eq!(scene.worktree(&id).read("a"), "1\n");
+}
+
+#[test]
+fn stop_ends_a_setup_and_resume_runs_it_again() {
+    let scene = Scene::new();
+    let (id, sandbox) = session_in_setup(&scene);
+    scene.studio(["stop", &id]).exits(0).output_contains("stopped");
+    scene.await_free(&id);
+    assert!(!sandbox.into_iter().any(runs), "a process of the sandbox is left");
+    scene.configure("setup = \"test -e begun && touch complete\"");
+    scene.studio(["resume", &id]).exits(0);
+    scene.await_state(&id, "ready");
+    assert!(scene.worktree(&id).path().join("complete").exists());
+    assert_eq!(scene.worktree(&id).read("a"), "1\n");
+}
+
+#[test]
+fn a_setup_that_failed_or_was_killed_runs_again_and_a_complete_one_does_not() {
+    let scene = Scene::new();
+    let (id, _) = session_in_setup(&scene);
+    kill(scene.supervisor(&id));
+    scene.await_state(&id, "crashed");
+    scene.configure("setup = [\"echo run >> runs\", \"test -e repaired\"]");
+    scene.studio(["resume", &id]).exits(0);
+    scene.await_state(&id, "failed");
+    scene.await_free(&id);
+    scene.worktree(&id).write("repaired", "");
+    scene.studio(["resume", &id]).exits(0);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    scene.studio(["send", &id, "write", "b", "2"]).exits(0);
+    until("the second turn", || scene.worktree(&id).path().join("b").exists().then_some(()));
+    scene.await_state(&id, "ready");
+    assert_eq!(scene.worktree(&id).read("runs"), "run\nrun\n");
+}
+
+#[test]
+fn a_time_limit_ends_a_setup() {
+    let scene = Scene::new();
+    scene.configure("setup = \"sleep 300\"");
+    let ran = scene.studio(["run", "--agent", "fake", "--timeout", "1", "write a 1"]);
+    ran.exits(1).output_contains("it reached its limit of 1 second");
+}
+
 #[test]
 fn stop_keeps_everything_and_resume_continues() {
     let scene = Scene::new();
@@ -66,7 +147,10 @@ fn a_message_to_a_working_agent_is_delivered_after_its_turn() {
     let scene = Scene::new();
     let id = scene.exec(["--agent", "talk", "write a 1; gate go"]);
     scene.await_state(&id, "working");
-    scene.studio(["send", &id, "write b 2"]).exits(0).output_contains("at the end of its turn");
+    scene
+        .studio(["send", &id, "write", "b", "2"])
+        .exits(0)
+        .output_contains("at the end of its turn");
     scene.worktree(&id).write("go", "");
     scene.await_state(&id, "ready");
     assert_eq!(scene.worktree(&id).read("b"), "2\n");
@@ -77,7 +161,10 @@ fn a_message_to_a_working_command_agent_includes_its_task_and_diff() {
     let scene = Scene::new();
     let id = scene.exec(["write a 1; say so far; gate go"]);
     scene.await_state(&id, "working");
-    scene.studio(["send", &id, "write b 2"]).exits(0).output_contains("at the end of its turn");
+    scene
+        .studio(["send", &id, "write", "b", "2"])
+        .exits(0)
+        .output_contains("at the end of its turn");
     scene.worktree(&id).write("go", "");
     scene.await_state(&id, "ready");
     let logged = std::fs::read_to_string(scene.session_file(&id, "agent.log")).unwrap();
@@ -209,7 +296,7 @@ fn limits_include_all_runs_and_resume_raises_them() {
         .exits(3)
         .output_contains("has reached its limit of 2 turns")
         .output_contains("--max-turns N");
-    scene.studio(["send", &id, "write b 2"]).exits(3).output_contains("--max-turns N");
+    scene.studio(["send", &id, "write", "b", "2"]).exits(3).output_contains("--max-turns N");
     scene.studio(["resume", &id, "--max-turns", "9"]).exits(0);
     scene.await_state(&id, "ready");
     scene.await_free(&id);
@@ -556,6 +643,33 @@ fn ctrl_c_stops_the_agents_and_keeps_everything() {
     assert_eq!(base::process::exit_code(status), 130);
     assert_eq!(scene.status(&id)["state"], "stopped");
     assert_eq!(scene.worktree(&id).read("a"), "1\n");
+}
+
+#[test]
+fn ctrl_c_before_the_notices_are_printed_stops_the_agents() {
+    let mut scene = Scene::new();
+    let programs = scene.env.home().join("programs");
+    std::fs::create_dir(&programs).expect("writable");
+    let git = programs.join("git");
+    let path = std::env::var("PATH").unwrap_or_default();
+    // Only the search for uncommitted changes asks for the status.
+    let slow_git = format!(
+        "#!/bin/sh\ncase \"$*\" in *status*) touch '{}'; sleep 1;; esac\nPATH='{path}' exec git \"$@\"\n",
+        programs.join("searching").display()
+    );
+    std::fs::write(&git, slow_git).expect("writable");
+    std::fs::set_permissions(&git, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    scene.env.set("PATH", format!("{}:{path}", programs.display()));
+    scene.repo.write("README.md", "changed\n");
+    let mut run = scene.env.start(studio(), scene.repo.path(), ["run", "write a 1; hang"]);
+    until("the search", || programs.join("searching").exists().then_some(()));
+    let pid = Pid::from_raw(run.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let status = run.wait_until(Some(end)).unwrap().expect("it ends");
+    assert_eq!(base::process::exit_code(status), 130);
+    let list = scene.studio(["list", "--json"]).json();
+    assert_eq!(list["sessions"][0]["state"], "stopped", "{list}");
 }
 
 #[test]

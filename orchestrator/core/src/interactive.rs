@@ -29,7 +29,7 @@ pub fn run(project: &Project, view: &SessionView, _lock: &Lock) -> Result<()> {
     let runtime = base::runtime::current_thread().or_fail(|| "cannot start the runtime")?;
     let mut journal = project.store.writer(id, project.clock)?;
     write(&mut journal, JournalEntry::Spawned { pid: std::process::id() })?;
-    match runtime.block_on(tasks::make_worktree(&config)) {
+    match runtime.block_on(tasks::make_worktree(&config, project.interrupt.token())) {
         Input::WorktreeReady { note } => {
             if let Some(text) = note {
                 write(&mut journal, JournalEntry::Note { text })?;
@@ -38,6 +38,11 @@ pub fn run(project: &Project, view: &SessionView, _lock: &Lock) -> Result<()> {
         Input::CannotStart { reason } => {
             end(&mut journal, SessionOutcome::Failed { why: reason.clone() })?;
             return Err(Failure::failed(format!("session `{id}` cannot start")).because(reason));
+        }
+        Input::SetupCancelled => {
+            end(&mut journal, SessionOutcome::Stopped)?;
+            project.interrupt.check()?;
+            return Err(Failure::failed("the setup was cancelled"));
         }
         _ => return Err(Failure::failed("the worktree was not prepared")),
     }

@@ -58,6 +58,11 @@ impl Interrupt {
         Interrupt::from_token(self.token.child_token())
     }
 
+    /// Returns the token that is cancelled when it is triggered.
+    pub(crate) fn token(&self) -> CancellationToken {
+        self.token.clone()
+    }
+
     /// Triggers it.
     pub(crate) fn trigger(&self) {
         self.token.cancel();

@@ -12,7 +12,7 @@ use clap::builder::NonEmptyStringValueParser;
 use serde_json::json;
 
 use crate::commands::context::{CommandContext, CommonArgs};
-use crate::commands::watch::{self, WatchFrom, WatchOutcome};
+use crate::commands::watch::{WatchFrom, WatchOutcome, Watcher};
 use crate::commands::{issue, list, preflight, requirements, tasks};
 use crate::report;
 use crate::report::table;
@@ -215,16 +215,16 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     let template = WorktreeTemplate::parse(&context.config.studio.worktree)?;
     let place = start_notices::place_notice(&context.repository, &template);
-    let ids = launch(&context, &specs)?;
-    place.iter().for_each(|text| report::say(text));
-    if !shown.detach {
-        await_work(&context, &ids);
-    }
-    match omissions(&context, &specs) {
-        Ok(notices) => notices.iter().for_each(|text| report::say(text)),
-        Err(failure) => report::say(&format!("warning: {failure}")),
-    }
-    follow(&context, &ids, shown)
+    start_and(&context, &specs, shown, |ids| {
+        place.iter().for_each(|text| report::say(text));
+        if !shown.detach {
+            await_work(&context, ids);
+        }
+        match omissions(&context, &specs) {
+            Ok(notices) => notices.iter().for_each(|text| report::say(text)),
+            Err(failure) => report::say(&format!("warning: {failure}")),
+        }
+    })
 }
 
 /// How much of new sessions is shown.
@@ -238,30 +238,33 @@ pub(crate) struct Shown {
 
 /// Creates and starts sessions, and shows them until they settle.
 pub(crate) fn start(context: &CommandContext, specs: &[SessionSpec], shown: Shown) -> Result<u8> {
-    follow(context, &launch(context, specs)?, shown)
+    start_and(context, specs, shown, |_| ())
 }
 
-/// Creates and starts sessions.
-fn launch(context: &CommandContext, specs: &[SessionSpec]) -> Result<Vec<Id>> {
+/// Creates and starts sessions, does something else, and shows them until they settle.
+fn start_and(
+    context: &CommandContext,
+    specs: &[SessionSpec],
+    shown: Shown,
+    other: impl FnOnce(&[Id]),
+) -> Result<u8> {
+    let show = if shown.events { WatchFrom::Events } else { WatchFrom::States };
+    // From here on, Ctrl-C stops the sessions instead of this process alone.
+    let watcher = (!shown.detach).then(|| Watcher::begin(context, show)).transpose()?;
     let ids = create(context, specs)?;
     context.schedule()?;
-    Ok(ids)
-}
-
-/// Shows sessions until they settle.
-fn follow(context: &CommandContext, ids: &[Id], shown: Shown) -> Result<u8> {
-    if shown.detach {
-        for id in ids {
-            match context.json {
-                true => report::json_line(&context.view(id)?.json()),
-                false => report::out(id.as_str()),
-            }
-        }
-        return Ok(0);
+    other(&ids);
+    if let Some(watcher) = watcher {
+        let outcome = watcher.watch(&ids)?;
+        return summary(context, &ids, outcome);
     }
-    let show = if shown.events { WatchFrom::Events } else { WatchFrom::States };
-    let outcome = watch::watch(context, ids, show)?;
-    summary(context, ids, outcome)
+    for id in &ids {
+        match context.json {
+            true => report::json_line(&context.view(id)?.json()),
+            false => report::out(id.as_str()),
+        }
+    }
+    Ok(0)
 }
 
 /// Waits a moment until an agent works: before, the new worktrees need the processors, and so does the

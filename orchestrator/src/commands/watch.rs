@@ -76,9 +76,7 @@ struct Watched {
 
 /// Shows the sessions until all have settled. Ctrl-C stops them, and keeps everything.
 pub(crate) fn watch(context: &CommandContext, ids: &[Id], show: WatchFrom) -> Result<WatchOutcome> {
-    let mut watcher = Watcher::begin(context, show)?;
-    ids.iter().for_each(|id| watcher.add(id));
-    watcher.run_until(StopWhen::All)
+    Watcher::begin(context, show)?.watch(ids)
 }
 
 /// Shows sessions while they work.
@@ -137,6 +135,12 @@ impl<'d> Watcher<'d> {
             starts: BTreeMap::new(),
             runtime,
         })
+    }
+
+    /// Shows sessions until they settle.
+    pub(crate) fn watch(mut self, ids: &[Id]) -> Result<WatchOutcome> {
+        ids.iter().for_each(|id| self.add(id));
+        self.run_until(StopWhen::All)
     }
 
     /// Adds a session, unless it is watched already.

@@ -33,7 +33,8 @@ use crate::path_dependencies;
 use crate::sandbox::limits::SandboxLimits;
 use crate::sandbox::session_rules::{SessionPaths, SessionTrees};
 use crate::sandbox::{
-    self, FrozenProcesses, Lifeline, SandboxFailure, SandboxJob, SandboxReport, SandboxSpec,
+    self, FrozenProcesses, Lifeline, ProgramSender, SandboxFailure, SandboxJob, SandboxReport,
+    SandboxSpec,
 };
 use crate::session::record::{RunLimits, SessionRecord};
 use studio_git::repo::Repository;
@@ -55,6 +56,8 @@ pub struct SandboxedRunner {
     network: NetworkSetup,
     /// The process ids of the sandbox guards that this runner started.
     guards: Arc<Mutex<Vec<u32>>>,
+    /// A sandbox that was started ahead of its program.
+    waiting: Arc<Mutex<Option<WaitingProcess>>>,
 }
 
 /// The writable directories of a sandbox besides the worktree.
@@ -75,6 +78,20 @@ pub(crate) struct Process {
     pub lifeline: Lifeline,
     /// Reports after its end whether the program was started at all.
     pub report: SandboxReport,
+}
+
+/// A started sandbox, and how it is told its program.
+#[derive(Debug)]
+struct WaitingProcess {
+    process: Process,
+    program: ProgramSender,
+}
+
+impl WaitingProcess {
+    /// Returns whether it still waits: nothing may have killed it.
+    fn is_alive(&self) -> bool {
+        self.process.running.child.id().is_some_and(base::process::is_alive)
+    }
 }
 
 /// The result of a program.
@@ -350,8 +367,14 @@ impl SandboxedRunner {
         let written: Vec<PathBuf> = written.into_iter().flatten().collect();
         tool_paths::restrict(&mut spec.environment, &written);
         tool_paths::add_last(&mut spec.environment, &directories.cache.join("cargo/bin"));
-        let (tasks, guards, network) = (TaskTracker::new(), Arc::default(), NetworkSetup::open());
-        Ok(SandboxedRunner { spec, host: None, tasks, network, guards })
+        Ok(SandboxedRunner {
+            spec,
+            host: None,
+            tasks: TaskTracker::new(),
+            network: NetworkSetup::open(),
+            guards: Arc::default(),
+            waiting: Arc::default(),
+        })
     }
 
     /// Adds a connection to the model host, which runs outside all sandboxes.
@@ -379,27 +402,44 @@ impl SandboxedRunner {
         self.spec.confined
     }
 
+    /// Starts the processes of the sandbox for the next program, which then starts sooner.
+    pub(crate) fn start_ahead(&self) {
+        // A program that starts at the same time waits for the sandbox.
+        let mut waiting = base::sync::lock(&self.waiting);
+        // If it cannot start, the start of the program tells why.
+        *waiting = self.start_sandbox(|| "cannot start the sandbox".to_owned()).ok();
+    }
+
     /// Starts a program with piped streams.
     pub(crate) fn start(&self, argv: &[String]) -> Result<Process> {
         let cannot = || format!("cannot start `{}`", argv.first().map_or("", String::as_str));
         let (program, args) = argv.split_first().ok_or("no program is given").or_fail(cannot)?;
+        let waiting = base::sync::lock(&self.waiting).take().filter(WaitingProcess::is_alive);
+        let waiting = waiting.map_or_else(|| self.start_sandbox(cannot), Ok)?;
+        let program = std::slice::from_ref(program);
+        let argv = [program, &self.network.arguments(), args].concat();
+        waiting.program.send(&argv).or_fail(cannot)?;
+        Ok(waiting.process)
+    }
+
+    /// Starts the processes of the sandbox, which wait for a program.
+    fn start_sandbox(&self, cannot: impl Fn() -> String) -> Result<WaitingProcess> {
         let mut spec = self.spec.clone();
         let network = self.network.apply(&mut spec)?;
-        let args = [self.network.arguments(), args.to_vec()].concat();
-        let SandboxJob { command: mut job, lifeline, report } =
-            sandbox::prepare_job(&spec, program, &args).or_fail(cannot)?;
+        let (job, program) = sandbox::prepare_waiting_job(&spec).or_fail(&cannot)?;
+        let SandboxJob { command: mut job, lifeline, report } = job;
         for (fd, number) in network {
             job = job.descriptor(fd, number);
         }
         if let Some(host) = &self.host {
-            job = job.descriptor(host.try_clone().or_fail(cannot)?, HOST_FD);
+            job = job.descriptor(host.try_clone().or_fail(&cannot)?, HOST_FD);
         }
         let running = job.stdin(Stream::Piped).spawn_async().or_fail(cannot)?;
         let mut guards = base::sync::lock(&self.guards);
         guards.retain(|guard| base::process::is_alive(*guard));
         guards.extend(running.child.id());
         drop(guards);
-        Ok(Process { running, lifeline, report })
+        Ok(WaitingProcess { process: Process { running, lifeline, report }, program })
     }
 
     /// Stops all processes of this runner until the result is dropped, so that their files do not
@@ -422,6 +462,11 @@ impl SandboxedRunner {
 
     /// Waits until all programs of this runner have ended.
     pub async fn wait_all(&self) {
+        let waiting = base::sync::lock(&self.waiting).take();
+        if let Some(WaitingProcess { mut process, program }) = waiting {
+            drop(program);
+            let _ = process.running.child.wait().await;
+        }
         self.tasks.close();
         self.tasks.wait().await;
     }

@@ -1,6 +1,7 @@
 //! The init process of a sandbox: starts the program confined, adopts all orphans, and exits when
 //! no process is left.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -15,7 +16,9 @@ use std::time::{Duration, Instant};
 use base::process::{Command, Stream, close_on_exec_except, inherited};
 use base::sandbox::network::{self, NetworkConfinement, NetworkNamespace};
 use base::sandbox::{self, ClosedScope, Confinement, GRACE, seatbelt};
+use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Resource, Rlimit, Signal, WaitOptions};
+use serde::de::DeserializeOwned;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::sandbox::cgroup::Cgroup;
@@ -60,32 +63,60 @@ const LIMIT_EXIT_CODE: u8 = 137;
 const MAX_OPEN_FILES: u64 = 65_536;
 
 impl SandboxArgs {
-    /// Parses the command line and reads the sandbox's specification from its descriptor.
+    /// Parses the command line, reads the sandbox's specification from its descriptor, and waits for
+    /// the program if that comes from a descriptor.
     pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> io::Result<SandboxArgs> {
         let usage_error = || {
             io::Error::other(
-                "usage: __box --spec-fd N [--lifeline-fd N] [--report-fd N] -- PROGRAM",
+                "usage: __box --spec-fd N [--lifeline-fd N] [--report-fd N] (--program-fd N | -- PROGRAM)",
             )
         };
         let mut args = args.into_iter();
-        let (mut spec, mut lifeline, mut report) = (None, None, None);
+        let (mut spec, mut lifeline, mut report, mut program) = (None, None, None, None);
         while let Some(flag) = args.next() {
             match flag.to_str() {
                 Some("--") => break,
                 Some("--spec-fd") => spec = Some(parse_number(args.next())?),
                 Some("--lifeline-fd") => lifeline = Some(parse_number(args.next())?),
                 Some("--report-fd") => report = Some(parse_number(args.next())?),
+                Some("--program-fd") => program = Some(parse_number(args.next())?),
                 _ => return Err(usage_error()),
             }
         }
-        let program = args.next().ok_or_else(usage_error)?;
-        let file = File::from(inherited(spec.ok_or_else(usage_error)?)?);
-        let file = file.take(base::files::MAX_READ_BYTES);
-        let spec = serde_json::from_reader(io::BufReader::new(file))?;
+        let spec = read_json(inherited(spec.ok_or_else(usage_error)?)?)?;
         let lifeline = lifeline.map(inherited).transpose()?;
         let report = report.map(inherited).transpose()?;
-        Ok(SandboxArgs { spec, lifeline, report, program, args: args.collect() })
+        let mut program: VecDeque<OsString> = match program {
+            Some(number) => receive_program(number, lifeline.as_ref())?.into_iter().collect(),
+            None => args.collect(),
+        };
+        let first = program.pop_front().ok_or_else(usage_error)?;
+        Ok(SandboxArgs { spec, lifeline, report, program: first, args: program.into() })
     }
+}
+
+/// Waits for the program and its arguments, which come through an inherited pipe.
+fn receive_program(number: i32, lifeline: Option<&OwnedFd>) -> io::Result<Vec<OsString>> {
+    let pipe = inherited(number)?;
+    let mut events = vec![PollFd::new(&pipe, PollFlags::IN)];
+    events.extend(lifeline.map(|lifeline| PollFd::new(lifeline, PollFlags::IN)));
+    while let Err(error) = rustix::event::poll(&mut events, None) {
+        if error != rustix::io::Errno::INTR {
+            return Err(error.into());
+        }
+    }
+    if events.get(1).is_some_and(|lifeline| !lifeline.revents().is_empty()) {
+        return Err(io::Error::other("it ended before its program was known"));
+    }
+    drop(events);
+    let program: Vec<String> = read_json(pipe)?;
+    Ok(program.into_iter().map(Into::into).collect())
+}
+
+/// Reads a value from a descriptor, to its end.
+fn read_json<T: DeserializeOwned>(descriptor: OwnedFd) -> io::Result<T> {
+    let file = File::from(descriptor).take(base::files::MAX_READ_BYTES);
+    Ok(serde_json::from_reader(io::BufReader::new(file))?)
 }
 
 fn parse_number(text: Option<OsString>) -> io::Result<i32> {

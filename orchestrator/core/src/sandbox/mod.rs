@@ -26,6 +26,7 @@ use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::thread;
 
 use base::process::{Command, Stream};
 use base::sandbox::SandboxRules;
@@ -117,6 +118,7 @@ const SPEC_FD: i32 = 3;
 const LIFELINE_FD: i32 = 4;
 const LOCK_FD: i32 = 4;
 const REPORT_FD: i32 = 5;
+const PROGRAM_FD: i32 = 10;
 
 /// A program that is prepared to start in a sandbox.
 #[derive(Debug)]
@@ -129,24 +131,50 @@ pub struct SandboxJob {
     pub report: SandboxReport,
 }
 
+/// Tells a waiting sandbox its program. If it is dropped instead, the sandbox ends.
+#[derive(Debug)]
+pub(crate) struct ProgramSender {
+    pipe: io::PipeWriter,
+}
+
+impl ProgramSender {
+    /// Sends the program and its arguments. If the sandbox was ended, its exit code tells.
+    pub(crate) fn send(mut self, program: &[String]) -> io::Result<()> {
+        let program = serde_json::to_vec(program)?;
+        // A pipe takes 64 KiB, or a page, at a time.
+        thread::spawn(move || self.pipe.write_all(&program));
+        Ok(())
+    }
+}
+
+/// Prepares a sandbox that waits for its program, with closed stdin and piped output by default: its
+/// processes take several milliseconds to start. Otherwise it is like that of [`prepare_job_with`].
+pub(crate) fn prepare_waiting_job(spec: &SandboxSpec) -> io::Result<(SandboxJob, ProgramSender)> {
+    let (reader, pipe) = io::pipe()?;
+    let mut job = guard_job(&current_program()?, spec)?;
+    job.command = job
+        .command
+        .args(["--program-fd", &PROGRAM_FD.to_string()])
+        .descriptor(reader.into(), PROGRAM_FD);
+    Ok((job, ProgramSender { pipe }))
+}
+
 /// Prepares a program to start in a sandbox, with closed stdin and piped output by default. All
 /// processes in the sandbox are ended when the program ends, when the command's process gets
 /// SIGTERM, and when the lifeline is dropped. The exit code is the program's.
-pub(crate) fn prepare_job<S: AsRef<OsStr>>(
-    spec: &SandboxSpec,
-    program: impl AsRef<OsStr>,
-    args: impl IntoIterator<Item = S>,
-) -> io::Result<SandboxJob> {
-    prepare_job_with(&current_program()?, spec, program, args)
-}
-
-/// Like [`prepare_job`], with the path of the `studio` program: for callers other than studio.
 pub fn prepare_job_with<S: AsRef<OsStr>>(
     studio: &OsStr,
     spec: &SandboxSpec,
     program: impl AsRef<OsStr>,
     args: impl IntoIterator<Item = S>,
 ) -> io::Result<SandboxJob> {
+    let mut job = guard_job(studio, spec)?;
+    job.command = job.command.arg("--").arg(program).args(args);
+    Ok(job)
+}
+
+/// Prepares the reaper of a sandbox, without its program.
+fn guard_job(studio: &OsStr, spec: &SandboxSpec) -> io::Result<SandboxJob> {
     let (lifeline_reader, lifeline) = io::pipe()?;
     let (report, report_writer) = io::pipe()?;
     let command = studio_command(studio, "__guard", spec)?
@@ -155,12 +183,7 @@ pub fn prepare_job_with<S: AsRef<OsStr>>(
         .descriptor(lifeline_reader.into(), LIFELINE_FD)
         .descriptor(report_writer.into(), REPORT_FD)
         .graceful();
-    let job = command.arg("--").arg(program).args(args);
-    Ok(SandboxJob {
-        command: job,
-        lifeline: lifeline.into(),
-        report: SandboxReport::new(report.into()),
-    })
+    Ok(SandboxJob { command, lifeline: lifeline.into(), report: SandboxReport::new(report.into()) })
 }
 
 /// Runs a program for the user: on its own terminal if this process has one, so that no process in
@@ -192,7 +215,8 @@ pub(crate) fn run_attended<S: AsRef<OsStr>>(
     }
     if spec.network != NetworkAccess::Open || !spec.rules.guarded.is_empty() {
         // The network proxy is a part of this process, which also looks at these paths afterwards.
-        let SandboxJob { command, lifeline, report: _report } = prepare_job(spec, &program, args)?;
+        let SandboxJob { command, lifeline, report: _report } =
+            prepare_job_with(&current_program()?, spec, &program, args)?;
         let mut running = with_streams(with_descriptors(command)).spawn()?;
         let status = running.wait_until(None)?;
         drop((lifeline, lock));
@@ -235,7 +259,7 @@ fn current_program() -> io::Result<OsString> {
 }
 
 /// Runs `studio __box --spec-fd N [--lifeline-fd N] [--report-fd N] -- PROGRAM [ARG…]`, or
-/// `__guard` with the same arguments. Returns `None` for other commands, which are the user's.
+/// `__guard` with the same arguments. With `--program-fd N` instead of a program, it is read from there. Returns `None` for other commands, which are the user's.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let result = match args.next()?.to_str()? {
         "__box" => init::SandboxArgs::parse(args).and_then(init::run),

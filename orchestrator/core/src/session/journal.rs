@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use base::clock::Clock;
+use base::files::PendingSync;
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -316,6 +317,11 @@ impl JournalWriter {
     /// Makes written entries durable.
     pub fn sync(&mut self) -> io::Result<()> {
         self.journal.sync()
+    }
+
+    /// Begins to make written entries durable.
+    pub(crate) fn start_sync(&self) -> io::Result<PendingSync> {
+        self.journal.start_sync()
     }
 }
 

@@ -59,6 +59,8 @@ const DEFAULT_LOG_BYTES: u64 = 64 << 20;
 /// denied.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
 
+const CANNOT_WRITE_JOURNAL: &str = "cannot write the journal";
+
 /// Returns the base branch if the check also fails without the session's work.
 pub(crate) type FailsOnBase = Arc<dyn Fn(&str, CancellationToken) -> Option<String> + Send + Sync>;
 
@@ -147,6 +149,7 @@ pub(crate) async fn run(config: SupervisorConfig) -> Result<SessionOutcome> {
         live,
         network_noted: false,
         started: Instant::now(),
+        setup_cancel: CancellationToken::new(),
         checks: None,
         launch_task: None,
         kill_at: None,
@@ -182,6 +185,7 @@ struct Supervisor {
     live: LiveMessages,
     network_noted: bool,
     started: Instant,
+    setup_cancel: CancellationToken,
     checks: Option<JoinHandle<()>>,
     launch_task: Option<JoinHandle<()>>,
     kill_at: Option<Instant>,
@@ -431,7 +435,7 @@ impl Supervisor {
             },
         };
         self.handle_input(input)?;
-        self.journal.sync().or_fail(|| "cannot write the journal")?;
+        self.journal.sync().or_fail(|| CANNOT_WRITE_JOURNAL)?;
         Ok(Ok(()))
     }
 
@@ -457,15 +461,18 @@ impl Supervisor {
                 if let JournalEntry::Turn { log_bytes, .. } = &mut entry {
                     *log_bytes = std::fs::metadata(&self.log).ok().map(|log| log.len());
                 }
-                return self.journal.write(entry).or_fail(|| "cannot write the journal");
+                return self.journal.write(entry).or_fail(|| CANNOT_WRITE_JOURNAL);
             }
             SupervisorAction::NotifyRequest { reason } => {
                 self.config.notifier.notify("waiting", &reason);
             }
             SupervisorAction::MakeWorktree => {
+                // The agent's sandbox and the worktree need each other last of all.
+                let runner = self.config.runner.clone();
+                tokio::task::spawn_blocking(move || runner.start_ahead());
                 let tx = self.tx.clone();
-                let (task, comparison) =
-                    (tasks::make_worktree(&self.config), tasks::compare(&self.config));
+                let task = tasks::make_worktree(&self.config, self.setup_cancel.clone());
+                let comparison = tasks::compare(&self.config);
                 tokio::spawn(async move {
                     // Other sessions may have changed the same lines while no supervisor ran.
                     let conflicts = comparison.await;
@@ -474,6 +481,7 @@ impl Supervisor {
                     }
                 });
             }
+            SupervisorAction::CancelSetup => self.setup_cancel.cancel(),
             SupervisorAction::Launch { conversation_id } => self.launch(conversation_id),
             SupervisorAction::Prompt { text, recap } => {
                 self.stall.restart();
@@ -518,25 +526,34 @@ impl Supervisor {
                 }
             }
             SupervisorAction::Finish => {
+                self.setup_cancel.cancel();
                 self.send_command(AgentCommand::End);
                 self.agent = None;
                 durable_step("supervise.exit");
-                return self.journal.sync().or_fail(|| "cannot write the journal");
+                return self.journal.sync().or_fail(|| CANNOT_WRITE_JOURNAL);
             }
         }
         Ok(())
     }
 
-    /// Collects the work, after a collection within the turn has ended.
+    /// Collects the work, after a collection within the turn has ended. At its end the entries of the
+    /// turn are durable.
     fn import(&mut self) -> Result<()> {
-        self.journal.sync().or_fail(|| "cannot write the journal")?;
+        let written = self.journal.start_sync().or_fail(|| CANNOT_WRITE_JOURNAL)?;
         let (tx, task) = (self.tx.clone(), tasks::collect_work(&self.config));
         let keeping = self.work_keeper.take_running();
         tokio::spawn(async move {
             if let Some(keeping) = keeping {
                 let _ = keeping.await;
             }
-            tx.send(InternalEvent::Input(task.await))
+            let collected = task.await;
+            let written = tokio::task::spawn_blocking(move || written.wait()).await;
+            let written = written.unwrap_or_else(|error| Err(error.into()));
+            let input = written.or_fail(|| CANNOT_WRITE_JOURNAL).map_or_else(
+                |failure| Input::CannotImport { reason: failure.full_text() },
+                |()| collected,
+            );
+            tx.send(InternalEvent::Input(input))
         });
         Ok(())
     }

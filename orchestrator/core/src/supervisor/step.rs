@@ -84,6 +84,8 @@ pub(crate) enum Input {
     Launched { conversation_id: Option<String>, loaded: bool },
     /// The worktree or the agent could not be started.
     CannotStart { reason: String },
+    /// The preparation of the worktree was cancelled.
+    SetupCancelled,
     /// The agent works in the conversation with this id.
     ConversationStarted { id: String },
     /// The agent cannot continue its conversation.
@@ -156,6 +158,8 @@ pub(crate) enum SupervisorAction {
     NotifyRequest { reason: String },
     /// Create or find the worktree and prepare it.
     MakeWorktree,
+    /// Cancel the lines that prepare the worktree, if they run.
+    CancelSetup,
     /// Start the agent; `conversation_id` is the conversation to continue.
     Launch { conversation_id: Option<String> },
     /// Send a prompt to the agent; `recap` asks to append the diff so far.
@@ -187,6 +191,7 @@ pub(crate) fn step(state: &mut RunState, input: Input) -> Vec<SupervisorAction> 
         Input::WorktreeReady { note } => actions.on_worktree_ready(note),
         Input::Launched { conversation_id, loaded } => actions.on_launched(conversation_id, loaded),
         Input::CannotStart { reason: why } => actions.finish(SessionOutcome::Failed { why }),
+        Input::SetupCancelled => actions.end_if_asked(),
         Input::ConversationStarted { id } => {
             actions.write(JournalEntry::Agent { conversation_id: Some(id) });
         }
@@ -688,9 +693,7 @@ impl StepActions<'_> {
         match self.state.summary.phase {
             Phase::Checking => {
                 self.actions.push(SupervisorAction::CancelChecks);
-                if let Some(ending) = self.state.ending.take() {
-                    self.end_with(ending);
-                }
+                self.end_if_asked();
             }
             Phase::Working | Phase::Waiting { .. } | Phase::Parked { .. }
                 if self.state.summary.in_turn =>
@@ -707,18 +710,22 @@ impl StepActions<'_> {
                 self.actions.push(SupervisorAction::Cancel);
             }
             // Nothing else happens that would see the reason.
-            Phase::Parked { .. } if !self.state.importing => {
-                if let Some(ending) = self.state.ending.take() {
-                    self.end_with(ending);
-                }
-            }
-            // The next input (worktree, agent, import) sees the reason and ends the run.
+            Phase::Parked { .. } if !self.state.importing => self.end_if_asked(),
+            // The next input (worktree, agent, import) sees the reason and ends the run. Only a setup
+            // may take long.
+            Phase::Starting => self.actions.push(SupervisorAction::CancelSetup),
             Phase::Queued
-            | Phase::Starting
             | Phase::Working
             | Phase::Waiting { .. }
             | Phase::Parked { .. }
             | Phase::Ended { .. } => {}
+        }
+    }
+
+    /// Ends a run that has a reason to end.
+    fn end_if_asked(&mut self) {
+        if let Some(ending) = self.state.ending.take() {
+            self.end_with(ending);
         }
     }
 

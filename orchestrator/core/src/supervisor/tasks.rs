@@ -1,10 +1,10 @@
 //! The long-running actions of a supervisor: each is a future that results in an input.
 
 use std::future::Future;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use base::failure::{Failure, Result};
+use base::failure::{Failure, FailureKind, OrFail, Result};
 use tokio_util::sync::CancellationToken;
 
 use crate::check;
@@ -24,12 +24,15 @@ use studio_git::{handle, import, recreate_worktree, snapshot, worktree};
 
 /// Default timeout of one check or setup line, in seconds.
 const DEFAULT_LINE_SECONDS: u64 = 3600;
+/// The file of a session that says that the setup has to run.
+const PENDING_SETUP_FILE: &str = "setup-pending";
 /// Maximum number of bytes of the diff in a recap.
 const DIFF_BYTES: usize = 20_000;
 
-/// Creates or finds the worktree and runs the setup lines.
+/// Creates or finds the worktree, and runs the setup lines unless they ran to their end before.
 pub(crate) fn make_worktree(
     config: &SupervisorConfig,
+    cancel: CancellationToken,
 ) -> impl Future<Output = Input> + Send + 'static {
     let (repository, record) = (config.repository.clone(), config.record.clone());
     let (setup_runner, setup) = (config.setup_runner.clone(), config.setup.clone());
@@ -37,71 +40,92 @@ pub(crate) fn make_worktree(
     let timeout = line_timeout(config);
     let pool_filler = config.pool_filler.clone();
     let (carried, lines) = (config.caches.clone(), setup.clone());
+    let pending_setup = config.repository.session_dir(&config.record.id).join(PENDING_SETUP_FILE);
+    let marker = pending_setup.clone();
     async move {
         let prepare = move || {
-            let prepare = || prepare_worktree(&repository, &record, carried.as_deref(), &lines);
+            let prepare =
+                || prepare_worktree(&repository, &record, carried.as_deref(), &lines, &marker);
             let prepared = handle::keep_open(prepare);
-            if let Ok(WorktreeState::New { .. }) = prepared {
+            if prepared.as_ref().is_ok_and(|prepared| prepared.is_new) {
                 // Without the pool, the next session only takes longer to start.
                 let _ = pool_filler.start(&record.session_repo);
             }
             prepared
         };
         let result = tokio::task::spawn_blocking(prepare).await;
-        match result
-            .unwrap_or_else(|e| Err(Failure::new(base::failure::FailureKind::Bug, e.to_string())))
-        {
-            Ok(WorktreeState::Existing) => Input::WorktreeReady { note: None },
-            Ok(WorktreeState::New { note }) => {
-                if let Some(runner) = &setup_runner
-                    && let Err(reason) = run_setup(runner, &setup, timeout).await
-                {
-                    return Input::CannotStart { reason };
+        let result = result.unwrap_or_else(|e| Err(Failure::new(FailureKind::Bug, e.to_string())));
+        let note = match result {
+            Ok(prepared) => prepared.note,
+            Err(failure) => return Input::CannotStart { reason: failure.full_text() },
+        };
+        if pending_setup.exists() {
+            if let Some(runner) = &setup_runner {
+                tokio::select! {
+                    result = run_setup(runner, &setup, timeout) => {
+                        if let Err(reason) = result {
+                            return Input::CannotStart { reason };
+                        }
+                    }
+                    () = cancel.cancelled() => return Input::SetupCancelled,
                 }
-                // If it fails, the caches are cold, which only costs time.
-                let _ = tokio::task::spawn_blocking(move || caches.copy_to_agent()).await;
-                Input::WorktreeReady { note }
             }
-            Err(failure) => Input::CannotStart { reason: failure.full_text() },
+            if let Err(error) = std::fs::remove_file(&pending_setup) {
+                return Input::CannotStart { reason: format!("cannot record the setup: {error}") };
+            }
         }
+        // If it fails, the caches are cold, which only costs time.
+        let _ = tokio::task::spawn_blocking(move || caches.copy_to_agent()).await;
+        Input::WorktreeReady { note }
     }
 }
 
-/// Whether the worktree existed already.
-enum WorktreeState {
-    Existing,
-    New { note: Option<String> },
+/// A worktree with its files.
+struct PreparedWorktree {
+    /// Whether it was created now.
+    is_new: bool,
+    /// A note for the user.
+    note: Option<String>,
 }
 
+/// Creates or finds the worktree. If it is created, the marker tells until the end of the setup that
+/// the setup has to run, also after a kill.
 fn prepare_worktree(
     repository: &Repository,
     record: &SessionRecord,
     carried: Option<&[PathBuf]>,
     setup: &[String],
-) -> Result<WorktreeState> {
+    pending_setup: &Path,
+) -> Result<PreparedWorktree> {
     let caches = BuildCaches::of(repository, &record.id);
-    if worktree::is_finished(&record.session_repo) {
-        let recreated = recreate_worktree::recreate_if_missing(repository, &record.session_repo)?;
+    let session_repo = &record.session_repo;
+    let is_finished = worktree::is_finished(session_repo);
+    if !setup.is_empty() && (!is_finished || session_repo.worktree.symlink_metadata().is_err()) {
+        base::files::replace_cache(pending_setup, b"").or_fail(|| "cannot record the setup")?;
+    }
+    if is_finished {
+        let recreated = recreate_worktree::recreate_if_missing(repository, session_repo)?;
         // Otherwise the work of a turn could not be collected: this is reported before the turn
         // costs anything.
-        import::check_pointer(&record.session_repo)?;
+        import::check_pointer(session_repo)?;
         if caches.are_missing() {
-            caches.prepare(&record.session_repo.worktree, &home(), setup)?;
+            caches.prepare(&session_repo.worktree, &home(), setup)?;
         }
-        return match recreated {
-            Recreated::Yes { note } => Ok(WorktreeState::New { note }),
-            Recreated::No => caches.copy_to_agent().map(|()| WorktreeState::Existing),
-        };
+        return Ok(match recreated {
+            Recreated::Yes { note } => PreparedWorktree { is_new: true, note },
+            Recreated::No => PreparedWorktree { is_new: false, note: None },
+        });
     }
-    worktree::remove_incomplete(repository, &record.session_repo)?;
+    worktree::remove_incomplete(repository, session_repo)?;
     let start = record.start.as_ref();
     // A sparse checkout is that of the checkout in which the user started the session.
     let seen = repository.seen_from(record.run_mode.directory.as_deref());
-    worktree::create_at(&seen, &record.session_repo, &record.templates.branches()?, start)?;
+    worktree::create_at(&seen, session_repo, &record.templates.branches()?, start)?;
     let floor = record.limits.disk_floor_bytes;
-    let notes = carried_caches::copy(repository, &record.session_repo, carried, floor);
-    caches.prepare(&record.session_repo.worktree, &home(), setup)?;
-    Ok(WorktreeState::New { note: (!notes.is_empty()).then(|| notes.join("; ")) })
+    let notes = carried_caches::copy(repository, session_repo, carried, floor);
+    caches.prepare(&session_repo.worktree, &home(), setup)?;
+    let note = (!notes.is_empty()).then(|| notes.join("; "));
+    Ok(PreparedWorktree { is_new: true, note })
 }
 
 /// Runs the lines of the setup; returns why one of them failed.
