@@ -225,6 +225,11 @@ pub fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
+/// Begins to make the entries of a directory durable.
+pub fn start_sync_dir(path: PathBuf) -> PendingSync {
+    PendingSync { thread: std::thread::spawn(move || sync_dir(&path)) }
+}
+
 /// Makes the entries of several directories durable, all at the same time.
 pub fn sync_dirs(paths: &BTreeSet<PathBuf>) -> io::Result<()> {
     std::thread::scope(|scope| {

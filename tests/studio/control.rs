@@ -72,7 +72,9 @@ fn a_sandbox_that_is_killed_before_it_has_a_program_is_replaced() {
 fn stop_ends_a_setup_and_resume_runs_it_again() {
     let scene = Scene::new();
     let (id, sandbox) = session_in_setup(&scene);
+    scene.studio(["status", &id]).exits(0).output_contains("running the setup `touch begun;");
     scene.studio(["stop", &id]).exits(0).output_contains("stopped");
+    scene.studio(["logs", &id]).exits(0).output_contains("setup: touch begun;");
     scene.await_free(&id);
     assert!(!sandbox.into_iter().any(runs), "a process of the sandbox is left");
     scene.configure("setup = \"test -e begun && touch complete\"");

@@ -29,7 +29,8 @@ pub fn run(project: &Project, view: &SessionView, _lock: &Lock) -> Result<()> {
     let runtime = base::runtime::current_thread().or_fail(|| "cannot start the runtime")?;
     let mut journal = project.store.writer(id, project.clock)?;
     write(&mut journal, JournalEntry::Spawned { pid: std::process::id() })?;
-    match runtime.block_on(tasks::make_worktree(&config, project.interrupt.token())) {
+    let making = tasks::make_worktree(&config, project.interrupt.token(), |_| ());
+    match runtime.block_on(making) {
         Input::WorktreeReady { note } => {
             if let Some(text) = note {
                 write(&mut journal, JournalEntry::Note { text })?;

@@ -199,6 +199,7 @@ pub fn describe(entry: &JournalEntry) -> Vec<(TimelineKind, String)> {
                 work.deletions
             ),
         ),
+        JournalEntry::Setup { line } => (Kind::State, format!("setup: {line}")),
         JournalEntry::Checking => (Kind::State, "checks started".to_owned()),
         JournalEntry::Checks { commands } if commands.is_empty() => {
             (Kind::User, "no checks".to_owned())

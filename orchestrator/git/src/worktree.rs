@@ -393,9 +393,13 @@ fn finish(repository: &Repository, session_repo: &SessionRepo) -> Result<()> {
         return Err(Failure::failed(cannot_make())
             .because(format!("another process removed {}", session_repo.worktree.display())));
     }
-    // It has no content to make durable, and file systems with a journal write its name after those of
-    // the files that were made durable before.
-    base::files::replace_cache(&finished_marker(session_repo), b"").or_fail(cannot_make)
+    // It has no content to make durable. Its name becomes durable while the agent starts.
+    let marker = finished_marker(session_repo);
+    base::files::replace_cache(&marker, b"").or_fail(cannot_make)?;
+    if let Some(originals) = marker.parent() {
+        drop(base::files::start_sync_dir(originals.to_owned()));
+    }
+    Ok(())
 }
 
 /// Writes a commit's files and the index through the private directory. Attributes apply (line

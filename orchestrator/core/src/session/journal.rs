@@ -48,6 +48,11 @@ pub enum JournalEntry {
         /// The supervisor's process id.
         pid: u32,
     },
+    /// A line of the setup runs.
+    Setup {
+        /// The line.
+        line: String,
+    },
     /// The worktree is ready.
     Worktree,
     /// The agent is running.

@@ -125,7 +125,10 @@ pub fn reason(facts: &SessionFacts, state: &SessionState) -> Option<String> {
     let summary = &facts.summary;
     let reason = match state {
         SessionState::Queued => queued_reason(&facts.dependencies, facts.queue_reason.as_ref()),
-        SessionState::Starting => "creating the worktree and starting the agent".into(),
+        SessionState::Starting => match &summary.setup_line {
+            Some(line) => format!("running the setup `{line}`"),
+            None => "creating the worktree and starting the agent".into(),
+        },
         SessionState::Working => format!("turn {}", summary.turns),
         SessionState::Waiting { reason } => reason.clone(),
         SessionState::Checking => "running the checks".into(),

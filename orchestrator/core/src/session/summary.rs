@@ -227,6 +227,8 @@ pub struct JournalSummary {
     pub ended_at: Option<String>,
     /// Whether the worktree was created.
     pub has_worktree: bool,
+    /// The line of the setup that runs.
+    pub setup_line: Option<String>,
 }
 
 /// An open permission request.
@@ -355,10 +357,9 @@ impl JournalSummary {
                 }
             }
             JournalEntry::Spawned { .. } => self.start_run(),
+            JournalEntry::Setup { line } => self.setup_line = Some(line.clone()),
             JournalEntry::Worktree => self.has_worktree = true,
-            JournalEntry::Agent { conversation_id } => {
-                self.set_conversation(conversation_id.as_ref())
-            }
+            JournalEntry::Agent { conversation_id } => self.start_agent(conversation_id.as_ref()),
             JournalEntry::Turn { n, .. } => self.start_turn(*n),
             JournalEntry::Event { event } => self.add_event(event),
             JournalEntry::Asked { n, what: description, rule, host } => {
@@ -459,6 +460,7 @@ impl JournalSummary {
     /// Resets what belongs to the previous run.
     fn start_run(&mut self) {
         self.phase = Phase::Starting;
+        self.setup_line = None;
         self.in_turn = false;
         self.unchecked = None;
         self.stalled = None;
@@ -467,7 +469,8 @@ impl JournalSummary {
         self.failed_calls = FailedCalls::default();
     }
 
-    fn set_conversation(&mut self, id: Option<&String>) {
+    fn start_agent(&mut self, id: Option<&String>) {
+        self.setup_line = None;
         if id.is_some() && id != self.conversation_id.as_ref() {
             self.conversation_usage = Usage::default();
             self.conversation_id = id.cloned();

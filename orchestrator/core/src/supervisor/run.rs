@@ -466,21 +466,7 @@ impl Supervisor {
             SupervisorAction::NotifyRequest { reason } => {
                 self.config.notifier.notify("waiting", &reason);
             }
-            SupervisorAction::MakeWorktree => {
-                // The agent's sandbox and the worktree need each other last of all.
-                let runner = self.config.runner.clone();
-                tokio::task::spawn_blocking(move || runner.start_ahead());
-                let tx = self.tx.clone();
-                let task = tasks::make_worktree(&self.config, self.setup_cancel.clone());
-                let comparison = tasks::compare(&self.config);
-                tokio::spawn(async move {
-                    // Other sessions may have changed the same lines while no supervisor ran.
-                    let conflicts = comparison.await;
-                    for input in [Input::SameLines { conflicts }, task.await] {
-                        let _ = tx.send(InternalEvent::Input(input));
-                    }
-                });
-            }
+            SupervisorAction::MakeWorktree => self.make_worktree(),
             SupervisorAction::CancelSetup => self.setup_cancel.cancel(),
             SupervisorAction::Launch { conversation_id } => self.launch(conversation_id),
             SupervisorAction::Prompt { text, recap } => {
@@ -534,6 +520,26 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+
+    /// Makes the worktree, and starts the agent's sandbox, which needs it last of all.
+    fn make_worktree(&self) {
+        let runner = self.config.runner.clone();
+        tokio::task::spawn_blocking(move || runner.start_ahead());
+        let (tx, setup_tx) = (self.tx.clone(), self.tx.clone());
+        let on_setup = move |line: &str| {
+            let input = Input::SetupStarted { line: line.to_owned() };
+            let _ = setup_tx.send(InternalEvent::Input(input));
+        };
+        let task = tasks::make_worktree(&self.config, self.setup_cancel.clone(), on_setup);
+        let comparison = tasks::compare(&self.config);
+        tokio::spawn(async move {
+            // Other sessions may have changed the same lines while no supervisor ran.
+            let conflicts = comparison.await;
+            for input in [Input::SameLines { conflicts }, task.await] {
+                let _ = tx.send(InternalEvent::Input(input));
+            }
+        });
     }
 
     /// Collects the work, after a collection within the turn has ended. At its end the entries of the

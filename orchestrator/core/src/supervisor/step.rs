@@ -84,7 +84,9 @@ pub(crate) enum Input {
     Launched { conversation_id: Option<String>, loaded: bool },
     /// The worktree or the agent could not be started.
     CannotStart { reason: String },
-    /// The preparation of the worktree was cancelled.
+    /// A line of the setup starts.
+    SetupStarted { line: String },
+    /// The setup was cancelled.
     SetupCancelled,
     /// The agent works in the conversation with this id.
     ConversationStarted { id: String },
@@ -191,6 +193,7 @@ pub(crate) fn step(state: &mut RunState, input: Input) -> Vec<SupervisorAction> 
         Input::WorktreeReady { note } => actions.on_worktree_ready(note),
         Input::Launched { conversation_id, loaded } => actions.on_launched(conversation_id, loaded),
         Input::CannotStart { reason: why } => actions.finish(SessionOutcome::Failed { why }),
+        Input::SetupStarted { line } => actions.write(JournalEntry::Setup { line }),
         Input::SetupCancelled => actions.end_if_asked(),
         Input::ConversationStarted { id } => {
             actions.write(JournalEntry::Agent { conversation_id: Some(id) });

@@ -29,10 +29,12 @@ const PENDING_SETUP_FILE: &str = "setup-pending";
 /// Maximum number of bytes of the diff in a recap.
 const DIFF_BYTES: usize = 20_000;
 
-/// Creates or finds the worktree, and runs the setup lines unless they ran to their end before.
+/// Creates or finds the worktree, and runs the setup lines unless they ran to their end before; calls
+/// `on_setup` before each of them.
 pub(crate) fn make_worktree(
     config: &SupervisorConfig,
     cancel: CancellationToken,
+    on_setup: impl Fn(&str) + Send + Sync + 'static,
 ) -> impl Future<Output = Input> + Send + 'static {
     let (repository, record) = (config.repository.clone(), config.record.clone());
     let (setup_runner, setup) = (config.setup_runner.clone(), config.setup.clone());
@@ -62,7 +64,7 @@ pub(crate) fn make_worktree(
         if pending_setup.exists() {
             if let Some(runner) = &setup_runner {
                 tokio::select! {
-                    result = run_setup(runner, &setup, timeout) => {
+                    result = run_setup(runner, &setup, timeout, &on_setup) => {
                         if let Err(reason) = result {
                             return Input::CannotStart { reason };
                         }
@@ -133,8 +135,10 @@ async fn run_setup(
     runner: &SandboxedRunner,
     setup: &[String],
     timeout: Duration,
+    on_setup: &(impl Fn(&str) + Sync),
 ) -> std::result::Result<(), String> {
     for line in setup {
+        on_setup(line);
         let output = runner.run_shell(line, timeout).await.map_err(|it| it.full_text())?;
         if output.exit == 0 {
             continue;
