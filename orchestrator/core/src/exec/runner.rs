@@ -460,7 +460,7 @@ impl SandboxedRunner {
         self.tasks.spawn(task)
     }
 
-    /// Waits until all programs of this runner have ended.
+    /// Waits until all programs of this runner have ended; a sandbox that got none is ended.
     pub async fn wait_all(&self) {
         let waiting = base::sync::lock(&self.waiting).take();
         if let Some(WaitingProcess { mut process, program }) = waiting {

@@ -259,7 +259,8 @@ fn current_program() -> io::Result<OsString> {
 }
 
 /// Runs `studio __box --spec-fd N [--lifeline-fd N] [--report-fd N] -- PROGRAM [ARG…]`, or
-/// `__guard` with the same arguments. With `--program-fd N` instead of a program, it is read from there. Returns `None` for other commands, which are the user's.
+/// `__guard` with the same arguments. With `--program-fd N`, the program is read from there instead.
+/// Returns `None` for other commands, which are the user's.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let result = match args.next()?.to_str()? {
         "__box" => init::SandboxArgs::parse(args).and_then(init::run),

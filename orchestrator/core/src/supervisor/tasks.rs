@@ -73,7 +73,9 @@ pub(crate) fn make_worktree(
                 }
             }
             if let Err(error) = std::fs::remove_file(&pending_setup) {
-                return Input::CannotStart { reason: format!("cannot record the setup: {error}") };
+                return Input::CannotStart {
+                    reason: format!("cannot remove {}: {error}", pending_setup.display()),
+                };
             }
         }
         // If it fails, the caches are cold, which only costs time.
@@ -83,7 +85,7 @@ pub(crate) fn make_worktree(
 }
 
 /// A worktree with its files.
-struct PreparedWorktree {
+struct ReadyWorktree {
     /// Whether it was created now.
     is_new: bool,
     /// A note for the user.
@@ -98,7 +100,7 @@ fn prepare_worktree(
     carried: Option<&[PathBuf]>,
     setup: &[String],
     pending_setup: &Path,
-) -> Result<PreparedWorktree> {
+) -> Result<ReadyWorktree> {
     let caches = BuildCaches::of(repository, &record.id);
     let session_repo = &record.session_repo;
     let is_finished = worktree::is_finished(session_repo);
@@ -114,8 +116,8 @@ fn prepare_worktree(
             caches.prepare(&session_repo.worktree, &home(), setup)?;
         }
         return Ok(match recreated {
-            Recreated::Yes { note } => PreparedWorktree { is_new: true, note },
-            Recreated::No => PreparedWorktree { is_new: false, note: None },
+            Recreated::Yes { note } => ReadyWorktree { is_new: true, note },
+            Recreated::No => ReadyWorktree { is_new: false, note: None },
         });
     }
     worktree::remove_incomplete(repository, session_repo)?;
@@ -127,7 +129,7 @@ fn prepare_worktree(
     let notes = carried_caches::copy(repository, session_repo, carried, floor);
     caches.prepare(&session_repo.worktree, &home(), setup)?;
     let note = (!notes.is_empty()).then(|| notes.join("; "));
-    Ok(PreparedWorktree { is_new: true, note })
+    Ok(ReadyWorktree { is_new: true, note })
 }
 
 /// Runs the lines of the setup; returns why one of them failed.
