@@ -297,6 +297,7 @@ fn doctor_removes_incomplete_data_only_while_no_session_runs() {
     let half =
         [apart.join(format!(".new-{one}")), scene.repo.path().join(".git/studio/scratch/s1")];
     half.iter().for_each(|dir| std::fs::create_dir_all(dir.join("sub")).unwrap());
+    make_old(&half[1]);
     let busy = Lock::try_take(&scene.session_file(&other, "lock")).unwrap().expect("it is free");
     scene.studio(["doctor"]).exits(0).output_lacks("removed");
     assert!(half.iter().all(|dir| dir.exists()));

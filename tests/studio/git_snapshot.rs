@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use base::process::{Command, OutputLimits};
 use studio_git::check_leftovers::Leftover;
+use studio_git::import;
 use studio_git::snapshot::{self, OmissionReason, SnapshotLimits};
 use testkit::repo::{Repo, tree};
 
@@ -202,6 +203,38 @@ fn a_snapshot_writes_no_file_again_that_the_one_before_has() {
         tree(&objects).into_keys().filter(|path| !path.starts_with("info") && !path.ends_with('/'));
     let written: Vec<String> = objects.collect();
     assert_eq!(written.len(), 2, "the changed file and the tree: {written:?}");
+}
+
+#[test]
+fn the_scratch_directory_of_a_running_command_is_no_leftover() {
+    let s = setting();
+    let session = s.session("task-abcd");
+    session.work.write("file", "1");
+    let limits = SnapshotLimits::default();
+    let home = s.home(&session);
+    let content = snapshot::read_worktree(
+        &s.repository,
+        &session.place,
+        &home,
+        &limits,
+        &Leftover::default(),
+    )
+    .unwrap_or_else(|failure| panic!("{failure}"));
+    let used = content.scratch.repo.path().to_owned();
+    let killed = used.with_file_name("s-killed");
+    fs::create_dir(&killed).unwrap();
+    fs::write(killed.join("lock"), "").unwrap();
+    let young = used.with_file_name("s-young");
+    fs::create_dir(&young).unwrap();
+    let old = SystemTime::now() - Duration::from_secs(7200);
+    for directory in [&used, &killed] {
+        fs::File::open(directory).unwrap().set_modified(old).unwrap();
+    }
+    let removed = import::remove_leftovers(&s.repository).unwrap();
+    assert_eq!(removed, [format!("removed {}", killed.display())]);
+    assert_eq!((used.exists(), young.exists()), (true, true));
+    drop(content);
+    assert!(!used.exists());
 }
 
 #[test]

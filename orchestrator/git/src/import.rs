@@ -207,12 +207,9 @@ fn head_notes(session_repo: &SessionRepo, head: &HeadState) -> Vec<String> {
 /// Removes the scratch directories and `.keep` files of killed imports. Only called by `studio
 /// doctor` under the operation lock, while no import runs.
 pub fn remove_leftovers(repository: &Repository) -> Result<Vec<String>> {
-    let mut removed = Vec::new();
-    let scratch = repository.common_dir.join("studio/scratch");
-    for entry in std::fs::read_dir(&scratch).into_iter().flatten().flatten() {
-        std::fs::remove_dir_all(entry.path()).or_fail(|| "cannot remove a scratch directory")?;
-        removed.push(format!("removed {}", entry.path().display()));
-    }
+    let scratch = object_quarantine::remove_leftovers(repository)?;
+    let mut removed: Vec<String> =
+        scratch.iter().map(|path| format!("removed {}", path.display())).collect();
     let packs = repository.common_dir.join("objects/pack");
     for entry in std::fs::read_dir(&packs).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use base::id::Id;
+use base::lock::Lock;
 use base::process::{Command, Running, Stream};
 
 use crate::repo::Repository;
@@ -19,11 +20,16 @@ use crate::{confined_thread, filters};
 const EMPTY_PACK: &str = "029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
 /// Timeout of one import.
 const TIMEOUT: Duration = Duration::from_secs(1800);
+/// The lock of a scratch directory, held while it is in use.
+const LOCK: &str = "lock";
+/// The minimum age of one that a killed process left: it is locked right after it was created.
+const MIN_AGE: Duration = Duration::from_secs(60);
 
 /// A temporary git directory for creating objects: it sees the repository's objects, has studio's
 /// configuration, and is removed on drop.
 pub struct Quarantine {
     dir: tempfile::TempDir,
+    _lock: Option<Lock>,
     /// The object directory of the user's repository.
     imported: PathBuf,
     /// The opened repository.
@@ -88,6 +94,7 @@ impl Quarantine {
         let parent = repository.studio_dir()?.join("scratch");
         std::fs::create_dir_all(&parent).or_fail(cannot_write)?;
         let dir = tempfile::Builder::new().prefix("s").tempdir_in(parent).or_fail(cannot_write)?;
+        let lock = Lock::try_take(&dir.path().join(LOCK)).or_fail(cannot_write)?;
         let write = || -> std::io::Result<()> {
             for name in ["objects/info", "objects/pack", "refs"] {
                 std::fs::create_dir_all(dir.path().join(name))?;
@@ -101,7 +108,7 @@ impl Quarantine {
         write().or_fail(cannot_write)?;
         let repo = git2::Repository::open(dir.path()).or_fail(cannot_write)?;
         let imported = repository.common_dir.join("objects");
-        let scratch = Quarantine { dir, imported, repo };
+        let scratch = Quarantine { dir, _lock: lock, imported, repo };
         scratch.add_objects(&scratch.imported)?;
         Ok(scratch)
     }
@@ -149,6 +156,29 @@ impl Quarantine {
     pub(crate) fn objects(&self) -> PathBuf {
         self.dir.path().join("objects")
     }
+}
+
+/// Removes the scratch directories of killed processes. Returns their paths.
+pub(crate) fn remove_leftovers(repository: &Repository) -> Result<Vec<PathBuf>> {
+    let mut removed = Vec::new();
+    let scratch = repository.common_dir.join("studio/scratch");
+    for entry in std::fs::read_dir(&scratch).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();
+        let age = modified.and_then(|time| time.elapsed().ok());
+        let is_old = age.is_some_and(|age| age >= MIN_AGE);
+        if !is_old || Lock::is_held(&path.join(LOCK)).unwrap_or(true) {
+            continue;
+        }
+        match std::fs::remove_dir_all(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            result => {
+                result.or_fail(|| format!("cannot remove {}", path.display()))?;
+                removed.push(path);
+            }
+        }
+    }
+    Ok(removed)
 }
 
 impl KeepFiles {
