@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -80,6 +80,12 @@ impl Lock {
     /// Returns a descriptor for a child process: the lock is held until both copies are closed.
     pub fn share(&self) -> io::Result<OwnedFd> {
         Ok(self.file.try_clone()?.into())
+    }
+
+    /// Holds the lock until this process ends, for threads that cannot be stopped before.
+    pub fn hold_until_exit(&self) -> io::Result<()> {
+        let _stays_open = self.file.try_clone()?.into_raw_fd();
+        Ok(())
     }
 
     /// Returns the lock of a descriptor that a parent process passed down.

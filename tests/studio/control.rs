@@ -628,6 +628,22 @@ fn an_open_shell_prevents_landing_and_discarding() {
 }
 
 #[test]
+fn a_shell_waits_for_a_supervisor_that_is_ending() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    let file = scene.session_file(&id, "shell.lock");
+    let ending = Lock::try_take(&file).unwrap().expect("it is free");
+    let mut shell = scene.env.start(studio(), scene.repo.path(), ["shell", &id, "--", "cat", "a"]);
+    for _ in 0..10 {
+        studio_core::project::pause();
+    }
+    assert!(shell.child.try_wait().unwrap().is_none(), "it waits");
+    drop(ending);
+    assert!(shell.child.wait().unwrap().success());
+}
+
+#[test]
 fn ctrl_c_stops_the_agents_and_keeps_everything() {
     let scene = Scene::new();
     let mut run = scene.env.start(studio(), scene.repo.path(), ["run", "write a 1; hang"]);

@@ -187,6 +187,37 @@ fn a_run_killed_in_the_middle_of_a_smudge_can_be_resumed_and_no_filter_lives_on(
 }
 
 #[test]
+fn stop_and_a_time_limit_end_a_smudge_and_resume_makes_the_worktree_again() {
+    let filtered = Filtered::new();
+    let scene = &filtered.scene;
+    filtered.set_mode("hang");
+    let id = scene.exec(["write a.rot world"]);
+    let filter = filtered.await_hanging();
+    scene.studio(["stop", &id]).exits(0).output_contains("stopped");
+    until("the filter to end", || (!base::process::is_alive(filter)).then_some(()));
+    scene.studio(["doctor"]);
+    let _ = filtered.log();
+    let limited = scene.exec(["write b.rot world", "--timeout", "1"]);
+    let filter = filtered.await_hanging();
+    scene.await_state(&limited, "failed");
+    scene.await_free(&limited);
+    until("the filter to end", || (!base::process::is_alive(filter)).then_some(()));
+    scene.studio(["status", &limited]).output_contains("it reached its limit of 1 second");
+    scene.studio(["discard", &limited]).exits(0);
+
+    filtered.set_mode("");
+    scene.studio(["resume", &id]).exits(0);
+    scene.await_state(&id, "ready");
+    scene.await_free(&id);
+    assert_eq!(scene.worktree(&id).read("b.rot"), "hello\n");
+    scene.studio(["accept", &id, "-m", "Land it"]).exits(0);
+    assert_eq!(scene.repo.show("main", "a.rot"), "jbeyq");
+    assert_eq!(changes(&scene.repo), "");
+    scene.studio(["undo", "op1"]).exits(0);
+    scene.repo.is_sound();
+}
+
+#[test]
 fn an_accept_killed_in_the_middle_of_a_smudge_is_repaired_and_no_filter_lives_on() {
     let filtered = Filtered::new();
     let scene = &filtered.scene;

@@ -22,7 +22,7 @@ use crate::supervisor_process::supervisor_config;
 const TURN_TEXT: &str = "(interactive)";
 
 /// Runs g3 for the user in a session whose lock the caller holds, until the user leaves it.
-pub fn run(project: &Project, view: &SessionView, _lock: &Lock) -> Result<()> {
+pub fn run(project: &Project, view: &SessionView, lock: &Lock) -> Result<()> {
     let (id, summary) = (&view.record.id, &view.facts.summary);
     let config = supervisor_config(project, &view.record)?;
     let argv = command(&config, summary.conversation_id.as_deref())?;
@@ -42,6 +42,9 @@ pub fn run(project: &Project, view: &SessionView, _lock: &Lock) -> Result<()> {
         }
         Input::SetupCancelled => {
             end(&mut journal, SessionOutcome::Stopped)?;
+            // Filters and copies that were cancelled end with this process.
+            lock.hold_until_exit().or_fail(|| "cannot hold the lock")?;
+            runtime.shutdown_background();
             project.interrupt.check()?;
             return Err(Failure::failed("the setup was cancelled"));
         }
@@ -55,7 +58,7 @@ pub fn run(project: &Project, view: &SessionView, _lock: &Lock) -> Result<()> {
     let turn = JournalEntry::Turn { n, text: TURN_TEXT.to_owned(), log_bytes: None };
     write(&mut journal, turn)?;
     journal.sync().or_fail(cannot_write)?;
-    let shell_lock = project.store.open_shell(id)?;
+    let shell_lock = project.open_shell(id)?;
     let result = config.runner.enter(&argv, &shell_lock);
     drop(shell_lock);
     if let Some(conversation) = newest_conversation(project, id) {

@@ -188,6 +188,17 @@ impl Project {
         }
     }
 
+    /// Records that a shell is open in a session; waits for a supervisor that is ending.
+    pub fn open_shell(&self, id: &Id) -> Result<Lock> {
+        let start = Instant::now();
+        loop {
+            match self.store.open_shell(id) {
+                Err(_) if start.elapsed() < LOCK_TIMEOUT => pause(),
+                result => return result,
+            }
+        }
+    }
+
     /// Returns the current state of a session.
     pub fn view(&self, id: &Id) -> Result<SessionView> {
         self.view_with(id, &*self.dispositions()?)

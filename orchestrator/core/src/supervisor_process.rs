@@ -87,6 +87,15 @@ pub fn run(args: &SupervisorArgs) -> Result<u8> {
         let runtime = base::runtime::current_thread();
         let runtime = runtime.or_fail(|| "cannot start the runtime")?;
         let outcome = runtime.block_on(crate::supervisor::run::run(config));
+        if !store.summary(&id)?.has_worktree {
+            // Filters and copies that were cancelled end with this process.
+            lock.hold_until_exit().or_fail(|| "cannot hold the lock")?;
+            runtime.shutdown_background();
+            let view = project.view(&id)?;
+            notifier.notify(view.state.name(), &view.reason().unwrap_or_default());
+            project.schedule()?;
+            return outcome.map(|_| 0);
+        }
         // Waits for everything that still reads or writes the session, before others may.
         drop(runtime);
         outcome?

@@ -40,7 +40,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
 /// lock is held.
 pub(crate) fn enter(context: &CommandContext, id: Option<&str>) -> Result<(SessionView, Lock)> {
     let initial = context.find(id, |state| !state.is_over())?;
-    let lock = context.store.open_shell(&initial.record.id)?;
+    let lock = context.open_shell(&initial.record.id)?;
     // The session may have changed before the lock was taken.
     let view = context.view(&initial.record.id)?;
     if view.state.is_over() || !worktree::is_finished(&view.record.session_repo) {

@@ -221,7 +221,7 @@ impl SessionStore {
     }
 
     /// Records that a shell of this process is open in the session, for the lifetime of the lock.
-    pub fn open_shell(&self, id: &Id) -> Result<Lock> {
+    pub(crate) fn open_shell(&self, id: &Id) -> Result<Lock> {
         let fail = || format!("cannot lock `{id}`");
         let path = self.file(id, "shell.lock");
         let Some(lock) = Lock::try_share(&path).or_fail(fail)? else {

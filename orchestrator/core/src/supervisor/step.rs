@@ -86,7 +86,7 @@ pub(crate) enum Input {
     CannotStart { reason: String },
     /// A line of the setup starts.
     SetupStarted { line: String },
-    /// The setup was cancelled.
+    /// The making of the worktree or its setup was cancelled.
     SetupCancelled,
     /// The agent works in the conversation with this id.
     ConversationStarted { id: String },
@@ -160,7 +160,7 @@ pub(crate) enum SupervisorAction {
     NotifyRequest { reason: String },
     /// Create or find the worktree and prepare it.
     MakeWorktree,
-    /// Cancel the lines that prepare the worktree, if they run.
+    /// Cancel the making of the worktree and its setup.
     CancelSetup,
     /// Start the agent; `conversation_id` is the conversation to continue.
     Launch { conversation_id: Option<String> },
@@ -714,8 +714,8 @@ impl StepActions<'_> {
             }
             // Nothing else happens that would see the reason.
             Phase::Parked { .. } if !self.state.importing => self.end_if_asked(),
-            // The next input (worktree, agent, import) sees the reason and ends the run. Only a setup
-            // may take long.
+            // The next input (worktree, agent, import) sees the reason and ends the run. Only the
+            // worktree and its setup may take long.
             Phase::Starting => self.actions.push(SupervisorAction::CancelSetup),
             Phase::Queued
             | Phase::Working

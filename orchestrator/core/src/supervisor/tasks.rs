@@ -55,7 +55,11 @@ pub(crate) fn make_worktree(
             }
             prepared
         };
-        let result = tokio::task::spawn_blocking(prepare).await;
+        let result = tokio::select! {
+            result = tokio::task::spawn_blocking(prepare) => result,
+            // Its thread ends with the process.
+            () = cancel.cancelled() => return Input::SetupCancelled,
+        };
         let result = result.unwrap_or_else(|e| Err(Failure::new(FailureKind::Bug, e.to_string())));
         let note = match result {
             Ok(prepared) => prepared.note,
