@@ -55,6 +55,17 @@ impl Filtered {
         text.lines().map(str::to_owned).collect()
     }
 
+    /// Expects that a worktree that lacks files lands no deletions.
+    fn refuses_to_land(&self, id: &str) {
+        let landing = self.scene.studio(["accept", id, "--force", "-m", "Land it"]);
+        landing.exits(3).output_contains("has no complete worktree");
+        for command in [["check", id], ["pr", id]] {
+            assert_ne!(self.scene.studio(command).code, 0, "{command:?}");
+        }
+        self.scene.studio(["diff", id]).exits(3).output_contains("has no changes yet");
+        self.scene.repo.is_sound();
+    }
+
     /// Waits until the filter hangs in a conversion; returns its process id.
     fn await_hanging(&self) -> u32 {
         until("the filter to hang", || {
@@ -195,7 +206,9 @@ fn stop_and_a_time_limit_end_a_smudge_and_resume_makes_the_worktree_again() {
     let filter = filtered.await_hanging();
     scene.studio(["stop", &id]).exits(0).output_contains("stopped");
     until("the filter to end", || (!base::process::is_alive(filter)).then_some(()));
+    filtered.refuses_to_land(&id);
     scene.studio(["doctor"]);
+    filtered.refuses_to_land(&id);
     let _ = filtered.log();
     let limited = scene.exec(["write b.rot world", "--timeout", "1"]);
     let filter = filtered.await_hanging();

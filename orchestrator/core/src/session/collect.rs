@@ -1,7 +1,7 @@
 //! Collects a session's work: imports and snapshots it, and compares it with its base.
 
 use base::clock::Clock;
-use base::failure::{OrFail, Result};
+use base::failure::{Failure, OrFail, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::session::journal::WorkSummary;
@@ -16,7 +16,7 @@ use studio_git::patch::Comparison;
 use studio_git::refs;
 use studio_git::repo::Repository;
 use studio_git::snapshot::{self, Omission, Snapshot, SnapshotLimits, WorktreeContent};
-use studio_git::tree_limits;
+use studio_git::{tree_limits, worktree};
 
 /// Maximum number of paths in a note.
 const MAX_PATHS: usize = 20;
@@ -51,9 +51,16 @@ pub(crate) fn fetch(
     record: &SessionRecord,
     limits: &SnapshotLimits,
 ) -> Result<(ImportedWork, Snapshot)> {
-    let mut imported = import::import(repository, &record.session_repo)?;
     // The work of a session at a place has no worktree here.
     let is_elsewhere = record.run_mode.place.is_some() && !record.session_repo.worktree.exists();
+    if !is_elsewhere && !worktree::is_finished(&record.session_repo) {
+        // Files that are not there yet are not deleted.
+        return Err(Failure::refused(format!("session `{}` has no complete worktree", record.id))
+            .because("it ended while its worktree was made, before its agent started")
+            .hint(format!("studio resume {}", record.id))
+            .hint(format!("studio discard {}", record.id)));
+    }
+    let mut imported = import::import(repository, &record.session_repo)?;
     if is_elsewhere {
         let missing = import::missing_worktree_note(&record.session_repo);
         imported.notes.retain(|note| *note != missing);
@@ -204,7 +211,7 @@ pub(crate) fn read_current(
     record: &SessionRecord,
 ) -> Result<Option<(ImportedWork, WorktreeContent)>> {
     let session_repo = &record.session_repo;
-    if !studio_git::worktree::is_finished(session_repo) || !import::check_pointer(session_repo)? {
+    if !worktree::is_finished(session_repo) || !import::check_pointer(session_repo)? {
         return Ok(None);
     }
     let repo = repository.open()?;
