@@ -176,6 +176,36 @@ fn a_running_session_is_not_landed_and_states_are_respected() {
 }
 
 #[test]
+fn a_landing_and_an_undo_that_fail_at_a_lock_of_git_change_nothing() {
+    let scene = Scene::new();
+    let id = scene.ready("write README.md new; write a 1");
+    scene.await_free(&id);
+    let accept = ["accept", &id, "-m", "Land it"];
+    for lock in ["HEAD.lock", "refs/heads/main.lock"] {
+        let lock = scene.repo.path().join(".git").join(lock);
+        let fails = |args: Vec<&str>, state: &str| {
+            std::fs::write(&lock, "").unwrap();
+            let before = (scene.repo.read("README.md"), scene.repo.git(["rev-parse", "main"]));
+            let ran = scene.env.run(studio(), scene.repo.path(), args);
+            ran.exits(1).output_contains("File exists");
+            assert_eq!(scene.status(&id)["state"], state);
+            assert_eq!(
+                before,
+                (scene.repo.read("README.md"), scene.repo.git(["rev-parse", "main"]))
+            );
+            assert_eq!(scene.repo.git(["status", "--porcelain"]), "");
+            std::fs::remove_file(&lock).unwrap();
+        };
+        fails(accept.to_vec(), "ready");
+        scene.studio(accept).exits(0);
+        fails(vec!["undo"], "accepted");
+        scene.studio(["undo"]).exits(0);
+        assert_eq!(scene.status(&id)["state"], "ready");
+    }
+    scene.repo.is_sound();
+}
+
+#[test]
 fn only_one_of_two_concurrent_accepts_lands() {
     let scene = Scene::new();
     let id = scene.ready("write a 1");

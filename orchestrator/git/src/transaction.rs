@@ -41,11 +41,19 @@ pub(crate) fn execute(
             Ok(locked)
         });
         let mut locked = begun.inspect_err(|_| remove_new_indexes(log, landing, &intent.id))?;
-        match land(repository, log, intent, landing, &mut locked)? {
-            TransactionResult::Yes => {}
-            result @ TransactionResult::TargetMoved(_) => {
+        match land(repository, log, intent, landing, &mut locked) {
+            Ok(TransactionResult::Yes) => {}
+            Ok(result @ TransactionResult::TargetMoved(_)) => {
                 write_outcome(log, intent, false)?;
                 return Ok(result);
+            }
+            Err(failure) => {
+                drop(locked);
+                if log.confirm().is_ok() {
+                    // What fails here as well is left to the next command.
+                    let _ = recover_with(repository, log);
+                }
+                return Err(failure);
             }
         }
     } else {
