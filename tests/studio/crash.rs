@@ -176,6 +176,28 @@ fn a_discard_and_an_undo_killed_at_any_step_lose_nothing() {
 }
 
 /// Returns the states of all sessions, oldest first.
+#[test]
+fn a_session_is_open_again_only_when_its_undo_is_complete() {
+    let scene = Scene::new();
+    let id = scene.ready(TASK);
+    scene.await_free(&id);
+    for (end, ended, recovered) in [
+        (vec!["discard", &id], "discarded", "was finished"),
+        (vec!["accept", &id, "-m", "x"], "accepted", "was rolled back"),
+    ] {
+        let ran = scene.env.run(studio(), scene.repo.path(), end);
+        ran.exits(0);
+        with(&scene, "G3_TEST_KILL_AT", "undo.intended", &["undo"]).exits(137);
+        assert_eq!(state(&scene, &id), ended);
+        scene.studio(["doctor"]).output_contains(recovered);
+        if ended == "accepted" {
+            scene.studio(["undo"]).exits(0);
+        }
+        assert_eq!(state(&scene, &id), "ready");
+        assert_eq!(scene.worktree(&id).read("b"), "2\n");
+    }
+}
+
 fn states(scene: &Scene) -> Vec<String> {
     let list = scene.studio(["list", "--json"]).json();
     let sessions = list["sessions"].as_array().expect("a list");

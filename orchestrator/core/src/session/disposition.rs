@@ -146,7 +146,7 @@ fn dispositions_of(entries: &LogEntries) -> (BTreeMap<Id, Disposition>, BTreeSet
         .collect();
     for intent in entries.intents() {
         // A session stays open during a trial, after a landing of some of its hunks, and after the
-        // undo of either.
+        // undo of either. One whose files are being moved back is not open yet.
         let result = entries.result(&intent.id);
         let is_done = result == Some(true);
         let keeps_session = match intent.kind {
@@ -155,7 +155,7 @@ fn dispositions_of(entries: &LogEntries) -> (BTreeMap<Id, Disposition>, BTreeSet
             OperationKind::Undo => {
                 let undoes_hunks =
                     intent.undoes.as_deref().is_some_and(|undone| of_hunks.contains(undone));
-                intent.trial.is_some() || undoes_hunks
+                !is_done || intent.trial.is_some() || undoes_hunks
             }
             OperationKind::Accept | OperationKind::Discard => false,
         };
