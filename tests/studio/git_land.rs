@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use base::failure::{Failure, FailureKind, Result};
 use studio_git::land::{self, LandResult};
 use studio_git::merge::MergeStrategy;
-use studio_git::receipt;
+use studio_git::{receipt, undo};
 use testkit::repo::Repo;
 
 use crate::git_fixtures::{Session, Setting, setting};
@@ -78,6 +78,27 @@ fn unrelated_user_changes_are_kept_and_stay_staged() {
     assert_eq!(s.repo.git(["status", "--porcelain"]), before);
     assert_eq!(s.repo.git(["show", ":staged"]), "staged");
     assert_eq!(s.repo.read("staged"), "and changed again\n");
+}
+
+#[test]
+fn a_directory_lands_in_the_place_of_a_symlink_and_leaves_what_that_led_to() {
+    let s = setting();
+    s.repo.commit_file("data/k", "kept\n");
+    symlink("data", s.repo.path().join("link")).unwrap();
+    s.repo.git(["add", "link"]);
+    s.repo.git(["commit", "-qm", "Add a link"]);
+    let session = s.session("task-abcd");
+    fs::remove_file(session.work.path().join("link")).unwrap();
+    session.work.write("link/k", "new\n");
+    operation(s.accept(&session));
+    let contents = || (s.repo.read("data/k"), s.repo.read("link/k"));
+    assert_eq!(contents(), ("kept\n".into(), "new\n".into()));
+    assert!(!s.repo.path().join("link").is_symlink());
+    assert_eq!(s.repo.git(["status", "--porcelain"]), "");
+    undo::undo(&s.repository, None, "2026-01-02T03:04:05Z").unwrap();
+    assert_eq!(contents(), ("kept\n".into(), "kept\n".into()));
+    assert!(s.repo.path().join("link").is_symlink());
+    assert_eq!(s.repo.git(["status", "--porcelain"]), "");
 }
 
 #[test]

@@ -109,11 +109,17 @@ fn add_occupied(checkout: &Checkout, changes: &[FileChange], reasons: &mut Reaso
         |path: &Path| changes.iter().any(|change| change.path == path && change.after.is_none());
     for change in changes.iter().filter(|change| change.before.is_none()) {
         let parents = change.path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty());
-        for dir in parents {
+        let is_other = |dir: &&Path| {
             let metadata = checkout.worktree.join(dir).symlink_metadata();
-            if metadata.is_ok_and(|entry| !entry.is_dir()) && !is_removed(dir) {
-                reasons.entry(dir.to_owned()).or_insert("a file where a directory is needed");
-            }
+            metadata.is_ok_and(|entry| !entry.is_dir())
+        };
+        let others: Vec<&Path> = parents.filter(is_other).collect();
+        for dir in others.iter().filter(|dir| !is_removed(dir)) {
+            reasons.entry(dir.to_path_buf()).or_insert("a file where a directory is needed");
+        }
+        if !others.is_empty() {
+            // What a symlink leads to is somewhere else.
+            continue;
         }
         let path = checkout.worktree.join(&change.path);
         let is_unreported = |path: &Path| !reasons.keys().any(|file| path.starts_with(file));
