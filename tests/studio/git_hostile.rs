@@ -206,6 +206,46 @@ fn an_object_with_a_wrong_id_is_not_imported() {
 }
 
 #[test]
+fn staged_objects_and_names_of_an_agent_are_verified_in_snapshots() {
+    for planted in ["git~1/hooks", ".gitmodules.d", "forged", "honest"] {
+        let s = setting();
+        let session = s.session("task-abcd");
+        session.work.write("file", "honest\n");
+        session.work.git(["add", "file"]);
+        let blob = session.work.rev(":file");
+        match planted {
+            "honest" => {}
+            "forged" => {
+                session.work.write("other", "other\n");
+                session.work.git(["add", "other"]);
+                let other = session.work.rev(":other");
+                let objects = session.place.git_dir.join("objects");
+                let loose = |id: &str| objects.join(&id[..2]).join(&id[2..]);
+                fs::remove_file(loose(&blob)).unwrap();
+                fs::copy(loose(&other), loose(&blob)).unwrap();
+            }
+            name => {
+                let entry = format!("100644,{blob},{name}");
+                let setting = "core.protectNTFS=false";
+                session.work.git(["-c", setting, "update-index", "--add", "--cacheinfo", &entry]);
+            }
+        }
+        let imported = s.home(&session);
+        let taken = snapshot::take(
+            &s.repository,
+            &session.place,
+            &imported,
+            &SnapshotLimits::default(),
+            now(),
+        );
+        let is_usual = matches!(planted, ".gitmodules.d" | "honest");
+        assert_eq!(taken.is_ok(), is_usual, "{planted}: {taken:?}");
+        s.repo.git(["gc", "-q", "--prune=now"]);
+        s.repo.is_sound();
+    }
+}
+
+#[test]
 fn changes_of_a_session_git_directory_are_reported_until_restored() {
     let s = setting();
     let session = s.session("task-abcd");
