@@ -66,32 +66,6 @@ fn listing_git(scene: &mut Scene) -> PathBuf {
 }
 
 #[test]
-fn staged_work_is_verified_by_git_and_other_uncommitted_work_needs_none() {
-    for (task, is_verified) in
-        [("write a/b 1; write README.md 2", false), ("sh echo 1 > a && git add a", true)]
-    {
-        let mut scene = Scene::new();
-        let calls = listing_git(&mut scene);
-        let id = scene.exec([task]);
-        scene.await_state(&id, "ready");
-        scene.await_free(&id);
-        let calls = fs::read_to_string(calls).unwrap();
-        assert_eq!(calls.contains("index-pack"), is_verified, "{calls}");
-        std::fs::remove_dir_all(scene.worktree(&id).path()).unwrap();
-        scene.repo.git(["gc", "-q", "--prune=now"]);
-        scene.repo.is_sound();
-        scene.studio(["accept", &id, "-m", "Land it"]).exits(0);
-        match is_verified {
-            true => assert_eq!(scene.repo.read("a"), "1\n"),
-            false => assert_eq!(
-                (scene.repo.read("a/b"), scene.repo.read("README.md")),
-                ("1\n".into(), "2\n".into())
-            ),
-        }
-    }
-}
-
-#[test]
 fn sessions_pin_what_they_borrow_without_git_although_another_one_has_the_same() {
     for has_other_branch in [false, true] {
         let mut scene = Scene::new();

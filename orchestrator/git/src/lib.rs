@@ -51,7 +51,6 @@ pub mod pack_maintenance;
 pub mod pair_conflicts;
 pub mod parallel_checkout;
 pub mod patch;
-pub(crate) mod plain_changes;
 pub mod pool;
 pub mod publish;
 pub mod rebase;

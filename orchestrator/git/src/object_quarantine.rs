@@ -14,7 +14,7 @@ use base::process::{Command, Running, Stream};
 
 use crate::repo::Repository;
 use crate::session_repo::{Originals, SessionRepo, config};
-use crate::{confined_thread, filters, plain_changes, refs};
+use crate::{confined_thread, filters};
 
 /// The name that git gives to an empty pack (the SHA-1 of nothing, in a pack's form).
 const EMPTY_PACK: &str = "029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
@@ -206,7 +206,7 @@ impl Drop for KeepFiles {
 }
 
 /// Imports a commit that was created in a quarantine from a session's work, with everything that it
-/// adds to `existing`, a commit of the repository.
+/// adds to `existing`.
 pub(crate) fn import_commit(
     repository: &Repository,
     quarantine: &Quarantine,
@@ -214,12 +214,6 @@ pub(crate) fn import_commit(
     commit: &str,
     existing: &str,
 ) -> Result<KeepFiles> {
-    let fail = || "cannot bring objects into the repository";
-    let created = created_objects(&quarantine.objects()).or_fail(fail)?;
-    let (id, base) = (refs::oid(commit)?, refs::oid(existing)?);
-    if let Some(objects) = plain_changes::find(quarantine, &created, id, base) {
-        return import_listed(repository, quarantine, &objects, &session_repo.id);
-    }
     let object_dirs = [quarantine.objects(), session_repo.git_dir.join("objects")];
     let (commits, existing) = ([commit.to_owned()], [existing.to_owned()]);
     import_objects(repository, &object_dirs, &commits, &existing, &session_repo.id)
@@ -234,28 +228,17 @@ pub(crate) fn import_created(
     existing: &[String],
     id: &Id,
 ) -> Result<KeepFiles> {
-    let created = created_objects(&quarantine.objects())
-        .or_fail(|| "cannot bring objects into the repository")?;
+    let fail = || "cannot bring objects into the repository";
+    let packs = quarantine.objects().join("pack");
+    let created = created_objects(&quarantine.objects()).or_fail(fail)?;
     let is_created = |commit: &String| created.iter().any(|id| id.to_string() == *commit);
     if !commits.iter().all(is_created) {
         // It exists, but perhaps no ref keeps it.
         return import_objects(repository, &[quarantine.objects()], commits, existing, id);
     }
-    import_listed(repository, quarantine, &created, id)
-}
-
-/// Imports objects that a quarantine sees as one kept pack, without verification.
-fn import_listed(
-    repository: &Repository,
-    quarantine: &Quarantine,
-    objects: &[git2::Oid],
-    id: &Id,
-) -> Result<KeepFiles> {
-    let fail = || "cannot bring objects into the repository";
-    let packs = quarantine.objects().join("pack");
     let pack = || -> std::result::Result<String, git2::Error> {
         let mut builder = quarantine.repo.packbuilder()?;
-        objects.iter().try_for_each(|object| builder.insert_object(*object, None))?;
+        created.iter().try_for_each(|object| builder.insert_object(*object, None))?;
         builder.write(&packs, 0o444)?;
         let name = builder.name()?.map(str::to_owned);
         name.ok_or_else(|| git2::Error::from_str("the pack has no name"))
