@@ -23,9 +23,23 @@ fn a_few_rounds_of_chaos_have_no_findings_and_leave_nothing() {
 }
 
 #[test]
+fn operations_at_once_have_no_findings_with_and_without_chaos() {
+    for chaos in [&["--chaos"][..], &[]] {
+        let env = TestEnv::new();
+        let args = ["selftest", "--parallel", "3", "--rounds", "1", "--seed", "11", "--json"];
+        let args: Vec<&str> = args.iter().chain(chaos).copied().collect();
+        let ran = env.run(studio(), Path::new("/"), args);
+        let report = ran.exits(0).json();
+        assert_eq!(report["operations"], 36, "{report}");
+        assert_eq!(report["findings"].as_array().map(Vec::len), Some(0), "{report}");
+    }
+}
+
+#[test]
 fn impossible_numbers_of_rounds_are_refused() {
     let env = TestEnv::new();
     env.run(studio(), Path::new("/"), ["selftest", "--rounds", "0"]).exits(2);
+    env.run(studio(), Path::new("/"), ["selftest", "--parallel", "0"]).exits(2);
     let both = ["selftest", "--rounds", "1", "--minutes", "1"];
     env.run(studio(), Path::new("/"), both).exits(2).output_contains("cannot be used with");
 }

@@ -66,6 +66,7 @@ pub fn run(args: &SupervisorArgs) -> Result<u8> {
     };
     let directory = user_directory(&project.repository, &record);
     let notifier = Notifier::new(&project.config, &record, directory);
+    let mut has_worktree = true;
     let outcome = if record.run_mode.place.is_some() {
         match place::keeper::supervise(&project, &record, notifier.clone()) {
             Ok(Some(outcome)) => outcome,
@@ -87,17 +88,15 @@ pub fn run(args: &SupervisorArgs) -> Result<u8> {
         let runtime = base::runtime::current_thread();
         let runtime = runtime.or_fail(|| "cannot start the runtime")?;
         let outcome = runtime.block_on(crate::supervisor::run::run(config));
-        if !store.summary(&id)?.has_worktree {
+        has_worktree = store.summary(&id)?.has_worktree;
+        if has_worktree {
+            // Waits for everything that still reads or writes the session, before others may.
+            drop(runtime);
+        } else {
             // Filters and copies that were cancelled end with this process.
             lock.hold_until_exit().or_fail(|| "cannot hold the lock")?;
             runtime.shutdown_background();
-            let view = project.view(&id)?;
-            notifier.notify(view.state.name(), &view.reason().unwrap_or_default());
-            project.schedule()?;
-            return outcome.map(|_| 0);
         }
-        // Waits for everything that still reads or writes the session, before others may.
-        drop(runtime);
         outcome?
     };
     if outcome == SessionOutcome::Ready && project.store.load(&id)?.run_mode.accept {
@@ -118,6 +117,9 @@ pub fn run(args: &SupervisorArgs) -> Result<u8> {
     let view = project.view(&id)?;
     notifier.notify(view.state.name(), &view.reason().unwrap_or_default());
     project.schedule()?;
+    if !has_worktree {
+        return Ok(0);
+    }
     // Without it, later commands only take longer.
     let _ = pack_maintenance::run_if_needed(&project.repository);
     if record.run_mode.home.is_some() {

@@ -29,6 +29,7 @@ const MIN_AGE: Duration = Duration::from_secs(60);
 /// configuration, and is removed on drop.
 pub struct Quarantine {
     dir: tempfile::TempDir,
+    /// Tells [`remove_leftovers`] that it is in use.
     _lock: Option<Lock>,
     /// The object directory of the user's repository.
     imported: PathBuf,

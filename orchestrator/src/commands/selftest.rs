@@ -11,6 +11,8 @@ use crate::report;
 
 /// The number of rounds without `--rounds` and `--minutes`.
 const DEFAULT_ROUNDS: u64 = 5;
+/// Maximum number of operations at once.
+const MAX_PARALLEL: u64 = 32;
 
 /// The command line of `selftest`.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -18,7 +20,10 @@ pub(crate) struct Args {
     /// Kill studio and its processes with SIGKILL at random moments
     #[arg(long)]
     pub chaos: bool,
-    /// Number of rounds of 12 operations, each in a new repository (default: 5)
+    /// Number of operations that run at once
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub parallel: u64,
+    /// Number of rounds of 12 steps, each in a new repository (default: 5)
     #[arg(long, value_name = "N", conflicts_with = "minutes")]
     pub rounds: Option<u64>,
     /// Start new rounds for this many minutes
@@ -34,6 +39,11 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if args.rounds == Some(0) || args.minutes == Some(0) {
         return Err(Failure::usage("nothing to run: 0 rounds").hint("studio selftest --rounds 5"));
     }
+    if !(1..=MAX_PARALLEL).contains(&args.parallel) {
+        return Err(Failure::usage(format!("--parallel {} is not possible", args.parallel))
+            .because(format!("from 1 to {MAX_PARALLEL} operations run at once"))
+            .hint("studio selftest --parallel 3"));
+    }
     let seed = match args.seed {
         Some(seed) => seed,
         None => {
@@ -43,7 +53,8 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     };
     let rounds = args.rounds.or(args.minutes.is_none().then_some(DEFAULT_ROUNDS));
     let time = Duration::from_secs(args.minutes.unwrap_or_default().saturating_mul(60));
-    let options = SelftestOptions { chaos: args.chaos, rounds, time, seed };
+    let options =
+        SelftestOptions { chaos: args.chaos, parallel: args.parallel, rounds, time, seed };
     if !common.json {
         report::say(&format!("seed {seed}"));
     }

@@ -1,5 +1,5 @@
-//! The self-test: random operations on a scratch repository with a scripted agent, killed at random
-//! moments, and the invariants after each of them.
+//! The self-test: random operations on a scratch repository with a scripted agent, one after another
+//! or several at once, killed at random moments, and the invariants after each step.
 
 pub mod agent;
 mod scratch;
@@ -15,14 +15,16 @@ use serde_json::Value;
 use crate::invariants::Baseline;
 use crate::selftest::scratch::{CommandEnd, ScratchRepository};
 
-/// Operations per round; each round has a repository of its own.
-const OPERATIONS: u64 = 12;
+/// Steps per round; each round has a repository of its own.
+const STEPS: u64 = 12;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
 pub struct SelftestOptions {
     /// Whether processes are killed.
     pub chaos: bool,
+    /// How many operations of a step run at once.
+    pub parallel: u64,
     /// The number of rounds; the time decides when absent.
     pub rounds: Option<u64>,
     /// The time after which no new round starts.
@@ -63,9 +65,9 @@ impl RandomNumbers {
     }
 }
 
-/// An operation of a round.
+/// An operation of a step.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Operation {
+pub(crate) enum SelftestOperation {
     Run(u64),
     Accept(String),
     Discard(String),
@@ -76,36 +78,38 @@ enum Operation {
     Doctor,
 }
 
-impl Operation {
+impl SelftestOperation {
     fn name(&self) -> &'static str {
         match self {
-            Operation::Run(_) => "run",
-            Operation::Accept(_) => "accept",
-            Operation::Discard(_) => "discard",
-            Operation::Check(_) => "check",
-            Operation::Try(_) => "try",
-            Operation::Undo => "undo",
-            Operation::Resume => "resume",
-            Operation::Doctor => "doctor",
+            SelftestOperation::Run(_) => "run",
+            SelftestOperation::Accept(_) => "accept",
+            SelftestOperation::Discard(_) => "discard",
+            SelftestOperation::Check(_) => "check",
+            SelftestOperation::Try(_) => "try",
+            SelftestOperation::Undo => "undo",
+            SelftestOperation::Resume => "resume",
+            SelftestOperation::Doctor => "doctor",
         }
     }
 
-    fn args(&self) -> Vec<String> {
+    pub(crate) fn args(&self) -> Vec<String> {
         let args: Vec<&str> = match self {
-            Operation::Run(number) => return vec!["run".into(), format!("selftest n{number}")],
-            Operation::Accept(id) => vec!["accept", id, "-m", "Land a self-test"],
-            Operation::Discard(id) => vec!["discard", "--yes", id],
-            Operation::Check(id) => vec!["check", id, "--check", "true"],
-            Operation::Try(id) => vec!["try", "--once", id],
-            Operation::Undo => vec!["undo"],
-            Operation::Resume => vec!["resume", "--all"],
-            Operation::Doctor => vec!["doctor"],
+            SelftestOperation::Run(number) => {
+                return vec!["run".into(), format!("selftest n{number}")];
+            }
+            SelftestOperation::Accept(id) => vec!["accept", id, "-m", "Land a self-test"],
+            SelftestOperation::Discard(id) => vec!["discard", "--yes", id],
+            SelftestOperation::Check(id) => vec!["check", id, "--check", "true"],
+            SelftestOperation::Try(id) => vec!["try", "--once", id],
+            SelftestOperation::Undo => vec!["undo"],
+            SelftestOperation::Resume => vec!["resume", "--all"],
+            SelftestOperation::Doctor => vec!["doctor"],
         };
         args.into_iter().map(str::to_owned).collect()
     }
 }
 
-impl fmt::Display for Operation {
+impl fmt::Display for SelftestOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "studio {}", self.args().join(" "))
     }
@@ -127,7 +131,7 @@ pub fn run(
     while is_due(&report) {
         let random = RandomNumbers(options.seed.wrapping_add(report.rounds));
         let scratch = ScratchRepository::create()?;
-        let mut round = Round { scratch, random, times, sessions: 0, chaos: options.chaos };
+        let mut round = Round { scratch, random, times, sessions: 0, options: *options };
         let before = report.findings.len();
         round.run(&mut report)?;
         times = round.times;
@@ -146,21 +150,23 @@ struct Round {
     random: RandomNumbers,
     times: BTreeMap<&'static str, Duration>,
     sessions: u64,
-    chaos: bool,
+    options: SelftestOptions,
 }
 
 impl Round {
     fn run(&mut self, report: &mut SelftestReport) -> Result<()> {
         let mut earlier: Option<Baseline> = None;
-        for number in 1..=OPERATIONS {
+        for number in 1..=STEPS {
             let mut baseline = self.scratch.baseline()?;
             if let Some(earlier) = &earlier {
                 baseline.add_work_of(earlier);
             }
-            let operation = self.choose()?;
-            let found = self.step(&operation, &baseline, report)?;
-            report.operations += 1;
-            let place = format!("round {}, operation {number}, {operation}", report.rounds + 1);
+            let operations = self.choose()?;
+            let found = self.step(&operations, &baseline, report)?;
+            report.operations += self.options.parallel;
+            let names: Vec<String> = operations.iter().map(ToString::to_string).collect();
+            let names = names.join(" & ");
+            let place = format!("round {}, step {number}, {names}", report.rounds + 1);
             let is_broken = !found.is_empty();
             report.findings.extend(found.into_iter().map(|it| format!("{place}: {it}")));
             if is_broken {
@@ -172,9 +178,13 @@ impl Round {
         Ok(())
     }
 
-    /// Chooses an operation that the sessions allow.
-    fn choose(&mut self) -> Result<Operation> {
+    /// Chooses the operations of a step, each of which the sessions allow.
+    fn choose(&mut self) -> Result<Vec<SelftestOperation>> {
         let list = self.scratch.sessions()?;
+        Ok((0..self.options.parallel).map(|_| self.choose_one(&list)).collect())
+    }
+
+    fn choose_one(&mut self, list: &Value) -> SelftestOperation {
         let empty = Vec::new();
         let sessions = list["sessions"].as_array().unwrap_or(&empty);
         let ready: Vec<&str> = sessions
@@ -185,55 +195,59 @@ impl Round {
         let is_crashed = |session: &Value| session["state"] == "crashed";
         let choice = self.random.below(10);
         if sessions.iter().any(is_crashed) && choice < 4 {
-            return Ok(Operation::Resume);
+            return SelftestOperation::Resume;
         }
         let index = self.random.below(ready.len() as u64);
         let id = usize::try_from(index).ok().and_then(|index| ready.get(index));
-        Ok(match (choice, id) {
-            (0, _) => Operation::Doctor,
-            (1 | 2, _) if sessions.len() > 1 => Operation::Undo,
-            (3 | 4, Some(id)) => Operation::Accept((*id).to_owned()),
-            (5, Some(id)) => Operation::Discard((*id).to_owned()),
-            (6, Some(id)) => Operation::Check((*id).to_owned()),
-            (7, Some(id)) => Operation::Try((*id).to_owned()),
+        match (choice, id) {
+            (0, _) => SelftestOperation::Doctor,
+            (1 | 2, _) if sessions.len() > 1 => SelftestOperation::Undo,
+            (3 | 4, Some(id)) => SelftestOperation::Accept((*id).to_owned()),
+            (5, Some(id)) => SelftestOperation::Discard((*id).to_owned()),
+            (6, Some(id)) => SelftestOperation::Check((*id).to_owned()),
+            (7, Some(id)) => SelftestOperation::Try((*id).to_owned()),
             _ => {
                 self.sessions += 1;
-                Operation::Run(self.sessions)
+                SelftestOperation::Run(self.sessions)
             }
-        })
+        }
     }
 
-    /// Runs one operation, possibly killed, then what repairs it; returns what is violated.
+    /// Chooses when an operation is killed, if it is.
+    fn choose_kill(&mut self, operation: &SelftestOperation) -> Option<Duration> {
+        let usual = self.times.get(operation.name()).copied().unwrap_or(Duration::from_millis(300));
+        let micros = u64::try_from(usual.as_micros()).unwrap_or(u64::MAX).saturating_mul(6) / 5;
+        let moment = Duration::from_micros(self.random.below(micros));
+        let is_killed = self.options.chaos && self.random.below(2) == 0;
+        is_killed.then_some(moment)
+    }
+
+    /// Runs operations at once, each possibly killed, then what repairs them; returns what is violated.
     fn step(
         &mut self,
-        operation: &Operation,
+        operations: &[SelftestOperation],
         baseline: &Baseline,
         report: &mut SelftestReport,
     ) -> Result<Vec<String>> {
         let mut found = Vec::new();
-        let args = operation.args();
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let usual = self.times.get(operation.name()).copied().unwrap_or(Duration::from_millis(300));
-        let micros = u64::try_from(usual.as_micros()).unwrap_or(u64::MAX).saturating_mul(6) / 5;
-        let moment = Duration::from_micros(self.random.below(micros));
-        let is_killed = self.chaos && self.random.below(2) == 0;
-        let ended = self.scratch.studio(&args, is_killed.then_some(moment))?;
-        if is_killed && self.random.below(3) == 0 {
+        let planned: Vec<(&SelftestOperation, Option<Duration>)> =
+            operations.iter().map(|operation| (operation, self.choose_kill(operation))).collect();
+        let is_any_killed = planned.iter().any(|(_, kill_after)| kill_after.is_some());
+        let ended = self.scratch.run_at_once(&planned)?;
+        if is_any_killed && self.random.below(3) == 0 {
             // A supervisor, a sandbox or an agent as well.
             self.scratch.kill_one(self.random.next());
         }
-        report.killed += u64::from(ended.code.is_none());
-        if ended.code == Some(0) {
-            self.times.insert(operation.name(), ended.time);
+        for (operation, ended) in operations.iter().zip(&ended) {
+            report.killed += u64::from(ended.code.is_none());
+            if ended.code == Some(0) {
+                self.times.insert(operation.name(), ended.time);
+            }
+            judge(&operation.to_string(), ended, &mut found);
         }
-        judge(&operation.to_string(), &ended, &mut found);
         found.extend(left(&self.scratch.settle()));
         for args in [["doctor"].as_slice(), &["try", "--end"]] {
-            judge(
-                &format!("studio {}", args.join(" ")),
-                &self.scratch.studio(args, None)?,
-                &mut found,
-            );
+            judge(&format!("studio {}", args.join(" ")), &self.scratch.studio(args)?, &mut found);
         }
         found.extend(left(&self.scratch.settle()));
         found.extend(baseline.violations()?.into_iter().filter(|it| !is_recent_leftover(it)));

@@ -11,7 +11,7 @@ use base::process::{Command, OutputLimits, Running, Stream};
 use serde_json::Value;
 
 use crate::invariants::{self, Baseline};
-use crate::selftest::agent;
+use crate::selftest::{SelftestOperation, agent};
 
 /// How long a command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -125,13 +125,47 @@ impl ScratchRepository {
             .env("GIT_COMMITTER_EMAIL", "studio@localhost")
     }
 
-    /// Runs studio to its end, or kills it with SIGKILL after a time.
-    pub(crate) fn studio(&self, args: &[&str], kill_after: Option<Duration>) -> Result<CommandEnd> {
+    /// Runs operations at once, each to its end or until it is killed with SIGKILL after a time.
+    pub(crate) fn run_at_once(
+        &self,
+        operations: &[(&SelftestOperation, Option<Duration>)],
+    ) -> Result<Vec<CommandEnd>> {
+        std::thread::scope(|scope| {
+            let start = |(number, (operation, kill_after)): (
+                usize,
+                &(&SelftestOperation, Option<Duration>),
+            )| {
+                let (args, kill_after) = (operation.args(), *kill_after);
+                scope.spawn(move || self.run_studio(&args, kill_after, &number.to_string()))
+            };
+            let threads: Vec<_> = operations.iter().enumerate().map(start).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, Result<CommandEnd>>| {
+                thread.join().unwrap_or_else(|_| Err(Failure::failed("a thread panicked")))
+            };
+            threads.into_iter().map(join).collect()
+        })
+    }
+
+    /// Runs studio to its end.
+    pub(crate) fn studio(&self, args: &[&str]) -> Result<CommandEnd> {
+        let args: Vec<String> = args.iter().map(|&argument| argument.to_owned()).collect();
+        self.run_studio(&args, None, "")
+    }
+
+    /// Runs studio with files for its output whose names have this suffix.
+    fn run_studio(
+        &self,
+        args: &[String],
+        kill_after: Option<Duration>,
+        suffix: &str,
+    ) -> Result<CommandEnd> {
         let fail = || "cannot start studio";
-        let (out, err) = (self.home().join("out"), self.home().join("err"));
-        let file = |path: &Path| fs::File::create(path).or_fail(fail);
+        let file = |name: &str| self.home().join(format!("{name}{suffix}"));
+        let (out, err) = (file("out"), file("err"));
+        let create = |path: &Path| fs::File::create(path).or_fail(fail);
         let command = self.command(&self.program).args(args);
-        let command = command.stdout(Stream::File(file(&out)?)).stderr(Stream::File(file(&err)?));
+        let command =
+            command.stdout(Stream::File(create(&out)?)).stderr(Stream::File(create(&err)?));
         let begin = Instant::now();
         let mut running: Running = command.spawn().or_fail(fail)?;
         let limit = kill_after.unwrap_or(TIMEOUT);
@@ -152,7 +186,7 @@ impl ScratchRepository {
 
     /// Returns the sessions: id and state.
     pub(crate) fn sessions(&self) -> Result<Value> {
-        let list = self.studio(&["list", "--all", "--json"], None)?;
+        let list = self.studio(&["list", "--all", "--json"])?;
         serde_json::from_str(&list.out).map_err(|error| {
             Failure::failed("`studio list --all --json` prints no JSON")
                 .because(format!("{error}: {}{}", list.out, list.err))
