@@ -1,7 +1,12 @@
 //! Commit messages: parses a model's answer, or derives a message from the task.
 
 /// The maximum number of characters in a line.
-pub const COLUMNS: usize = 72;
+const COLUMNS: usize = 72;
+/// The lines of a prompt that say how the message looks. Small models repeat them in their answers.
+pub const FORM: &str = "\
+The first line is the subject: imperative, at most 72 characters, no full stop.
+Then an empty line, then a short body that says why, wrapped at 72 columns.
+Answer with the commit message and nothing else: no quotes, no code fences, no trailers.";
 /// The maximum number of characters in a message.
 const MAX_CHARS: usize = 4000;
 
@@ -15,7 +20,7 @@ pub fn read(answer: &str) -> Result<String, String> {
         .trim()
         .lines()
         .map(str::trim_end)
-        .filter(|line| !line.starts_with("```") && !is_trailer(line))
+        .filter(|line| !line.starts_with("```") && !is_trailer(line) && !is_of_form(line))
         .skip_while(|line| line.is_empty())
         .collect();
     let Some((first, rest)) = lines.split_first() else {
@@ -55,6 +60,11 @@ fn strip_tags(answer: &str) -> String {
         text.split_once(&end).map_or(text, |(before, _)| before).trim().to_owned()
     };
     format!("{}\n\n{}", until_end_tag(first, summary), until_end_tag(more, description))
+}
+
+/// Returns whether a line repeats the prompt.
+fn is_of_form(line: &str) -> bool {
+    FORM.lines().any(|told| told == line.trim())
 }
 
 /// Returns whether a line is a trailer, which models may not write.
@@ -164,6 +174,16 @@ mod tests {
         ] {
             assert_eq!(read(answer).unwrap(), message);
         }
+    }
+
+    #[test]
+    fn repeated_lines_of_the_prompt_are_left_out() {
+        assert_eq!(read(&format!("Add the notes\n\n{FORM}\n")).unwrap(), "Add the notes");
+        assert_eq!(
+            read(&format!("{FORM}\n\nAdd the notes\n\nWhy.")).unwrap(),
+            "Add the notes\n\nWhy."
+        );
+        assert!(read(FORM).is_err());
     }
 
     #[test]

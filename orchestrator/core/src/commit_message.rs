@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::process::{Command, OutputLimits};
 use base::text::{head, printable, printable_output};
 
-use planner::commit::{self, COLUMNS};
+use planner::commit::{self, FORM};
 
 use crate::redact::redact;
 use crate::session::record::SessionRecord;
@@ -127,10 +127,7 @@ fn prompt(subject: &Subject<'_>) -> String {
         ),
     };
     format!(
-        "Write the commit message for the change below.\n\
-         The first line is the subject: imperative, at most {COLUMNS} characters, no full stop.\n\
-         Then an empty line, then a short body that says why, wrapped at {COLUMNS} columns.\n\
-         Answer with the commit message and nothing else: no quotes, no code fences, no trailers.\n\n\
+        "Write the commit message for the change below.\n{FORM}\n\n\
          The task was:\n{}\n\nThe changed files:\n{}\n\nThe difference:\n{}\n",
         redact(head(&subject.record.task, 4000)),
         redact(head(subject.stat, 8000)),

@@ -139,11 +139,9 @@ pub(crate) fn summed_up(words: Option<&str>, requirements: &[Requirement]) -> Ve
 /// Returns the prompt for a commit message.
 pub(crate) fn commit(wanted: &str, files: &[String]) -> String {
     format!(
-        "Write the commit message for work that was done on these requirements.\n\
-         The first line is the subject: imperative, at most 72 characters, no full stop.\n\
-         Then an empty line, then a body of at most 10 lines of 72 columns that says why.\n\
-         Answer with the commit message and nothing else: no quotes, no code fences, no trailers.\n\n\
+        "Write the commit message for work that was done on these requirements.\n{}\n\n\
          The requirements:\n{}\n\nThe changed files:\n{}\n",
+        planner::commit::FORM,
         base::text::head(wanted, 8_000),
         base::text::head(&files.join("\n"), 8_000),
     )
