@@ -3,7 +3,7 @@
 /// The maximum number of characters in a line.
 const COLUMNS: usize = 72;
 /// The lines of a prompt that say how the message looks. Small models repeat them in their answers.
-pub const FORM: &str = "\
+pub const INSTRUCTIONS: &str = "\
 The first line is the subject: imperative, at most 72 characters, no full stop.
 Then an empty line, then a short body that says why, wrapped at 72 columns.
 Answer with the commit message and nothing else: no quotes, no code fences, no trailers.";
@@ -20,7 +20,7 @@ pub fn read(answer: &str) -> Result<String, String> {
         .trim()
         .lines()
         .map(str::trim_end)
-        .filter(|line| !line.starts_with("```") && !is_trailer(line) && !is_of_form(line))
+        .filter(|line| !line.starts_with("```") && !is_trailer(line) && !is_instruction(line))
         .skip_while(|line| line.is_empty())
         .collect();
     let Some((first, rest)) = lines.split_first() else {
@@ -63,8 +63,8 @@ fn strip_tags(answer: &str) -> String {
 }
 
 /// Returns whether a line repeats the prompt.
-fn is_of_form(line: &str) -> bool {
-    FORM.lines().any(|told| told == line.trim())
+fn is_instruction(line: &str) -> bool {
+    INSTRUCTIONS.lines().any(|instruction| instruction == line.trim())
 }
 
 /// Returns whether a line is a trailer, which models may not write.
@@ -178,12 +178,13 @@ mod tests {
 
     #[test]
     fn repeated_lines_of_the_prompt_are_left_out() {
-        assert_eq!(read(&format!("Add the notes\n\n{FORM}\n")).unwrap(), "Add the notes");
+        assert_eq!(read(&format!("Add the notes\n\n{INSTRUCTIONS}\n")).unwrap(), "Add the notes");
         assert_eq!(
-            read(&format!("{FORM}\n\nAdd the notes\n\nWhy.")).unwrap(),
+            read(&format!("{INSTRUCTIONS}\n\nAdd the notes\n\nWhy.")).unwrap(),
             "Add the notes\n\nWhy."
         );
-        assert!(read(FORM).is_err());
+        assert!(read(INSTRUCTIONS).is_err());
+        assert_eq!(INSTRUCTIONS.matches(&COLUMNS.to_string()).count(), 2);
     }
 
     #[test]

@@ -103,8 +103,9 @@ fn vi_controls_the_terminal_and_the_saved_text_is_the_message() {
     terminal.line(&format!("EDITOR=vi '{}' accept --edit {id}", studio()));
     terminal.awaits("Write a.txt 1");
     terminal.awaits("studio-message-");
-    // Ctrl-C is a key of the editor.
+    // Ctrl-C is a key of the editor, which drops what was typed before and says how to leave it.
     terminal.types(&["C-c"]);
+    terminal.awaits(":qa");
     terminal.types(&[":", "%", "d", "Enter", "i"]);
     terminal.tmux(&["send-keys", "-l", "Written in vi"]);
     terminal.types(&["Escape"]);

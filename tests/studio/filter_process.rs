@@ -210,12 +210,12 @@ fn stop_and_a_time_limit_end_a_smudge_and_resume_makes_the_worktree_again() {
     scene.studio(["doctor"]);
     filtered.refuses_to_land(&id);
     let _ = filtered.log();
-    let limited = scene.exec(["write b.rot world", "--timeout", "1"]);
+    let limited = scene.exec(["write b.rot world", "--timeout", "3"]);
     let filter = filtered.await_hanging();
     scene.await_state(&limited, "failed");
     scene.await_free(&limited);
     until("the filter to end", || (!base::process::is_alive(filter)).then_some(()));
-    scene.studio(["status", &limited]).output_contains("it reached its limit of 1 second");
+    scene.studio(["status", &limited]).output_contains("it reached its limit of 3 seconds");
     scene.studio(["discard", &limited]).exits(0);
 
     filtered.set_mode("");
@@ -226,7 +226,8 @@ fn stop_and_a_time_limit_end_a_smudge_and_resume_makes_the_worktree_again() {
     scene.studio(["accept", &id, "-m", "Land it"]).exits(0);
     assert_eq!(scene.repo.show("main", "a.rot"), "jbeyq");
     assert_eq!(changes(&scene.repo), "");
-    scene.studio(["undo", "op1"]).exits(0);
+    scene.studio(["undo", "op1"]).exits(0).output_contains("is restored");
+    assert_eq!(scene.status(&limited)["state"], "failed");
     scene.repo.is_sound();
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::process::{Command, OutputLimits};
 use base::text::{head, printable, printable_output};
 
-use planner::commit::{self, FORM};
+use planner::commit::{self, INSTRUCTIONS};
 
 use crate::redact::redact;
 use crate::session::record::SessionRecord;
@@ -127,7 +127,7 @@ fn prompt(subject: &Subject<'_>) -> String {
         ),
     };
     format!(
-        "Write the commit message for the change below.\n{FORM}\n\n\
+        "Write the commit message for the change below.\n{INSTRUCTIONS}\n\n\
          The task was:\n{}\n\nThe changed files:\n{}\n\nThe difference:\n{}\n",
         redact(head(&subject.record.task, 4000)),
         redact(head(subject.stat, 8000)),

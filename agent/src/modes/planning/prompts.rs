@@ -141,7 +141,7 @@ pub(crate) fn commit(wanted: &str, files: &[String]) -> String {
     format!(
         "Write the commit message for work that was done on these requirements.\n{}\n\n\
          The requirements:\n{}\n\nThe changed files:\n{}\n",
-        planner::commit::FORM,
+        planner::commit::INSTRUCTIONS,
         base::text::head(wanted, 8_000),
         base::text::head(&files.join("\n"), 8_000),
     )
