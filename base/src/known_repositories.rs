@@ -32,7 +32,7 @@ pub fn remember(common: &Path) -> io::Result<()> {
 }
 
 /// Returns the git common directories of the known repositories that still exist.
-pub(crate) fn list() -> Vec<PathBuf> {
+pub fn list() -> Vec<PathBuf> {
     let Ok(state) = state_dir("studio") else { return Vec::new() };
     let entries = fs::read_dir(state).into_iter().flatten().flatten();
     let paths = entries.filter_map(|entry| fs::read(entry.path().join(FILE)).ok());

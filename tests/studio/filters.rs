@@ -235,11 +235,61 @@ pub fn lfs_scene() -> Scene {
     let scene = Scene::new();
     scene.configure("[studio.filters]\nlfs = \"git-lfs\"");
     scene.repo.git(["lfs", "install", "--local"]);
+    commit_lfs_files(&scene);
+    scene
+}
+
+fn commit_lfs_files(scene: &Scene) {
     scene.repo.commit_file(".gitattributes", "*.bin filter=lfs diff=lfs merge=lfs -text\n");
     scene.repo.commit_file("a.bin", "large content\n");
     scene.repo.commit_file("kept.bin", "kept content\n");
     assert!(scene.repo.show("main", "a.bin").starts_with("version https://git-lfs"));
-    scene
+}
+
+#[test]
+fn git_lfs_of_the_users_own_git_needs_no_line_in_the_configuration() {
+    let scene = Scene::new();
+    // The tests' own git has no configuration of a user.
+    scene.repo.git(["lfs", "install", "--local"]);
+    commit_lfs_files(&scene);
+    let global = scene.env.home().join(".gitconfig");
+    let user = fs::read_to_string(&global).unwrap_or_default();
+    let install = |smudge: &str, process: &str| {
+        let lfs = format!(
+            "[filter \"lfs\"]\nclean = git-lfs clean -- %f\nsmudge = {smudge}\n\
+             process = {process}\nrequired = true\n"
+        );
+        fs::write(&global, user.clone() + &lfs).unwrap();
+    };
+    let read_first_line = |content: &str| {
+        let id = scene.ready("sh head -n 1 a.bin > seen.txt");
+        let seen = scene.worktree(&id).read("seen.txt");
+        assert!(seen.starts_with(content), "{seen}");
+    };
+    install("git-lfs smudge -- %f", "git-lfs filter-process");
+    read_first_line("large content\n");
+    let id = scene.ready("write a.bin changed");
+    scene.await_free(&id);
+    let landed = scene.studio(["accept", &id, "-m", "Land it"]);
+    landed.exits(0).output_lacks("filters were not run");
+    assert!(scene.repo.show("main", "a.bin").starts_with("version https://git-lfs"));
+    assert_eq!(scene.repo.read("a.bin"), "changed\n");
+    assert_eq!(changes(&scene.repo), "");
+
+    // `git lfs install --skip-smudge`
+    install("git-lfs smudge --skip -- %f", "git-lfs filter-process --skip");
+    read_first_line("version https://git-lfs");
+
+    // Other commands run only if studio's configuration has them, and those of the repository never.
+    let marker = scene.env.home().join("marker");
+    let planted = format!("touch '{}'; cat", marker.display());
+    install(&planted, "git-lfs filter-process");
+    read_first_line("version https://git-lfs");
+    install("git-lfs smudge -- %f", &planted);
+    read_first_line("version https://git-lfs");
+    fs::write(&global, user.clone()).unwrap();
+    read_first_line("version https://git-lfs");
+    assert!(!marker.exists());
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `studio list` at every terminal width.
 
+use std::path::Path;
+
 use testkit::env::CommandRun;
 
 use crate::fixtures::{Scene, studio};
@@ -105,6 +107,56 @@ fn accepted_and_discarded_sessions_are_listed_with_all() {
         .exits(0)
         .output_contains("accepted")
         .output_contains("studio undo op1");
+}
+
+#[test]
+fn the_sessions_of_all_repositories_are_listed_from_anywhere() {
+    let scene = Scene::new();
+    let other = scene.env.repo_at("the other's");
+    let bare = scene.env.home().join("bare.git");
+    let inner = scene.env.repo_at("my repö/inner");
+    scene.repo.git(["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
+    let none = scene.studio_in(scene.env.home(), ["list", "--all-repositories"]);
+    none.exits(0).output_contains("no open sessions in any repository");
+
+    let mine = scene.ready("write a 1");
+    scene.await_free(&mine);
+    scene.studio_in(other.path(), ["run", "write b 1"]).exits(0);
+    scene.studio_in(inner.path(), ["run", "write d 1"]).exits(0);
+    std::fs::remove_file(inner.path().join(".git/HEAD")).unwrap();
+    scene.studio_in(&bare, ["run", "write c 1"]).exits(0);
+    let from_home = |args: &[&str]| scene.env.run(studio(), scene.env.home(), args);
+    let json = from_home(&["list", "-A", "--json"]).exits(0).json();
+    let repositories = json["repositories"].as_array().unwrap();
+    let mut found: Vec<_> = repositories
+        .iter()
+        .map(|it| (it["directory"].as_str().unwrap(), it["sessions"][0]["id"].as_str().unwrap()))
+        .collect();
+    found.sort_by_key(|(_, id)| *id);
+    let path = |path: &Path| path.canonicalize().unwrap().to_str().unwrap().to_owned();
+    let expected = [path(scene.repo.path()), path(other.path()), path(&bare)];
+    assert_eq!(found.iter().map(|it| it.0).collect::<Vec<_>>(), expected, "{json}");
+    for ((_, id), prefix) in found.iter().zip([mine.as_str(), "write-b-1-", "write-c-1-"]) {
+        assert!(id.starts_with(prefix), "{json}");
+    }
+
+    let list = from_home(&["list", "-A"]);
+    let headings: Vec<&str> =
+        list.exits(0).out.lines().filter(|line| line.starts_with("cd ")).collect();
+    assert_eq!(headings.len(), 3, "{list}");
+    for heading in headings {
+        let ids = format!("{heading} && {} list --json", studio());
+        let ran = scene.env.run("sh", scene.env.home(), ["-c", &ids]);
+        assert_eq!(ran.exits(0).json()["sessions"].as_array().unwrap().len(), 1, "{heading}");
+    }
+
+    scene.studio(["discard", &mine]).exits(0);
+    std::fs::rename(other.path(), scene.env.home().join("moved")).unwrap();
+    std::fs::remove_file(bare.join("HEAD")).unwrap();
+    let list = from_home(&["list", "--all-repositories"]);
+    list.exits(0).output_lacks("write-a").output_lacks("the other").output_contains("bare.git");
+    list.output_contains("is not in a git repository");
+    from_home(&["list", "-A", "--all"]).exits(0).output_contains("discarded");
 }
 
 #[test]

@@ -321,6 +321,24 @@ fn a_dry_run_reports_the_errors_of_a_run_and_creates_nothing() {
 }
 
 #[test]
+fn a_name_replaces_the_words_of_the_task_in_the_id_and_the_branch() {
+    let scene = Scene::new();
+    let run = scene.studio(["run", "--name", "Login page", "write a 1", "write b 2", "--json"]);
+    let end = run.exits(0).json_lines().pop().unwrap();
+    let ids: Vec<&str> =
+        end["sessions"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), 2, "{end}");
+    assert_ne!(ids[0], ids[1]);
+    for id in ids {
+        assert!(id.starts_with("login-page-"), "{id}");
+        assert_eq!(scene.repo.rev(&format!("studio/{id}")).len(), 40);
+    }
+    scene.studio(["run", "--name", "", "write a 1"]).exits(2);
+    scene.repo.write("tasks.md", "- write a 1\n");
+    scene.studio(["run", "--name", "x", "--tasks", "tasks.md"]).exits(2);
+}
+
+#[test]
 fn a_session_keeps_its_configuration_file() {
     let scene = Scene::new();
     let usual = scene.env.home().join(".config/g3/config.toml");

@@ -66,7 +66,7 @@ fn create_one<T>(
     let mut record = SessionRecord { after, ..draft(project, spec)? };
     project.repository.remember_checkout()?;
     for n in 0..MAX_ATTEMPTS {
-        let id = Id::new(&spec.task, random::four_bytes(&spec.task, n)?);
+        let id = Id::new(spec.words_of_id(), random::four_bytes(&spec.task, n)?);
         let request = record.templates.worktree_spec(&id, &record.base)?;
         record.session_repo = request.session_repo(&project.repository)?;
         if let Some(start) = &spec.start {
@@ -126,7 +126,7 @@ pub fn draft(project: &Project, spec: &SessionSpec) -> Result<SessionRecord> {
         return Err(Failure::usage("`[studio.limits] budget_usd` must be a non-negative number")
             .hint("give a number, 0 or more"));
     }
-    let id = Id::new(&spec.task, [0; 4]);
+    let id = Id::new(spec.words_of_id(), [0; 4]);
     let request = templates.worktree_spec(&id, &base)?;
     let start = spec.start.as_ref();
     Ok(SessionRecord {

@@ -53,7 +53,8 @@ pub fn run(args: &PoolArgs) -> Result<u8> {
     // The files have their content, as those of the sessions.
     let config_file = args.config_file.clone();
     let sources = ConfigSources { config_file, ..ConfigSources::from_env(&args.common_dir) };
-    filters::trust(&repository, &base::config::load(&sources)?.config.studio.filters);
+    let mut config = base::config::load(&sources)?.config;
+    filters::trust(&repository, &mut config.studio.filters);
     pool::fill(&repository, &template, &args.commit, args.size)?;
     Ok(0)
 }

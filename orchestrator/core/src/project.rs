@@ -67,9 +67,9 @@ pub(crate) type DamagedSession = (Id, Failure);
 
 impl Project {
     /// Creates a project for a repository and a configuration.
-    pub fn new(repository: Repository, config: Config) -> Project {
+    pub fn new(repository: Repository, mut config: Config) -> Project {
         let store = SessionStore::new(&repository.common_dir);
-        filters::trust(&repository, &config.studio.filters);
+        filters::trust(&repository, &mut config.studio.filters);
         Project {
             repository,
             store,

@@ -26,6 +26,8 @@ use crate::{check_worktree, entry_mode, filter_registration, worktree};
 
 /// The line of a session's git configuration after which the trusted filters follow.
 const MARKER: &str = "# filters\n";
+/// The name of Git LFS in `.gitattributes`, and of its directory in a repository.
+const LFS: &str = "lfs";
 /// Maximum number of files that are written at the same time.
 const MAX_THREADS: usize = 4;
 /// How much older than now the written files are: git compares the content of a file that is as new as
@@ -60,10 +62,13 @@ pub(crate) struct FilterSet {
 
 static CURRENT: RwLock<Option<Arc<FilterSet>>> = RwLock::new(None);
 
-/// Makes this process run the filters of the user's configuration, in this repository. Programs are
-/// searched for in `PATH` without its relative entries and those in the repository and
-/// its worktrees. Must not be called on a confined thread.
-pub fn trust(repository: &Repository, settings: &BTreeMap<String, FilterSetting>) {
+/// Makes this process run the filters of the user's configuration, in this repository, and adds Git
+/// LFS to them if the user's own git runs it. Programs are searched for in `PATH` without its relative
+/// entries and those in the repository and its worktrees. Must not be called on a confined thread.
+pub fn trust(repository: &Repository, settings: &mut BTreeMap<String, FilterSetting>) {
+    if !settings.contains_key(LFS) {
+        settings.extend(installed_lfs(repository).map(|setting| (LFS.to_owned(), setting)));
+    }
     let filters: BTreeMap<String, TrustedFilter> = settings
         .iter()
         .map(|(name, setting)| {
@@ -80,6 +85,34 @@ pub fn trust(repository: &Repository, settings: &BTreeMap<String, FilterSetting>
     if let Ok(mut current) = CURRENT.write() {
         *current = set;
     }
+}
+
+/// Returns Git LFS with the commands of the user's or the system's git configuration, in a
+/// repository that has files of Git LFS; `None` if they are not those that `git lfs install` writes.
+fn installed_lfs(repository: &Repository) -> Option<FilterSetting> {
+    if !repository.common_dir.join(LFS).is_dir() {
+        return None;
+    }
+    let settings = user_settings_in(&repository.common_dir, "^filter\\.lfs\\.");
+    let value = |key: &str| {
+        settings.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.clone())
+    };
+    let known = FilterSetting::Known(KnownFilter::GitLfs).commands();
+    let installed = FilterCommands {
+        clean: value("filter.lfs.clean"),
+        smudge: value("filter.lfs.smudge"),
+        process: value("filter.lfs.process"),
+        ..known.clone()
+    };
+    let skips_downloads = FilterCommands {
+        smudge: Some("git-lfs smudge --skip -- %f".to_owned()),
+        process: Some("git-lfs filter-process --skip".to_owned()),
+        ..known.clone()
+    };
+    if installed == known {
+        return Some(FilterSetting::Known(KnownFilter::GitLfs));
+    }
+    (installed == skips_downloads).then_some(FilterSetting::Commands(installed))
 }
 
 /// Returns the trees in which agents and landings write programs.

@@ -2,14 +2,14 @@
 
 use std::io::IsTerminal;
 
-use base::failure::Result;
+use base::failure::{Failure, Result};
 use base::id::Id;
 use base::parallel;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::commands::context::{CommandContext, CommonArgs};
-use crate::commands::{list_disk, list_watch};
+use crate::commands::{list_all_repositories, list_disk, list_watch};
 use crate::report;
 use crate::report::list::ListLayout;
 use crate::report::table;
@@ -23,6 +23,7 @@ const MIN_SESSIONS_PER_THREAD: usize = 100;
 
 /// The command line of `list`.
 #[derive(Clone, Debug, Default, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
     /// Also show accepted and discarded sessions
     #[arg(long, short)]
@@ -33,10 +34,24 @@ pub(crate) struct Args {
     /// Show the disk space that sessions use, the largest first, and that of the trash
     #[arg(long, conflicts_with = "watch")]
     pub disk: bool,
+    /// List the sessions of all repositories in which studio has sessions
+    #[arg(long, short = 'A', conflicts_with_all = ["watch", "disk"])]
+    pub all_repositories: bool,
+}
+
+/// The sessions of a repository.
+pub(crate) struct SessionList {
+    sessions: Vec<SessionView>,
+    unreadable: Vec<(Id, Failure)>,
+    /// How many accepted and discarded ones are left out.
+    closed: usize,
 }
 
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    if args.all_repositories {
+        return list_all_repositories::run(common, args.all);
+    }
     let context = CommandContext::open(common)?;
     if args.watch {
         return list_watch::run(&context, args.all);
@@ -44,42 +59,70 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if args.disk {
         return list_disk::run(&context, args.all);
     }
-    let (open, unreadable, closed) = match args.all {
-        true => context.sessions().map(|(views, unreadable)| (views, unreadable, 0))?,
-        false => context.open_sessions()?,
-    };
-    let reasons = unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
-    let mut open: Vec<SessionView> = open.into_iter().map(|view| context.salvage(view)).collect();
-    standing::compare(&context.repository, &context.store, &mut open);
-    find_tampering(&mut open);
+    let list = SessionList::read(&context, args.all)?;
     if context.json {
-        report::json_line(&list_json(&open, reasons));
+        report::json_line(&list.json());
         return Ok(0);
     }
-    if open.is_empty() {
+    if list.sessions.is_empty() {
         report::say("no open sessions; start one: studio run 'your task'");
-    } else {
-        show(&context, &open)?;
     }
-    for (_, reason) in reasons {
-        report::say(&format!("{reason}: studio doctor"));
-    }
-    print_waiting(&open);
-    for trial in trial::active(&context.repository)? {
-        let worktree = trial.checkout.worktree.display();
-        let id = &trial.session_repo.id;
-        report::say(&format!("{id} is being tried in {worktree}: studio try --end"));
-    }
-    for view in &open {
-        if let Some(what) = &view.tampered {
-            let id = &view.record.id;
-            report::say(&format!("warning: {id}: {what}; plain git in its worktree would run it"));
-        }
-    }
-    if closed > 0 {
-        report::say(&format!("{closed} accepted or discarded: studio list --all"));
-    }
+    list.print(&context)?;
     Ok(0)
+}
+
+impl SessionList {
+    /// Reads the open sessions, with `all` the accepted and discarded ones too.
+    pub(crate) fn read(context: &CommandContext, all: bool) -> Result<SessionList> {
+        let (views, unreadable, closed) = match all {
+            true => context.sessions().map(|(views, unreadable)| (views, unreadable, 0))?,
+            false => context.open_sessions()?,
+        };
+        let salvaged = views.into_iter().map(|view| context.salvage(view));
+        let mut sessions: Vec<SessionView> = salvaged.collect();
+        standing::compare(&context.repository, &context.store, &mut sessions);
+        find_tampering(&mut sessions);
+        Ok(SessionList { sessions, unreadable, closed })
+    }
+
+    /// Whether it has nothing to show.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sessions.is_empty() && self.unreadable.is_empty()
+    }
+
+    /// Returns the list as JSON.
+    pub(crate) fn json(&self) -> Value {
+        let reasons = self.unreadable.iter().map(|(id, failure)| (id, failure.sentence()));
+        list_json(&self.sessions, reasons)
+    }
+
+    /// Prints the sessions, and what the user should know and do about them.
+    pub(crate) fn print(&self, context: &CommandContext) -> Result<()> {
+        if !self.sessions.is_empty() {
+            show(context, &self.sessions)?;
+        }
+        for (_, failure) in &self.unreadable {
+            report::say(&format!("{}: studio doctor", failure.sentence()));
+        }
+        print_waiting(&self.sessions);
+        for trial in trial::active(&context.repository)? {
+            let worktree = trial.checkout.worktree.display();
+            let id = &trial.session_repo.id;
+            report::say(&format!("{id} is being tried in {worktree}: studio try --end"));
+        }
+        for view in &self.sessions {
+            if let Some(what) = &view.tampered {
+                let id = &view.record.id;
+                report::say(&format!(
+                    "warning: {id}: {what}; plain git in its worktree would run it"
+                ));
+            }
+        }
+        if self.closed > 0 {
+            report::say(&format!("{} accepted or discarded: studio list --all", self.closed));
+        }
+        Ok(())
+    }
 }
 
 /// Determines on all processors which agents changed what git obeys in their worktrees.

@@ -26,6 +26,7 @@ pub mod interactive;
 pub mod issue;
 pub mod journal_follower;
 pub mod list;
+mod list_all_repositories;
 mod list_disk;
 mod list_watch;
 pub mod logs;

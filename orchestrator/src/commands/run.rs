@@ -52,6 +52,9 @@ pub(crate) struct Args {
     /// Issue to work on: its number or URL (read by `gh` or `glab`), or a Markdown file (repeatable)
     #[arg(long = "issue", value_name = "ISSUE", value_parser = NonEmptyStringValueParser::new())]
     pub issues: Vec<String>,
+    /// Words from which the id and the branch of each session are made (default: the task's)
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new(), conflicts_with = "file")]
+    pub name: Option<String>,
     /// Maximum number of sessions that run at the same time
     #[arg(short = 'j', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub jobs: Option<u32>,
@@ -431,6 +434,7 @@ fn stdin_task() -> Result<String> {
 
 /// Applies the flags to a task's unset fields.
 fn apply_flags(spec: &mut SessionSpec, args: &Args) {
+    spec.name = args.name.clone();
     spec.persona = spec.persona.take().or_else(|| args.persona.clone());
     spec.base = spec.base.take().or_else(|| args.base.clone());
     spec.checks.extend(args.checks.iter().cloned());

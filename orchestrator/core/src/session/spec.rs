@@ -12,6 +12,8 @@ use crate::session::record::{PlanRef, RunLimits, RunMode, SessionOrigin};
 pub struct SessionSpec {
     /// The prompt for the agent.
     pub task: String,
+    /// The words of its id, if they are not those of the task.
+    pub name: Option<String>,
     /// The agent.
     pub agent: Option<String>,
     /// The persona of the agent.
@@ -64,5 +66,10 @@ impl SessionSpec {
     /// Creates a specification of a task with default settings.
     pub fn of(task: String) -> SessionSpec {
         SessionSpec { task, ..SessionSpec::default() }
+    }
+
+    /// Returns the text whose words become the session's id.
+    pub(crate) fn words_of_id(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.task)
     }
 }
