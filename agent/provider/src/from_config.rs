@@ -25,6 +25,7 @@ use crate::openai_chat::{ChatWire, OPENAI_HOST, ReasoningEffort};
 use crate::openai_responses::ResponsesWire;
 use crate::provider::{Provider, ProviderFacts};
 use crate::text_calls::TextCalls;
+use crate::text_calls::unparsed::UnparsedCalls;
 use crate::{fallback, retry};
 
 const MILLION: u32 = 1_000_000;
@@ -278,8 +279,11 @@ fn openai(
     let model = request.model(kind, entry.model.as_deref())?;
     let hosted = request.hosted((endpoint, is_openai), wire, overrides, (model, origin));
     let hosted: Box<dyn Provider> = Box::new(hosted);
-    let is_native = entry.native_tools.unwrap_or(true);
-    Ok(if is_native { hosted } else { Box::new(TextCalls::new(hosted)) })
+    Ok(match entry.native_tools {
+        Some(false) => Box::new(TextCalls::new(hosted)),
+        None if !is_openai && entry.wire == Format::Chat => Box::new(UnparsedCalls::new(hosted)),
+        Some(true) | None => hosted,
+    })
 }
 
 fn gemini(entry: &GeminiConfig, request: &ProviderRequest<'_>) -> Result<HostedProvider, Failure> {

@@ -10,7 +10,9 @@ use crate::message::{ContentPart, Message, ToolCall};
 /// inside a JSON string is unwrapped; anything else makes a malformed call, which is not run.
 pub(crate) fn call(id: String, name: String, text: &str) -> ToolCall {
     match object(text) {
-        Some(args) => ToolCall { id, name, args: Value::Object(args), malformed: None },
+        Some(args) => {
+            ToolCall { id, name: plain_name(name), args: Value::Object(args), malformed: None }
+        }
         None => malformed(id, name, text),
     }
 }
@@ -18,7 +20,13 @@ pub(crate) fn call(id: String, name: String, text: &str) -> ToolCall {
 /// Creates a call whose arguments are invalid; its text is kept as sent.
 pub(crate) fn malformed(id: String, name: String, text: &str) -> ToolCall {
     let args = Value::String(text.to_owned());
-    ToolCall { id, name, args, malformed: Some(text.to_owned()) }
+    ToolCall { id, name: plain_name(name), args, malformed: Some(text.to_owned()) }
+}
+
+/// Returns the name of a tool without the namespace that gpt-oss writes before it
+/// (`functions.shell`), and that some servers let through.
+fn plain_name(name: String) -> String {
+    name.strip_prefix("functions.").map(str::to_owned).unwrap_or(name)
 }
 
 /// Returns the arguments of an earlier call to send back: always an object, because servers reject

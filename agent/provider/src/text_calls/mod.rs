@@ -7,6 +7,8 @@ pub mod call_filter;
 pub mod forms;
 pub mod lenient;
 pub mod parse;
+pub mod tagged;
+pub(crate) mod unparsed;
 
 use std::fmt::Write;
 

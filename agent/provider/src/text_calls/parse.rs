@@ -1,5 +1,6 @@
-//! Parses calls from a model's streamed text: `<tool_call>` blocks (Qwen), g3's `{"tool": …,
-//! "args": …}` on a line of its own, `to=functions.NAME {…}`, and either JSON form in a code fence.
+//! Parses calls from a model's streamed text: `<tool_call>` blocks (Qwen), `<function=NAME>`
+//! (Qwen3-Coder), g3's `{"tool": …, "args": …}` on a line of its own, `to=functions.NAME {…}`, and
+//! either JSON form in a code fence.
 //! Only the model's own text is parsed, never a tool's result.
 //!
 //! Text that may still become a call is held back; all other text is passed on immediately. Fenced
@@ -11,6 +12,7 @@ use super::forms::{
     FENCE, FenceContent, FoundCall, begins_like_a_call, fenced_calls, known_call, named_call,
 };
 use super::lenient::{self, ObjectEnd};
+use super::tagged::{self, TaggedCall};
 
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
@@ -147,11 +149,14 @@ impl TextCallParser {
         if self.buffer.starts_with(OPEN) {
             return self.block(ended);
         }
+        if self.buffer.starts_with(tagged::FUNCTION) {
+            return self.tagged(0, ended);
+        }
         if let Some(noise) = SPECIAL_TOKENS.iter().find(|noise| self.buffer.starts_with(*noise)) {
             self.drop_front(noise.len());
             return Look::Done;
         }
-        let mut openers = SPECIAL_TOKENS.iter().chain([&OPEN]);
+        let mut openers = SPECIAL_TOKENS.iter().chain([&OPEN, &tagged::FUNCTION]);
         if !ended && openers.any(|opener| opener.starts_with(&self.buffer)) {
             return Look::Wait;
         }
@@ -164,8 +169,11 @@ impl TextCallParser {
     fn block(&mut self, ended: bool) -> Look {
         let content = self.buffer[OPEN.len()..].trim_start();
         let start = self.buffer.len() - content.len();
-        if content.is_empty() && !ended {
+        if tagged::FUNCTION.starts_with(content) && !ended {
             return Look::Wait;
+        }
+        if content.starts_with(tagged::FUNCTION) {
+            return self.tagged(start, ended);
         }
         if !content.starts_with('{') {
             self.take_text(OPEN.len());
@@ -195,6 +203,28 @@ impl TextCallParser {
             Some(call) => self.take_call(call, start + consumed),
             None => self.take_text(start + consumed),
         }
+        self.state = ParseState::InLine;
+        Look::Done
+    }
+
+    /// Parses the call that begins with `<function=` at `start`, and the end of the block around it.
+    fn tagged(&mut self, start: usize, ended: bool) -> Look {
+        let (call, length) = match tagged::read(&self.buffer[start..], ended) {
+            TaggedCall::Wait => return Look::Wait,
+            TaggedCall::Call(call, length) => (call, start + length),
+            TaggedCall::Other => {
+                self.take_text(start + 1);
+                self.state = ParseState::InLine;
+                return Look::Done;
+            }
+        };
+        let rest = self.buffer[length..].trim_start();
+        if !ended && rest.len() < CLOSE.len() && CLOSE.starts_with(rest) {
+            return Look::Wait;
+        }
+        let is_closed = rest.starts_with(CLOSE);
+        let end = if is_closed { self.buffer.len() - rest.len() + CLOSE.len() } else { length };
+        self.take_call(call, end);
         self.state = ParseState::InLine;
         Look::Done
     }

@@ -49,6 +49,29 @@ const REPLIES: &[(&str, &[&str])] = &[
         "<tool_call>{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}</tool_call> ok",
         &["call shell {\"command\":\"ls\"}", "text  ok"],
     ),
+    // Qwen3-Coder's tags: in a block and without one, text that looks like the end of a value, no
+    // arguments, a missing end of the function.
+    (
+        "I look.\n<tool_call>\n<function=shell>\n<parameter=command>\nls\n</parameter>\n<parameter=timeout>\n5\n</parameter>\n</function>\n</tool_call>\n",
+        &["text I look.", "call shell {\"command\":\"ls\",\"timeout\":\"5\"}"],
+    ),
+    (
+        "<function=shell>\n<parameter=command>\ncat <<E\n\n </parameter> x\nE\n</parameter>\n</function>",
+        &["call shell {\"command\":\"cat <<E\\n\\n </parameter> x\\nE\"}"],
+    ),
+    ("<tool_call><function=fly></function></tool_call> ok", &["call fly {}", "text  ok"]),
+    (
+        "<tool_call><function=shell><parameter=command>ls</parameter></tool_call>",
+        &["call shell {\"command\":\"ls\"}"],
+    ),
+    ("<function=shell><parameter=command>ls</parameter>", &["call shell {\"command\":\"ls\"}"]),
+    (
+        "<function=shell><parameter=command>l",
+        &["call shell \"<function=shell><parameter=command>l\""],
+    ),
+    ("<function=shell> is a tag", &["text <function=shell> is a tag"]),
+    ("<function=a b>", &["text <function=a b>"]),
+    ("<tool_call><function=shell", &["text <tool_call><function=shell"]),
     // Unclosed, truncated inside a string, invalid JSON, a mention.
     (
         "<tool_call>\n{\"name\": \"shell\", \"arguments\": {\"command\": \"ls\"}}\n",
