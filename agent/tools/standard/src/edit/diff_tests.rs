@@ -28,6 +28,15 @@ fn windows_line_endings_are_kept() {
 }
 
 #[test]
+fn a_fence_around_a_diff_is_no_part_of_it() {
+    for counts in ["@@ -1,9 +1,9 @@", "@@ -1,2 +1,2 @@", "@@"] {
+        let diff = format!("\n```diff\n{counts}\n a\n-b\n+c\n```\n");
+        assert_eq!(text("a\nb\n", &diff), "a\nc\n", "{counts}");
+    }
+    assert_eq!(text("```\nb\n```\n", "@@ -1,3 +1,3 @@\n ```\n-b\n+c\n ```\n"), "```\nc\n```\n");
+}
+
+#[test]
 fn lines_that_look_like_headers_are_treated_as_content() {
     assert_eq!(
         text("a\n-- old\nb\n", "@@ -1,3 +1,3 @@\n a\n--- old\n+-- new\n b\n"),

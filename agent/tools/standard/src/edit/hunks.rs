@@ -88,12 +88,28 @@ const GIT_HEADERS: [&str; 12] = [
 /// Parses a diff of the file at `path`.
 pub(crate) fn read(diff: &str, path: &Path) -> FileDiff {
     let lines: Vec<&str> = diff.lines().collect();
+    let lines = without_fence(&lines);
     let mut reader = Reader { path, ..Reader::default() };
     let mut index = 0;
     while index < lines.len() {
         index += reader.take(&lines[index..]);
     }
     reader.finish()
+}
+
+/// Returns the lines inside the code fence around a diff, whose end would be a line of a hunk if its
+/// header counts too many.
+fn without_fence<'l, 'd>(lines: &'l [&'d str]) -> &'l [&'d str] {
+    let first = lines.iter().position(|line| !line.trim().is_empty());
+    let last = lines.iter().rposition(|line| !line.trim().is_empty());
+    match (first, last) {
+        (Some(first), Some(last))
+            if first < last && lines[first].starts_with("```") && lines[last].trim() == "```" =>
+        {
+            &lines[first + 1..last]
+        }
+        _ => lines,
+    }
 }
 
 struct Reader<'p> {
