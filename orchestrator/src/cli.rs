@@ -132,7 +132,7 @@ enum Verb {
     Stop(stop::Args),
     /// Resume stopped, failed or crashed sessions
     #[command(
-        after_help = "Examples:\n  studio resume fix-the\n  studio resume fix-the --budget 5 --max-turns 200\n  studio resume fix-the --ask\n  studio resume fix-the --interactive      work with g3 yourself\n  studio resume --all      after a reboot"
+        after_help = "Examples:\n  studio resume fix-the\n  studio resume fix-the --budget 5 --max-turns 200\n  studio resume fix-the --ask\n  studio resume fix-the --interactive      work with g3 yourself\n  studio resume --crashed -A               after a reboot, in all repositories"
     )]
     Resume(resume::Args),
     /// Land the work of sessions on its branch, with checks on the merged tree

@@ -7,7 +7,7 @@ use std::path::Path;
 use base::lock::Lock;
 use serde_json::Value;
 use testkit::env::{CommandRun, until};
-use testkit::repo::tree;
+use testkit::repo::{Repo, tree};
 
 use crate::fixtures::{Scene, studio};
 
@@ -204,12 +204,14 @@ fn states(scene: &Scene) -> Vec<String> {
     sessions.iter().map(|session| session["state"].as_str().expect("a state").to_owned()).collect()
 }
 
+fn kill(pid: u64) {
+    let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+    let signal = rustix::process::Signal::KILL;
+    rustix::process::kill_process(pid.expect("a process id"), signal).expect("it is there");
+}
+
 #[test]
 fn a_queue_outlives_its_run_and_its_supervisor() {
-    let kill = |pid: u32| {
-        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-    };
     for with_supervisor in [false, true] {
         let scene = Scene::new();
         let tasks = ["run", "-j", "1", "gate go; write a 1", "write b 1", "write c 1"];
@@ -218,7 +220,7 @@ fn a_queue_outlives_its_run_and_its_supervisor() {
             until(&format!("{now:?}"), || (states(&scene) == now).then_some(()));
         };
         wanted(&["working", "queued", "queued"]);
-        kill(run.id());
+        kill(run.id().into());
         run.wait_until(None).unwrap();
         wanted(&["working", "queued", "queued"]);
         let list = scene.studio(["list", "--json"]).json();
@@ -226,7 +228,7 @@ fn a_queue_outlives_its_run_and_its_supervisor() {
         if with_supervisor {
             let journal = scene.journal(&id(0));
             let spawned = journal.iter().find(|line| line["entry"] == "spawned").unwrap();
-            kill(u32::try_from(spawned["pid"].as_u64().unwrap()).unwrap());
+            kill(spawned["pid"].as_u64().unwrap());
             wanted(&["crashed", "queued", "queued"]);
             scene
                 .studio(["list"])
@@ -259,6 +261,50 @@ fn an_idle_queue_is_started_by_resume() {
     let resumed = scene.studio(["resume", "--all"]);
     resumed.exits(0).output_contains("resumed").output_lacks("no session");
     until("both to be ready", || (states(&scene) == ["ready", "ready"]).then_some(()));
+}
+
+#[test]
+fn crashed_sessions_of_all_repositories_are_resumed_and_stopped_ones_are_not() {
+    let scene = Scene::new();
+    let other = scene.env.repo_at("other");
+    let everywhere = |args: &[&str]| scene.env.run(studio(), scene.env.home(), args);
+    let none = everywhere(&["resume", "--crashed", "-A"]);
+    none.exits(0).output_contains("no stopped, crashed or queued sessions in any repository");
+    let mut ids = Vec::new();
+    for repo in [scene.repo.path(), other.path()] {
+        let exec = |task| scene.studio_in(repo, ["exec", task]).ok().trim().to_owned();
+        let (crashed, stopped) = (exec("gate go; write a 1"), exec("gate go; write b 1"));
+        let state = |id: &str| {
+            let status = scene.studio_in(repo, ["status", id, "--json"]).exits(0).json();
+            status["state"].as_str().unwrap().to_owned()
+        };
+        until("both to work", || {
+            (state(&crashed) == "working" && state(&stopped) == "working").then_some(())
+        });
+        scene.studio_in(repo, ["stop", &stopped]).exits(0);
+        let journal = repo.join(".git/studio/sessions").join(&crashed).join("journal.jsonl");
+        let journal = std::fs::read_to_string(journal).unwrap();
+        let entries = journal.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        kill(entries.filter_map(|entry| entry["pid"].as_u64()).next().expect("its supervisor"));
+        until("the crash", || (state(&crashed) == "crashed").then_some(()));
+        Repo::at(&Repo::at(repo).worktrees().join(&crashed)).write("go", "");
+        ids.push((repo.to_owned(), crashed, stopped));
+    }
+    let resumed = everywhere(&["resume", "--crashed", "--all-repositories", "--json"]);
+    let resumed = resumed.exits(0).json();
+    for (repo, crashed, stopped) in ids {
+        let repo = repo.canonicalize().unwrap();
+        let all = resumed["repositories"].as_array().unwrap();
+        let here = all.iter().find(|it| it["directory"] == repo.to_str().unwrap()).unwrap();
+        assert_eq!(here["resumed"], serde_json::json!([crashed]));
+        let state = |id: &str| {
+            let status = scene.studio_in(&repo, ["status", id, "--json"]).exits(0).json();
+            status["state"].as_str().unwrap().to_owned()
+        };
+        until("the work to be ready", || (state(&crashed) == "ready").then_some(()));
+        assert_eq!(state(&stopped), "stopped");
+    }
+    scene.studio(["resume", "--all-repositories"]).exits(2).output_contains("--crashed");
 }
 
 #[test]

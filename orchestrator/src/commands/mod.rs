@@ -3,6 +3,7 @@
 pub mod accept;
 mod accept_all;
 pub mod agents;
+mod all_repositories;
 pub mod answer;
 pub mod attach;
 pub mod changes;

@@ -9,7 +9,7 @@ use studio_core::project::Project;
 
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::run::LimitArgs;
-use crate::commands::{interactive, send};
+use crate::commands::{all_repositories, interactive, send};
 use crate::report;
 use studio_core::schedule;
 use studio_core::session::journal::JournalEntry;
@@ -30,13 +30,19 @@ pub(crate) struct Args {
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
     /// Resume all crashed, stopped and queued sessions
-    #[arg(long, conflicts_with = "ids")]
+    #[arg(long, group = "several", conflicts_with = "ids")]
     pub all: bool,
+    /// Resume all crashed and queued sessions
+    #[arg(long, group = "several", conflicts_with = "ids")]
+    pub crashed: bool,
+    /// In all repositories in which studio has sessions
+    #[arg(long, short = 'A', requires = "several")]
+    pub all_repositories: bool,
     /// Keep permission requests open for `studio answer` from now on
     #[arg(long)]
     pub ask: bool,
     /// Work with g3 yourself, on this terminal
-    #[arg(short, long, conflicts_with_all = ["all", "ask"])]
+    #[arg(short, long, conflicts_with_all = ["several", "ask"])]
     pub interactive: bool,
     /// Try at once, although the account of the agent is rate limited
     #[arg(long, conflicts_with = "interactive")]
@@ -76,6 +82,9 @@ impl ResumeInput {
 
 /// Runs the command.
 pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
+    if args.all_repositories {
+        return run_everywhere(common, args);
+    }
     let context = CommandContext::open(common)?;
     if args.interactive {
         let name = args.ids.first().map(String::as_str);
@@ -86,14 +95,58 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         return interactive::resume(&context, &view.record.id);
     }
     let views = selected(&context, args)?;
+    if views.is_empty() && !context.json {
+        report::say("no stopped, crashed or queued sessions");
+    }
+    let (ids, failure) = resume(&context, args, &views)?;
+    if context.json {
+        report::json_line(&json!({"schema": 1, "resumed": ids}));
+    }
+    failure.map_or(Ok(0), Err)
+}
+
+/// Resumes sessions of all repositories. A failure in one of them does not prevent the others.
+fn run_everywhere(common: &CommonArgs, args: &Args) -> Result<u8> {
+    let (mut resumed, mut failures) = (Vec::new(), Vec::new());
+    for repository in all_repositories::open(common) {
+        let resume_here = || -> Result<()> {
+            let context = repository.context?;
+            let views = selected(&context, args)?;
+            if views.is_empty() {
+                return Ok(());
+            }
+            if !context.json {
+                report::say(&all_repositories::change_directory(&repository.directory));
+            }
+            let (ids, failure) = resume(&context, args, &views)?;
+            resumed.push(json!({"directory": repository.directory, "resumed": ids}));
+            failure.map_or(Ok(()), Err)
+        };
+        failures.extend(resume_here().err());
+    }
+    if common.json {
+        report::json_line(&json!({"schema": 1, "repositories": resumed}));
+    } else if resumed.is_empty() && failures.is_empty() {
+        report::say("no stopped, crashed or queued sessions in any repository");
+    }
+    failures.iter().skip(1).for_each(|failure| report::say(&failure.to_string()));
+    failures.into_iter().next().map_or(Ok(0), Err)
+}
+
+/// Resumes these sessions and says so; returns their ids, and the first failure.
+fn resume<'v>(
+    context: &CommandContext,
+    args: &Args,
+    views: &'v [SessionView],
+) -> Result<(Vec<&'v Id>, Option<Failure>)> {
     if args.now {
-        for view in &views {
+        for view in views {
             schedule::try_rate_limit(&context.config, &view.record)?;
         }
     }
     // A queued session only needs a call of the scheduler, and a parked one not even that.
     let (mut ids, mut failures): (Vec<&Id>, Vec<Failure>) = (Vec::new(), Vec::new());
-    for view in &views {
+    for view in views {
         let id = &view.record.id;
         let input = ResumeInput {
             prompt: None,
@@ -103,7 +156,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         };
         if view.is_stalled() {
             // The stuck turn is cancelled, and the agent continues.
-            match send::deliver(&context, id, base::text::CONTINUE_PROMPT) {
+            match send::deliver(context, id, base::text::CONTINUE_PROMPT) {
                 Ok(_) => ids.push(id),
                 Err(failure) => failures.push(failure),
             }
@@ -111,7 +164,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
         }
         let is_waiting = view.state == SessionState::Queued || view.is_parked();
         let unchanged = is_waiting && input.changes_nothing();
-        match if unchanged { Ok(()) } else { requeue_with(&context, id, input) } {
+        match if unchanged { Ok(()) } else { requeue_with(context, id, input) } {
             Ok(()) => ids.push(id),
             // A busy session does not prevent resuming the others.
             Err(failure) => failures.push(failure),
@@ -119,11 +172,6 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     }
     context.schedule()?;
     failures.iter().skip(1).for_each(|failure| report::say(&failure.to_string()));
-    if context.json {
-        report::json_line(&json!({"schema": 1, "resumed": ids}));
-    } else if views.is_empty() {
-        report::say("no stopped, crashed or queued sessions");
-    }
     for id in ids.iter().filter(|_| !context.json) {
         let updated = context.view(id)?;
         // A supervisor that was just started holds the lock before its first entry.
@@ -133,7 +181,7 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
             false => report::say(&format!("{id} resumed: studio logs {id} -f")),
         }
     }
-    failures.into_iter().next().map_or(Ok(0), Err)
+    Ok((ids, failures.into_iter().next()))
 }
 
 /// Returns the sessions to resume.
@@ -147,14 +195,13 @@ fn selected(context: &CommandContext, args: &Args) -> Result<Vec<SessionView>> {
                 | SessionState::Empty
         )
     };
-    Ok(match args.all {
+    Ok(match args.all || args.crashed {
         true => {
             let mut views = context.open_views()?;
-            let is_pending = |state: &SessionState| {
-                matches!(
-                    state,
-                    SessionState::Crashed | SessionState::Stopped | SessionState::Queued
-                )
+            let is_pending = |state: &SessionState| match state {
+                SessionState::Crashed | SessionState::Queued => true,
+                SessionState::Stopped => args.all,
+                _ => false,
             };
             views.retain(|view| is_pending(&view.state) || (args.now && view.is_parked()));
             views
