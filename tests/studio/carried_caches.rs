@@ -4,7 +4,10 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
-use crate::fixtures::Scene;
+use testkit::env::until;
+use testkit::repo::tree;
+
+use crate::fixtures::{Scene, studio};
 
 /// Creates a repository with a lock file, and with a build directory that git ignores.
 fn scene() -> Scene {
@@ -79,6 +82,49 @@ fn the_packages_of_node_are_copied_by_their_lock_file() {
     scene.repo.write("package-lock.json", "{ }\n");
     let id = settled(&scene, "write c 1");
     assert!(!has(&id, "node_modules"), "with another lock file");
+}
+
+#[test]
+fn copies_that_a_kill_interrupts_are_made_again_and_are_never_half() {
+    let scene = scene();
+    scene.configure("");
+    scene.repo.write("package-lock.json", "{}\n");
+    scene.repo.git(["add", "package-lock.json"]);
+    scene.repo.git(["commit", "-q", "-m", "lock"]);
+    for number in 0..5 {
+        scene.repo.write(&format!("node_modules/x/{number}.js"), "1\n");
+    }
+    let expected = tree(&scene.repo.path().join("node_modules"));
+    for step in ["carry.begin", "carry.file", "carry.file:4", "carry.copied"] {
+        let job = scene.env.command(studio(), scene.repo.path()).env("G3_TEST_KILL_AT", step);
+        let id = scene.env.run_command(job.args(["exec", "write a 1"])).ok().trim().to_owned();
+        let worktree = scene.worktree(&id);
+        let directory = worktree.path().join("node_modules");
+        until("the session to be ready", || {
+            assert!(!directory.exists() || tree(&directory) == expected, "{step}: half a copy");
+            let state = scene.status(&id)["state"].clone();
+            if state == "crashed" {
+                scene.studio(["resume", &id]).exits(0);
+            }
+            (state == "ready").then_some(())
+        });
+        assert_eq!(tree(&directory), expected, "{step}");
+        assert!(!scene.session_file(&id, "carried").exists(), "{step}");
+        let journal = scene.journal(&id);
+        let starts = journal.iter().filter(|entry| entry["entry"] == "spawned").count();
+        assert!(starts > 1, "{step}: it was killed");
+    }
+}
+
+#[test]
+fn a_worktree_that_was_deleted_by_hand_gets_its_copies_again() {
+    let scene = scene();
+    let id = settled(&scene, "write a 1");
+    fs::remove_dir_all(scene.worktree(&id).path()).unwrap();
+    scene.studio(["resume", &id]).exits(0);
+    scene.await_state(&id, "ready");
+    assert!(built(scene.worktree(&id).path()).exists());
+    assert_eq!(scene.worktree(&id).read("a"), "1\n");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use base::config::studio::{ShellLines, StudioConfig};
 use base::failure::{OrFail, Result};
+use base::files::step;
 use base::git::Git;
 use base::process::OutputLimits;
 use base::text::printable;
@@ -23,6 +24,8 @@ use studio_git::{commit_list, gc};
 
 use crate::exec::cargo_target::{self, CompiledDependencies};
 
+/// The directory of a session or a check, beside its git directory, for copies that are being made.
+const STAGING: &str = "carried";
 /// The lock files, and the directories that are taken over by default where one is at the top of the
 /// repository.
 const LOCK_FILES: &[(&str, &str)] = &[
@@ -77,6 +80,32 @@ impl<'a> Source<'a> {
     }
 }
 
+/// Records that a new worktree has to get its copies, until [`copy`] has made them: a kill in between
+/// shows in [`is_incomplete`].
+pub(crate) fn begin(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+    configured: Option<&[PathBuf]>,
+) -> Result<()> {
+    if !directories(repository, configured).is_empty() {
+        let staging = staging(session_repo);
+        fs::create_dir_all(staging).or_fail(|| "cannot prepare the copies of build directories")?;
+        step("carry.begin");
+    }
+    Ok(())
+}
+
+/// Returns whether a worktree has not got all of its copies.
+pub(crate) fn is_incomplete(session_repo: &SessionRepo) -> bool {
+    staging(session_repo).exists()
+}
+
+/// Returns the directory in which a copy is made before it moves to its path in the worktree, so that
+/// what a kill leaves there is complete.
+fn staging(session_repo: &SessionRepo) -> PathBuf {
+    session_repo.git_dir.with_file_name(STAGING)
+}
+
 /// Copies the directories that fit into a new worktree. `configured` is the value of `[studio]
 /// caches`; the lock files decide when absent. A configured directory that the main checkout does not
 /// have as the session needs it comes from the check worktree in which a commit that the session starts
@@ -107,6 +136,7 @@ pub(crate) fn copy(
             Err(_) => {}
         }
     }
+    gc::remove(&staging(session_repo));
     notes
 }
 
@@ -124,6 +154,7 @@ pub(crate) fn copy_dependencies(
         // Without the copy, the checks take longer.
         let _ = copier.copy_own(repository, &path);
     }
+    gc::remove(&staging(session_repo));
 }
 
 /// Returns the value of `[studio] caches`.
@@ -245,12 +276,9 @@ impl Copier<'_> {
         if free < size.bytes.saturating_add(self.disk_floor.unwrap_or(0)) {
             return refuse("there is not enough free disk space".into());
         }
-        tree.copied.clear();
-        let copied = tree.copy(&from, &target);
-        if copied.is_err() {
-            gc::remove(&target);
-        }
-        copied.or_fail(|| "it cannot be copied")?;
+        let staging = staging(self.session_repo);
+        gc::remove(&staging);
+        tree.copy_by_way_of(&staging, &from, &target).or_fail(|| "it cannot be copied")?;
         Ok(Ok(match tree.dependencies {
             Some(_) => format!("has copies of the dependencies that {} compiled", source.name),
             None => format!("is a copy of that of {}", source.name),
@@ -329,6 +357,25 @@ impl BuildTree {
             || dependencies.is_some_and(|dependencies| dependencies.leaves_out(directory, &name))
     }
 
+    /// Copies a directory to a new path, at which it is complete from the beginning where a file system
+    /// contains both.
+    fn copy_by_way_of(&mut self, staging: &Path, source: &Path, target: &Path) -> io::Result<()> {
+        fs::create_dir_all(staging)?;
+        let staged = staging.join("copy");
+        self.copied.clear();
+        let copied = self.copy(source, &staged).and_then(|()| fs::rename(&staged, target));
+        match copied {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                gc::remove(&staged);
+                self.copied.clear();
+                self.copy(source, target).inspect_err(|_| gc::remove(target))
+            }
+            copied => copied,
+        }?;
+        step("carry.copied");
+        Ok(())
+    }
+
     /// Copies a directory with the times of its files, by which build tools know what is built. Shares
     /// the data on file systems that support it, and never the file. Files that a build removes during
     /// the copy are left out.
@@ -362,6 +409,7 @@ impl BuildTree {
 
     /// Copies a file, or links it to its copy: cargo has two names for each build script.
     fn copy_file(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        step("carry.file");
         match self.first_path(&fs::symlink_metadata(from)?, to) {
             Some(first) => fs::hard_link(first, to),
             None => copy_file(from, to),

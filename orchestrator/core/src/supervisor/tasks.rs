@@ -119,12 +119,18 @@ fn prepare_worktree(
         if caches.are_missing() {
             caches.prepare(&session_repo.worktree, &home(), setup)?;
         }
-        return Ok(match recreated {
-            Recreated::Yes { note } => ReadyWorktree { is_new: true, note },
-            Recreated::No => ReadyWorktree { is_new: false, note: None },
-        });
+        let (is_new, note) = match recreated {
+            Recreated::Yes { note } => (true, note),
+            Recreated::No => (false, None),
+        };
+        if is_new || carried_caches::is_incomplete(session_repo) {
+            let floor = record.limits.disk_floor_bytes;
+            carried_caches::copy(repository, session_repo, carried, floor);
+        }
+        return Ok(ReadyWorktree { is_new, note });
     }
     worktree::remove_incomplete(repository, session_repo)?;
+    carried_caches::begin(repository, session_repo, carried)?;
     let start = record.start.as_ref();
     // A sparse checkout is that of the checkout in which the user started the session.
     let seen = repository.seen_from(record.run_mode.directory.as_deref());
