@@ -204,6 +204,42 @@ pub fn next_event(reader: &mut impl BufRead) -> (String, String, Value) {
 }
 
 #[test]
+fn a_public_url_is_a_second_address_and_no_other_name_is() {
+    let scene = Scene::new();
+    for wrong in ["http://box.example", "https://box.example/studio", "box.example"] {
+        scene.studio(["serve", "--public-url", wrong]).exits(2).output_contains(wrong);
+    }
+    let mut server = PageServer::start_with(&scene, &["--public-url", "https://box.example"]);
+    let mut link = String::new();
+    server.stdout.read_line(&mut link).unwrap();
+    let path = link.trim_end().strip_prefix("https://box.example").expect("the second link");
+    let path = path.to_owned();
+    assert!(server.link.ends_with(&path), "one token: {link}");
+    server.raw("GET", &path, &[("Host", "evil.example")], "").is(421);
+    let answer = server.raw("GET", &path, &[("Host", "box.example")], "").is(200);
+    let cookie = answer.headers.lines().find_map(|line| line.strip_prefix("set-cookie: "));
+    let cookie = cookie.expect("a cookie");
+    assert!(cookie.ends_with("; path=/; httponly; samesite=strict; secure"), "{cookie}");
+    let cookie = cookie.split(';').next().unwrap();
+    let board = server.raw("GET", "/", &[("Host", "box.example"), ("Cookie", cookie)], "").is(200);
+    assert!(!board.body.contains("127.0.0.1"), "{}", board.body);
+    let stop = |host: &str, origin: &str| {
+        let headers = [("Host", host), ("Cookie", cookie), ("Origin", origin)];
+        server.raw("POST", "/api/v1/sessions/none/stop", &headers, "{}").status
+    };
+    assert_eq!(stop("box.example", "https://box.example"), 404);
+    assert_eq!(stop("box.example", "http://box.example"), 403);
+    assert_eq!(stop("box.example", &format!("http://{}", server.host)), 403);
+    assert_eq!(stop("other.example", "https://other.example"), 421);
+    let own = server.host.clone();
+    assert_eq!(stop(&own, &format!("http://{own}")), 404);
+    let (code, text) = server.interrupt();
+    assert_eq!(code, 0);
+    let next = text.lines().filter(|line| line.contains("/login?token=")).count();
+    assert_eq!(next, 2, "the next link at both addresses: {text}");
+}
+
+#[test]
 fn a_link_works_once_and_gives_a_cookie_that_scripts_cannot_read() {
     let scene = Scene::new();
     let mut server = PageServer::start(&scene);

@@ -11,6 +11,7 @@ mod file_events;
 mod graph_layout;
 mod openapi;
 mod pages;
+mod public_link;
 mod review_cache;
 mod routes;
 mod server;
@@ -25,7 +26,7 @@ use tokio::net::TcpListener;
 use crate::commands::context::{CommandContext, CommonArgs};
 use crate::commands::watch::TerminationSignals;
 use crate::report;
-use crate::serve::access::PageAccess;
+use crate::serve::access::{PageAccess, PublicUrl};
 use crate::serve::server::PageServer;
 
 /// Programs that open a URL in the user's browser.
@@ -40,6 +41,10 @@ pub(crate) struct Args {
     /// Open the link in your browser
     #[arg(long)]
     pub open: bool,
+    /// Address at which a tunnel or proxy of yours makes the server reachable,
+    /// e.g. https://box.example
+    #[arg(long, value_name = "URL")]
+    pub public_url: Option<PublicUrl>,
 }
 
 /// Runs the command until Ctrl-C.
@@ -61,10 +66,12 @@ async fn serve(common: &CommonArgs, context: CommandContext, args: &Args) -> Res
             .hint("studio serve    uses any free port")
     })?;
     let port = listener.local_addr().or_fail(|| "cannot listen on 127.0.0.1")?.port();
-    let access = PageAccess::new(port).or_fail(|| "cannot draw a random token")?;
-    let link = access.link();
+    let public_url = args.public_url.clone();
+    let access = PageAccess::new(port, public_url).or_fail(|| "cannot draw a random token")?;
+    let (link, public_link) = (access.link(), access.public_link());
     let server = PageServer::new(common, context, access)?;
     report::out(&link);
+    public_link.iter().for_each(|link| public_link::show(link, report::out));
     report::say("the link works once; Ctrl-C ends the server");
     if args.open {
         open_browser(&link)?;

@@ -14,7 +14,7 @@ use crate::report;
 use crate::serve::access::{AccessDenial, LOGIN_PATH, REPORT_PATH};
 use crate::serve::error_answer::ErrorAnswer;
 use crate::serve::server::PageServer;
-use crate::serve::{api, events, file_events, pages};
+use crate::serve::{api, events, file_events, pages, public_link};
 
 /// What pages may do: nothing but load the style sheet and the script of this server, and talk to it.
 /// In particular, no script and no style in a page runs.
@@ -108,14 +108,19 @@ struct LoginQuery {
     token: String,
 }
 
-async fn login(State(server): State<PageServer>, Query(query): Query<LoginQuery>) -> Response {
+async fn login(
+    State(server): State<PageServer>,
+    Query(query): Query<LoginQuery>,
+    headers: HeaderMap,
+) -> Response {
     let access = server.access();
-    match access.use_token(&query.token) {
+    match access.use_token(&query.token, &headers) {
         Ok(Some(cookie)) => {
             report::say(&format!(
                 "a browser has used the link; for another one: {}",
                 access.link()
             ));
+            access.public_link().iter().for_each(|link| public_link::show(link, report::say));
             // Not a redirect: after a click in another page, a browser would not send the cookie.
             let page = pages::layout::login(server.title());
             ([(header::SET_COOKIE, cookie)], page).into_response()
