@@ -307,6 +307,7 @@ fn pain_25_git_lfs_works_in_sessions_and_landings() {
     );
     let landed = scene.studio(["accept", &id, "-m", "Land it"]);
     landed.exits(0).output_lacks("filters were not run").output_lacks("left out");
+    landed.output_lacks("hooks were not run");
     for name in ["a.bin", "new.bin"] {
         assert!(scene.repo.show("main", name).starts_with("version https://git-lfs"), "{name}");
     }
@@ -320,4 +321,12 @@ fn pain_25_git_lfs_works_in_sessions_and_landings() {
     assert_eq!(changes(&scene.repo), "");
     let id = scene.exec(["sh cat a.bin; sh git status --porcelain"]);
     scene.await_state(&id, "empty");
+
+    // The hooks of Git LFS have nothing to do at a landing; one that does more is named.
+    let hook = scene.repo.path().join(".git/hooks/post-commit");
+    let lfs = fs::read_to_string(&hook).unwrap();
+    assert!(lfs.contains("git lfs post-commit"));
+    fs::write(&hook, lfs + "make notes\n").unwrap();
+    let id = scene.ready("write c.txt 1");
+    scene.studio(["accept", &id, "-m", "Land it"]).exits(0).output_contains("hooks were not run");
 }

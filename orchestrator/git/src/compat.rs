@@ -24,6 +24,9 @@ const HOOK_NAMES: &[&str] = &[
     "post-checkout",
 ];
 
+/// Maximum size of a hook of Git LFS, in bytes.
+const MAX_LFS_HOOK_BYTES: u64 = 4096;
+
 /// Describes the landed paths that the user's git would have filtered (LFS, encryption) and that are
 /// not, in one sentence, with the lines that make studio run the filter. Only those of the user's
 /// configuration run, because agents write both files and attributes.
@@ -102,11 +105,23 @@ fn has_filter(repo: &git2::Repository) -> bool {
     entries.map_or(true, |mut entries| entries.next().is_some())
 }
 
+/// Whether a hook does no more than call Git LFS, as `git lfs install` writes it. Those hooks concern
+/// locked files and pushes, and have nothing to do at a landing.
+fn calls_only_lfs(hooks: &Path, name: &str) -> bool {
+    let content = base::files::read_bounded(&hooks.join(name), MAX_LFS_HOOK_BYTES);
+    let Ok(content) = content else { return false };
+    let (search, call) = ("command -v git-lfs >/dev/null", format!("git lfs {name} \"$@\""));
+    String::from_utf8_lossy(&content).lines().map(str::trim).all(|line| {
+        line.is_empty() || line.starts_with('#') || line.starts_with(search) || line == call
+    })
+}
+
 /// Returns the features of this repository that a landing did not apply, one sentence each.
 pub fn skipped_features(repository: &Repository, settings: &StudioConfig) -> Vec<String> {
     let mut notes = Vec::new();
     let hooks = repository.common_dir.join("hooks");
-    let has_hook = HOOK_NAMES.iter().any(|hook| hooks.join(hook).exists());
+    let is_skipped = |name: &str| hooks.join(name).exists() && !calls_only_lfs(&hooks, name);
+    let has_hook = HOOK_NAMES.iter().any(|name| is_skipped(name));
     let Ok(repo) = repository.open() else { return notes };
     let config = repo.config().and_then(|mut config| config.snapshot());
     let has_hooks_path =

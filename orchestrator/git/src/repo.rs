@@ -227,6 +227,7 @@ fn find_git_dir(from: &Path) -> Result<PathBuf> {
         }
         .hint("git init && git commit --allow-empty -m start")
         .hint("studio -C DIR …")
+        .hint("studio list --all-repositories    lists the sessions of all repositories")
     })?;
     canonical(&git_dir)
 }
