@@ -84,7 +84,7 @@ enum Verb {
     #[command(
         after_help = "Examples:\n  studio inbox\n  studio inbox --json | jq -r '.questions[].answers[0]'"
     )]
-    Inbox,
+    Inbox(inbox::Args),
     /// Show one session in full
     #[command(after_help = "Examples:\n  studio status fix-the\n  studio status @latest --json")]
     Status(status::Args),
@@ -263,7 +263,7 @@ impl Cli {
             Some(Verb::List(args)) => list::run(common, &args),
             Some(Verb::Conflicts(args)) => conflicts::run(common, &args),
             Some(Verb::Compare(args)) => compare::run(common, &args),
-            Some(Verb::Inbox) => inbox::run(common),
+            Some(Verb::Inbox(args)) => inbox::run(common, args),
             Some(Verb::Status(args)) => status::run(common, &args),
             Some(Verb::Explain(args)) => explain::run(common, &args),
             Some(Verb::Logs(args)) => logs::run(common, &args),

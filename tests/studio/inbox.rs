@@ -1,5 +1,6 @@
 //! `studio inbox`: what needs the user, over all sessions.
 
+use testkit::env::until;
 use testkit::tmux::TmuxTerminal;
 
 use crate::fixtures::{Scene, studio};
@@ -38,6 +39,42 @@ fn questions_are_listed_oldest_first_with_the_commands_that_answer_them() {
     let listed = scene.studio(["inbox", "--json"]).json();
     assert_eq!(ids(&listed["questions"]), [&first]);
     assert_eq!(ids(&listed["unseen"]), [&second]);
+}
+
+#[test]
+fn what_needs_the_user_is_shown_for_all_repositories_with_commands_that_work() {
+    let scene = Scene::new();
+    let everywhere = |args: &[&str]| scene.env.run(studio(), scene.env.home(), args);
+    everywhere(&["inbox", "-A"]).exits(0).output_contains("nothing needs you in any repository");
+    let other = scene.env.repo_at("the other's");
+    let mine = asking(&scene, "ask one");
+    let ran = scene.studio_in(other.path(), ["exec", "--agent", "talk", "--ask", "ask two"]);
+    let theirs = ran.ok().trim().to_owned();
+    until("both questions", || {
+        let listed = everywhere(&["inbox", "--all-repositories", "--json"]).exits(0).json();
+        let repositories = listed["repositories"].as_array()?.clone();
+        let questions: Vec<&str> =
+            repositories.iter().flat_map(|repository| ids(&repository["questions"])).collect();
+        let is_asked = |id: &String| questions.contains(&id.as_str());
+        (is_asked(&mine) && is_asked(&theirs)).then_some(())
+    });
+    let page = everywhere(&["inbox", "-A"]);
+    let mut directory = None;
+    let mut answered = 0;
+    for line in page.exits(0).out.lines() {
+        if line.starts_with("cd ") {
+            directory = Some(line.to_owned());
+        }
+        let Some(at) = line.find("studio answer ").filter(|_| line.ends_with(" allow")) else {
+            continue;
+        };
+        let cd = directory.clone().expect("the directory comes first");
+        let answer = line[at..].replacen("studio", studio(), 1);
+        scene.env.run("sh", scene.env.home(), ["-c", &format!("{cd} && {answer}")]).exits(0);
+        answered += 1;
+    }
+    assert_eq!(answered, 2, "{page}");
+    scene.await_state(&mine, "ready");
 }
 
 #[test]

@@ -5,22 +5,34 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use base::failure::{OrFail, Result};
+use serde_json::json;
 use studio_core::inbox::UserInbox;
 use studio_core::session_view::SessionView;
 use studio_core::standing;
 
 use crate::commands::context::{CommandContext, CommonArgs};
-use crate::commands::list;
 use crate::commands::permission_prompt::PermissionPrompt;
 use crate::commands::watch::TerminationSignals;
+use crate::commands::{all_repositories, list};
 use crate::report;
 use crate::report::progress::SessionProgress;
 
 /// How often an answer that was given elsewhere is looked for.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The command line of `inbox`.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Show what needs you in all repositories in which studio has sessions
+    #[arg(long, short = 'A')]
+    pub all_repositories: bool,
+}
+
 /// Runs the command.
-pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
+pub(crate) fn run(common: &CommonArgs, args: Args) -> Result<u8> {
+    if args.all_repositories {
+        return run_everywhere(common);
+    }
     let context = CommandContext::open(common)?;
     let views = views(&context)?;
     let inbox = UserInbox::of(&context.repository, &views, context.clock.now());
@@ -31,32 +43,78 @@ pub(crate) fn run(common: &CommonArgs) -> Result<u8> {
     if inbox.is_empty() {
         report::say("nothing needs you");
     }
-    if !inbox.conflicts.is_empty() {
-        report::say(&report::inbox::conflicts(&inbox.conflicts));
-    }
-    if inbox.is_empty() {
-        return Ok(0);
-    }
-    for (title, group) in sections(&inbox) {
-        if !group.is_empty() {
-            report::out(&format!("{title}:"));
-            let group: Vec<SessionView> = group.iter().map(|view| (*view).clone()).collect();
-            list::show(&context, &group)?;
-        }
-    }
+    show_sessions(&context, &inbox)?;
     if inbox.questions.is_empty() {
         return Ok(0);
     }
     match answer_in_place(&context)? {
         Some(code) => Ok(code),
         None => {
-            if sections(&inbox).iter().any(|(_, group)| !group.is_empty()) {
-                report::out("");
-            }
-            report::out(&report::inbox::questions(&inbox.questions, context.clock.now()));
+            show_questions(&context, &inbox);
             Ok(0)
         }
     }
+}
+
+/// Shows what needs the user in each repository, under the command that goes there.
+fn run_everywhere(common: &CommonArgs) -> Result<u8> {
+    let (mut found, mut separator) = (Vec::new(), "");
+    for repository in all_repositories::open(common) {
+        let directory = repository.directory;
+        let read = repository.context.and_then(|context| Ok((views(&context)?, context)));
+        let (views, context) = match read {
+            Ok(read) => read,
+            Err(failure) => {
+                report::say(&failure.sentence());
+                found.push(json!({"directory": directory, "why": failure.sentence()}));
+                continue;
+            }
+        };
+        let inbox = UserInbox::of(&context.repository, &views, context.clock.now());
+        if inbox.is_empty() {
+            continue;
+        }
+        let mut json = inbox.json();
+        json["directory"] = json!(directory);
+        found.push(json);
+        if !context.json {
+            let cd = all_repositories::change_directory(&directory);
+            report::out(&format!("{separator}{cd}"));
+            separator = "\n";
+            show_sessions(&context, &inbox)?;
+            show_questions(&context, &inbox);
+        }
+    }
+    if common.json {
+        report::json_line(&json!({"schema": 1, "repositories": found}));
+    } else if found.is_empty() {
+        report::say("nothing needs you in any repository");
+    }
+    Ok(0)
+}
+
+fn show_sessions(context: &CommandContext, inbox: &UserInbox<'_>) -> Result<()> {
+    if !inbox.conflicts.is_empty() {
+        report::say(&report::inbox::conflicts(&inbox.conflicts));
+    }
+    for (title, group) in sections(inbox) {
+        if !group.is_empty() {
+            report::out(&format!("{title}:"));
+            let group: Vec<SessionView> = group.iter().map(|view| (*view).clone()).collect();
+            list::show(context, &group)?;
+        }
+    }
+    Ok(())
+}
+
+fn show_questions(context: &CommandContext, inbox: &UserInbox<'_>) {
+    if inbox.questions.is_empty() {
+        return;
+    }
+    if sections(inbox).iter().any(|(_, group)| !group.is_empty()) {
+        report::out("");
+    }
+    report::out(&report::inbox::questions(&inbox.questions, context.clock.now()));
 }
 
 /// Returns the lists of sessions, with their titles.
