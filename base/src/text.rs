@@ -104,6 +104,15 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     })
 }
 
+/// Returns a text as one word for a shell, in quotes if it needs them.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
 /// Makes text safe for display on a terminal or in a page: every character that a terminal would
 /// interpret or would not display is escaped. Control characters are written as in `cat -v` (`^[`,
 /// `^M`), others by their code point (`<U+202E>`). Newline and tab are kept, and no character is
@@ -335,6 +344,14 @@ mod tests {
     }
 
     /// Tests all texts of at most four of these characters.
+    #[test]
+    fn a_word_for_a_shell_is_quoted_only_if_it_has_to_be() {
+        assert_eq!(shell_word("/srv/a-b_c.d"), "/srv/a-b_c.d");
+        assert_eq!(shell_word("/srv/my repo"), "'/srv/my repo'");
+        assert_eq!(shell_word("it's $(x)"), r"'it'\''s $(x)'");
+        assert_eq!(shell_word(""), "''");
+    }
+
     #[test]
     fn no_character_is_dropped_and_none_that_a_terminal_interprets_is_left() {
         let alphabet =

@@ -125,6 +125,10 @@ fn a_worktree_that_was_deleted_by_hand_gets_its_copies_again() {
     scene.await_state(&id, "ready");
     assert!(built(scene.worktree(&id).path()).exists());
     assert_eq!(scene.worktree(&id).read("a"), "1\n");
+    let logs = scene.studio(["logs", &id]);
+    let copies =
+        logs.exits(0).out.matches("target is a copy of that of your main checkout").count();
+    assert_eq!(copies, 2, "{logs}");
 }
 
 #[test]

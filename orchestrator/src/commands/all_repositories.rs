@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use base::failure::Result;
 use base::known_repositories;
-use base::text::printable;
+use base::text::{printable, shell_word};
 
 use crate::commands::context::{CommandContext, CommonArgs};
 
@@ -33,12 +33,7 @@ pub(crate) fn open(common: &CommonArgs) -> impl Iterator<Item = KnownRepository>
 
 /// Returns the shell's command for going to a directory.
 pub(crate) fn change_directory(directory: &Path) -> String {
-    let path = printable(&directory.to_string_lossy());
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@%".contains(c);
-    match path.chars().all(is_plain) {
-        true => format!("cd {path}"),
-        false => format!("cd '{}'", path.replace('\'', r"'\''")),
-    }
+    format!("cd {}", shell_word(&printable(&directory.to_string_lossy())))
 }
 
 fn main_checkout(git_dir: &Path) -> PathBuf {

@@ -7,6 +7,8 @@ use crate::tool_args;
 
 /// The code fence marker.
 pub(crate) const FENCE: &str = "```";
+/// The tag that ends a block with a call.
+pub(crate) const BLOCK_END: &str = "</tool_call>";
 
 /// A call found in text.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,6 @@
 //! Parses calls from a model's streamed text: `<tool_call>` blocks (Qwen), `<function=NAME>`
 //! (Qwen3-Coder), g3's `{"tool": …, "args": …}` on a line of its own, `to=functions.NAME {…}`, and
-//! either JSON form in a code fence.
-//! Only the model's own text is parsed, never a tool's result.
+//! either JSON form in a code fence. Only the model's own text is parsed, never a tool's result.
 //!
 //! Text that may still become a call is held back; all other text is passed on immediately. Fenced
 //! calls are accepted only at the end of a reply without other calls, because models also show
@@ -9,13 +8,13 @@
 
 use super::call_filter::{CallFilter, TextPiece};
 use super::forms::{
-    FENCE, FenceContent, FoundCall, begins_like_a_call, fenced_calls, known_call, named_call,
+    BLOCK_END, FENCE, FenceContent, FoundCall, begins_like_a_call, fenced_calls, known_call,
+    named_call,
 };
 use super::lenient::{self, ObjectEnd};
 use super::tagged::{self, TaggedCall};
 
 const OPEN: &str = "<tool_call>";
-const CLOSE: &str = "</tool_call>";
 const FUNCTION: &str = "to=functions.";
 const THINK_START: &str = "<think>";
 const THINK_END: &str = "</think>";
@@ -180,21 +179,21 @@ impl TextCallParser {
             self.state = ParseState::InLine;
             return Look::Done;
         }
-        let (end, consumed) = match lenient::scan(content, Some(CLOSE)) {
+        let (end, consumed) = match lenient::scan(content, Some(BLOCK_END)) {
             ObjectEnd::Complete(end) => {
                 let rest = content[end..].trim_start();
-                if !ended && rest.len() < CLOSE.len() && CLOSE.starts_with(rest) {
+                if !ended && rest.len() < BLOCK_END.len() && BLOCK_END.starts_with(rest) {
                     return Look::Wait;
                 }
                 let spaces = content.len() - end - rest.len();
-                let is_closed = rest.starts_with(CLOSE);
-                (end, if is_closed { end + spaces + CLOSE.len() } else { end })
+                let is_closed = rest.starts_with(BLOCK_END);
+                (end, if is_closed { end + spaces + BLOCK_END.len() } else { end })
             }
-            ObjectEnd::Tag(index) => (index, index + CLOSE.len()),
+            ObjectEnd::Tag(index) => (index, index + BLOCK_END.len()),
             ObjectEnd::Open { .. } if !ended => return Look::Wait,
             // A tag inside a string ends the block only if the string is unterminated.
-            ObjectEnd::Open { .. } => match content.find(CLOSE) {
-                Some(index) => (index, index + CLOSE.len()),
+            ObjectEnd::Open { .. } => match content.find(BLOCK_END) {
+                Some(index) => (index, index + BLOCK_END.len()),
                 None => (content.len(), content.len()),
             },
         };
@@ -219,11 +218,11 @@ impl TextCallParser {
             }
         };
         let rest = self.buffer[length..].trim_start();
-        if !ended && rest.len() < CLOSE.len() && CLOSE.starts_with(rest) {
+        if !ended && rest.len() < BLOCK_END.len() && BLOCK_END.starts_with(rest) {
             return Look::Wait;
         }
-        let is_closed = rest.starts_with(CLOSE);
-        let end = if is_closed { self.buffer.len() - rest.len() + CLOSE.len() } else { length };
+        let is_closed = rest.starts_with(BLOCK_END);
+        let end = if is_closed { self.buffer.len() - rest.len() + BLOCK_END.len() } else { length };
         self.take_call(call, end);
         self.state = ParseState::InLine;
         Look::Done

@@ -3,15 +3,13 @@
 
 use serde_json::{Map, Value};
 
-use super::forms::FoundCall;
+use super::forms::{BLOCK_END, FoundCall};
 
 /// How such a call begins.
 pub(crate) const FUNCTION: &str = "<function=";
 const FUNCTION_END: &str = "</function>";
 const PARAMETER: &str = "<parameter=";
 const PARAMETER_END: &str = "</parameter>";
-/// The tag of the block around a call, which may be the only one that closes it.
-const BLOCK_END: &str = "</tool_call>";
 /// Maximum length of the name of a tool or a parameter.
 const MAX_NAME: usize = 64;
 
@@ -46,6 +44,7 @@ pub(crate) fn read(text: &str, is_end: bool) -> TaggedCall {
         if let Some(after) = rest.strip_prefix(FUNCTION_END) {
             return call(Some(args), after);
         }
+        // The end of the block around it may be the only one.
         if rest.starts_with(BLOCK_END) {
             return call(Some(args), rest);
         }

@@ -14,7 +14,7 @@ use agent_core::run::{AgentSession, AgentSettings, SessionSelector};
 use agent_core::session::checkpoint::Checkpoints;
 use base::event::RunStatus;
 use base::failure::{Failure, FailureKind, Result};
-use base::text::count;
+use base::text::{count, shell_word};
 use gate::Asker;
 use gate::permission_mode::PermissionMode;
 use provider::message::{Image, Message};
@@ -201,16 +201,6 @@ fn below_home(path: &Path) -> String {
         Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
         Some(below) => format!("~/{}", below.display()),
         None => path.display().to_string(),
-    }
-}
-
-/// Quotes a text as one word for a shell.
-fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
-    if text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
     }
 }
 

@@ -107,6 +107,9 @@ fn prepare_worktree(
 ) -> Result<ReadyWorktree> {
     let caches = BuildCaches::of(repository, &record.id);
     let session_repo = &record.session_repo;
+    let floor = record.limits.disk_floor_bytes;
+    let copy = || carried_caches::copy(repository, session_repo, carried, floor);
+    let joined = |notes: Vec<String>| (!notes.is_empty()).then(|| notes.join("; "));
     let is_finished = worktree::is_finished(session_repo);
     if !setup.is_empty() && (!is_finished || session_repo.worktree.symlink_metadata().is_err()) {
         base::files::replace_cache(pending_setup, b"").or_fail(|| "cannot record the setup")?;
@@ -119,15 +122,14 @@ fn prepare_worktree(
         if caches.are_missing() {
             caches.prepare(&session_repo.worktree, &home(), setup)?;
         }
-        let (is_new, note) = match recreated {
-            Recreated::Yes { note } => (true, note),
-            Recreated::No => (false, None),
+        let (is_new, mut notes) = match recreated {
+            Recreated::Yes { note } => (true, Vec::from_iter(note)),
+            Recreated::No => (false, Vec::new()),
         };
         if is_new || carried_caches::is_incomplete(session_repo) {
-            let floor = record.limits.disk_floor_bytes;
-            carried_caches::copy(repository, session_repo, carried, floor);
+            notes.extend(copy());
         }
-        return Ok(ReadyWorktree { is_new, note });
+        return Ok(ReadyWorktree { is_new, note: joined(notes) });
     }
     worktree::remove_incomplete(repository, session_repo)?;
     carried_caches::begin(repository, session_repo, carried)?;
@@ -135,10 +137,8 @@ fn prepare_worktree(
     // A sparse checkout is that of the checkout in which the user started the session.
     let seen = repository.seen_from(record.run_mode.directory.as_deref());
     worktree::create_at(&seen, session_repo, &record.templates.branches()?, start)?;
-    let floor = record.limits.disk_floor_bytes;
-    let notes = carried_caches::copy(repository, session_repo, carried, floor);
+    let note = joined(copy());
     caches.prepare(&session_repo.worktree, &home(), setup)?;
-    let note = (!notes.is_empty()).then(|| notes.join("; "));
     Ok(ReadyWorktree { is_new: true, note })
 }
 
