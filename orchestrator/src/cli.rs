@@ -41,7 +41,7 @@ Elsewhere it lists the sessions.";
 enum Verb {
     /// Start one session per task and wait for the results
     #[command(
-        after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --model claude-sonnet-4-5 --base develop 'add a changelog'\n  studio run --persona hopper 'test the parser'\n  studio run --network off 'sort the imports'\n  studio run --attempts 3 --agent g3,codex 'fix the parser'\n  studio run --detach - < task.txt"
+        after_help = "Examples:\n  studio run 'fix the flaky test'\n  studio run --check 'cargo test' -j 4 --tasks TASKS.md\n  studio run --model claude-sonnet-5 --base develop 'add a changelog'\n  studio run --persona hopper 'test the parser'\n  studio run --network off 'sort the imports'\n  studio run --attempts 3 --agent g3,codex 'fix the parser'\n  studio run --detach - < task.txt"
     )]
     Run(run::Args),
     /// Start sessions without waiting for them, and print their ids

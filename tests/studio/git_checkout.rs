@@ -197,6 +197,24 @@ fn a_change_right_after_the_checkout_is_seen() {
 }
 
 #[test]
+fn a_blob_with_other_content_than_its_id_says_is_not_checked_out() {
+    let s = setting();
+    let object = |id: &str| {
+        let (directory, name) = id.split_at(2);
+        s.repo.path().join(".git/objects").join(directory).join(name)
+    };
+    s.repo.write("other", "evil\n");
+    let (id, other) =
+        (s.repo.git(["rev-parse", "HEAD:README.md"]), s.repo.git(["hash-object", "-w", "other"]));
+    std::fs::remove_file(object(&id)).unwrap();
+    std::fs::copy(object(&other), object(&id)).unwrap();
+    let failure = studio_git::worktree::create(&s.repository, &s.order("task-abcd")).unwrap_err();
+    let text = failure.full_text();
+    assert!(text.contains(&format!("the content of the object {id} is damaged")), "{text}");
+    assert!(text.contains("git fsck"), "{text}");
+}
+
+#[test]
 fn a_tree_with_a_file_and_a_directory_of_one_name_writes_nothing_outside() {
     let s = setting();
     let outside = s.env.home().join("outside");

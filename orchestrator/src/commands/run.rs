@@ -31,8 +31,10 @@ use studio_git::names::WorktreeTemplate;
 use studio_git::repo::Base;
 use studio_git::{start_notices, start_point, worktree};
 
-/// How long notices may wait for a session that starts.
-const WORK_WAIT: Duration = Duration::from_millis(200);
+/// How long notices may wait for a session that is queued.
+const QUEUE_WAIT: Duration = Duration::from_millis(200);
+/// How long notices may wait for a session that starts: its worktree may have many files.
+const START_WAIT: Duration = Duration::from_secs(3);
 /// Maximum size of a task, in bytes.
 const MAX_TASK_BYTES: usize = 4 << 20;
 
@@ -270,15 +272,16 @@ fn start_and(
     Ok(0)
 }
 
-/// Waits a moment until an agent works: before, the new worktrees need the processors, and so does the
-/// search for uncommitted changes.
+/// Waits until an agent works, not long: before, the new worktrees need the processors, and so does
+/// the search for uncommitted changes.
 fn await_work(context: &CommandContext, ids: &[Id]) {
-    let is_to_start = |id| {
-        let state = context.view(id).map(|view| view.state);
-        matches!(state, Ok(SessionState::Queued | SessionState::Starting))
+    let begin = Instant::now();
+    let is_to_start = |id| match context.view(id).map(|view| view.state) {
+        Ok(SessionState::Queued) => begin.elapsed() < QUEUE_WAIT,
+        Ok(SessionState::Starting) => begin.elapsed() < START_WAIT,
+        Ok(_) | Err(_) => false,
     };
-    let end = Instant::now() + WORK_WAIT;
-    while Instant::now() < end && ids.iter().all(is_to_start) {
+    while ids.iter().all(is_to_start) {
         project::pause();
     }
 }

@@ -147,8 +147,7 @@ struct Shared {
 
 /// The agent's permission requests.
 struct PermissionRequests {
-    /// The last number; a session never reuses numbers.
-    /// The number of the last request of the session.
+    /// The number of the last request of the session, which never uses a number again.
     numbers: Arc<AtomicU32>,
     pending: BTreeMap<u32, OpenPermission>,
 }
