@@ -42,6 +42,25 @@ fn unknown_tools_are_searched_and_known_ones_offered_by_name() {
 }
 
 #[test]
+fn arguments_of_a_found_tool_may_be_a_string_and_nothing_else_is_taken_for_none() {
+    let script = [
+        call("echo", json!("{\"text\": \"fig\"}")),
+        call("echo", json!("text: fig")),
+        call("echo", json!(["fig"])),
+        ScriptedReply::says("done"),
+    ];
+    let stage = stage(script, [], ALLOW);
+    stage.g3(["try"]).ok();
+    assert_eq!(result(&stage, 1), "fig");
+    for request in [2, 3] {
+        assert_eq!(
+            result(&stage, request),
+            "mcp_call: `args` must be a JSON object; nothing was run"
+        );
+    }
+}
+
+#[test]
 fn a_slow_server_delays_nothing_and_changes_no_request() {
     let script = [
         ScriptedReply::call("write_file", json!({"file_path": "go", "content": ""})),

@@ -55,6 +55,18 @@ fn a_server_without_a_key_needs_only_its_base_url() {
 }
 
 #[test]
+fn openai_itself_is_asked_over_responses_also_behind_the_proxy_of_studio() {
+    let mut gateway = Gateway::new("OPENAI_BASE_URL", "/v1", None);
+    let service = format!("{}/v1 https://api.openai.com/v1\n", gateway.server.url());
+    gateway.env.set("STUDIO_MODEL_SERVICES", service);
+    assert_eq!(gateway.g3(["--model", "m", "hi"]).ok(), "through the gateway");
+    gateway.env.config("[providers.openai.own]\nmodel = \"m\"\nwire = \"chat\"\n");
+    assert_eq!(gateway.g3(["hi"]).ok(), "through the gateway");
+    let paths = gateway.server.requests().into_iter().map(|request| request.path);
+    assert_eq!(paths.collect::<Vec<_>>(), ["/v1/responses", "/v1/chat/completions"]);
+}
+
+#[test]
 fn a_configured_base_url_overrides_the_variable() {
     let own = ModelServer::start([ScriptedReply::says("from the configured server")]);
     let gateway = Gateway::new("OPENAI_BASE_URL", "/v1", Some("OPENAI_API_KEY"));

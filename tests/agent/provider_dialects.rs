@@ -1,9 +1,14 @@
 //! Tests of streams as services and gateways actually send them, including unusual ones.
 
 use provider::ProviderError;
-use provider::message::{ContentPart, Reply, StopReason};
+use provider::hosted::WireFormat;
+use provider::message::{ContentPart, Message, MessageRole, Reply, StopReason};
+use provider::openai_chat::ChatWire;
+use provider::openai_chat::dialect::ChatService;
+use provider::openai_responses::ResponsesWire;
 use serde_json::{Value, json};
 
+use crate::provider_request::{facts, request};
 use crate::provider_wire::{calls, chat, decode, decoder, events, named, read};
 
 /// Returns a stream of these objects in each wire format.
@@ -61,6 +66,32 @@ fn calls_without_an_index_are_distinguished_by_id_and_name() {
         named("c", "y", json!({})),
     ];
     assert_eq!(calls(&pieces), expected);
+}
+
+#[test]
+fn extra_content_of_calls_is_sent_back_to_the_service_that_made_it() {
+    let signature = |text: &str| json!({"google": {"thought_signature": text}});
+    let call = |id: &str| json!({"id": id, "function": {"name": "x", "arguments": "{}"}});
+    let mut signed = call("a");
+    signed["extra_content"] = signature("s");
+    let chunk = |calls: &[Value]| json!({"choices": [{"delta": {"tool_calls": calls}}]});
+    let end = json!({"choices": [{"delta": {}, "finish_reason": "stop"}]});
+    let alone = json!({"extra_content": signature("s")});
+    for chunks in [
+        vec![chunk(&[signed, call("b")]), end.clone()],
+        vec![chunk(&[call("a")]), chunk(&[alone]), chunk(&[call("b")]), end],
+    ] {
+        let (_, reply) = heard("openai", &chunks);
+        let messages = [Message::text(MessageRole::User, "go"), reply.message];
+        let extra = |wire: &ChatWire| {
+            let body = wire.body(&request(&messages, &[]), &facts());
+            let calls = body["messages"][2]["tool_calls"].as_array().expect("calls").clone();
+            calls.into_iter().map(|call| call["extra_content"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(extra(&ChatWire::default()), [signature("s"), Value::Null]);
+        let strict = ChatWire { service: ChatService::Openai, ..ChatWire::default() };
+        assert_eq!(extra(&strict), [Value::Null, Value::Null], "it rejects unknown fields");
+    }
 }
 
 #[test]
@@ -369,6 +400,122 @@ fn responses_items_may_arrive_complete_in_deltas_or_at_the_end() {
     let body = "event: response.output_text.delta\ndata: {\"delta\": \"hi\"}\n\n\
                 event: response.completed\ndata: {\"response\": {}}\n\n";
     assert_eq!(read("responses", body).message.full_text(), "hi");
+}
+
+/// Returns a stream of the Responses API with reasoning, text and two calls. All headers come
+/// before the first complete item, as llama.cpp sends them; `mend` changes each event.
+fn responses_with_two_calls(mend: &dyn Fn(usize, &mut Value)) -> Vec<Value> {
+    let headers = [
+        json!({"type": "reasoning", "id": "rs_1", "summary": []}),
+        json!({"type": "message", "id": "msg_1", "content": []}),
+        json!({"type": "function_call", "id": "fc_1", "call_id": "a", "name": "x", "arguments": ""}),
+        json!({"type": "function_call", "id": "fc_2", "call_id": "b", "name": "y", "arguments": ""}),
+    ];
+    let deltas = [
+        ("reasoning_text", ["so", "so"]),
+        ("output_text", ["h", "i"]),
+        ("function_call_arguments", ["{\"n\"", ":1}"]),
+        ("function_call_arguments", ["{\"m\"", ":2}"]),
+    ];
+    let mut output = headers.clone();
+    output[0]["content"] = json!([{"type": "reasoning_text", "text": "soso"}]);
+    output[1]["content"] = json!([{"type": "output_text", "text": "hi"}]);
+    output[2]["arguments"] = json!("{\"n\":1}");
+    output[3]["arguments"] = json!("{\"m\":2}");
+    let event = |kind: &str, at: usize, field: &str, value: &Value| {
+        let id = &headers[at]["id"];
+        json!({"type": format!("response.{kind}"), "output_index": at, "item_id": id, field: value})
+    };
+    let mut objects = Vec::new();
+    for (at, (kind, texts)) in deltas.iter().enumerate() {
+        objects.push(event("output_item.added", at, "item", &headers[at]));
+        for text in texts {
+            objects.push(event(&format!("{kind}.delta"), at, "delta", &json!(text)));
+        }
+    }
+    for (at, item) in output.iter().enumerate() {
+        objects.push(event("output_item.done", at, "item", item));
+    }
+    for (number, object) in objects.iter_mut().enumerate() {
+        mend(number, object);
+    }
+    let usage = json!({"input_tokens": 9, "output_tokens": 4});
+    objects.push(response("completed", json!({"usage": usage, "output": output})));
+    objects
+}
+
+#[test]
+fn responses_items_are_distinguished_whatever_a_server_does_with_indexes_and_ids() {
+    let without_index = |_: usize, event: &mut Value| {
+        event.as_object_mut().expect("an event").remove("output_index");
+    };
+    let one_index = |_: usize, event: &mut Value| event["output_index"] = json!(0);
+    let changing_ids = |number: usize, event: &mut Value| {
+        let id = json!(format!("id{number}"));
+        event["item_id"] = id.clone();
+        if event["item"].is_object() {
+            event["item"]["id"] = id;
+        }
+    };
+    let neither = |number: usize, event: &mut Value| {
+        one_index(number, event);
+        changing_ids(number, event);
+    };
+    let cases: [(&str, &dyn Fn(usize, &mut Value)); 5] = [
+        ("as specified", &|_, _| ()),
+        ("without an index", &without_index),
+        ("one index", &one_index),
+        ("changing ids", &changing_ids),
+        ("one index and changing ids", &neither),
+    ];
+    for (case, mend) in cases {
+        let (heard, reply) = heard("responses", &responses_with_two_calls(mend));
+        assert_eq!(heard, ["thought so", "thought so", "text h", "text i"], "{case}");
+        assert_eq!((thoughts(&reply), reply.message.full_text()), (vec!["soso"], "hi".to_owned()));
+        let expected = [("x", &json!({"n": 1})), ("y", &json!({"m": 2}))];
+        assert_eq!(made(&reply), expected, "{case}");
+        assert!(reply.message.calls().all(|call| call.malformed.is_none()), "{case}");
+    }
+}
+
+#[test]
+fn the_phase_of_a_message_is_sent_back() {
+    let message = |phase: &str, text: &str| {
+        let content = json!([{"type": "output_text", "text": text}]);
+        json!({"type": "message", "phase": phase, "content": content})
+    };
+    let call = json!({"type": "function_call", "call_id": "a", "name": "x", "arguments": "{}"});
+    let output = [message("commentary", "I look"), call, message("final_answer", "done")];
+    let (_, reply) = heard("responses", &[response("completed", json!({"output": output}))]);
+    let messages = [Message::text(MessageRole::User, "go"), reply.message];
+    let body = ResponsesWire::default().body(&request(&messages, &[]), &facts());
+    let input = body["input"].as_array().expect("items");
+    let phases: Vec<&Value> = input.iter().map(|item| &item["phase"]).collect();
+    let (commentary, answer) = (json!("commentary"), json!("final_answer"));
+    assert_eq!(phases, [&Value::Null, &commentary, &Value::Null, &answer, &Value::Null]);
+}
+
+#[test]
+fn text_that_precedes_its_item_is_neither_lost_nor_repeated() {
+    let text = json!({"type": "response.output_text.delta", "output_index": 0, "item_id": "p", "delta": "hi"});
+    let thought = json!({"type": "response.reasoning_summary_text.delta", "output_index": 0, "item_id": "q", "delta": "so"});
+    let item = json!({"type": "message", "id": "m", "content": [{"type": "output_text", "text": "hi there"}]});
+    let added = json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "m", "content": []}});
+    let call = json!({"type": "function_call", "call_id": "a", "name": "x", "arguments": "{}"});
+    let args = json!({"type": "response.function_call_arguments.delta", "output_index": 0, "item_id": "r", "delta": "{}"});
+    let full = response("completed", json!({"output": [item, call]}));
+    for objects in [
+        vec![thought.clone(), text.clone(), args.clone(), full.clone()],
+        vec![thought, text, added, args, full],
+    ] {
+        let (heard, reply) = heard("responses", &objects);
+        assert_eq!(heard, ["thought so", "text hi", "text  there"], "{objects:?}");
+        assert_eq!(
+            (thoughts(&reply), reply.message.full_text().as_str()),
+            (vec!["so"], "hi there")
+        );
+        assert_eq!(made(&reply), [("x", &json!({}))], "{objects:?}");
+    }
 }
 
 #[test]

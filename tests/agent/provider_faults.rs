@@ -305,6 +305,18 @@ fn truncated_or_invalid_arguments_are_kept_as_text() {
 }
 
 #[test]
+fn a_server_that_wants_responses_is_answered_with_the_setting() {
+    let message = "Function tools with reasoning_effort are not supported for gpt-5.6 in \
+                   /v1/chat/completions. To use function tools, use /v1/responses or set \
+                   reasoning_effort to 'none'.";
+    let body = serde_json::json!({"error": {"message": message, "type": "invalid_request_error"}});
+    let refusal = ScriptedReply::status(400).body("application/json", body.to_string());
+    let (_server, asked) = ask_once("openai", refusal);
+    let error = asked.error();
+    assert!(error.contains("set `wire = \"responses\"` for `openai.scripted`"), "{error}");
+}
+
+#[test]
 fn a_rejected_parameter_is_omitted() {
     let refuses = |key: &str| {
         let message = format!("Unsupported parameter: '{key}' is not supported with this model.");

@@ -25,6 +25,9 @@ fn an_unknown_reference_lists_the_known_ones() {
     assert!(refused(two, "mistral.x").contains("unknown type `mistral`"));
     assert!(refused("", "anthropic.main").contains("add [providers.anthropic.main]"));
     assert!(refused("", "databricks").contains("has no workspace"));
+    let both = "[providers.anthropic.x]\napi_key = \"k\"\nthinking_budget_tokens = 2000\n\
+                reasoning_effort = \"low\"\n";
+    assert!(refused(both, "anthropic").contains("sets both thinking_budget_tokens"));
 }
 
 #[test]

@@ -5,15 +5,16 @@ use provider::anthropic::MessagesWire;
 use provider::gemini::GeminiWire;
 use provider::hosted::WireFormat;
 use provider::message::{ContentPart, Image, Message, MessageRole, ToolCall, ToolResult};
-use provider::openai_chat::ChatWire;
 use provider::openai_chat::dialect::ChatService;
+use provider::openai_chat::{ChatWire, ReasoningEffort};
 use provider::openai_responses::ResponsesWire;
 use provider::{ChatRequest, ProviderFacts};
 use serde_json::{Value, json};
 
 use crate::provider_support::{tools, user};
 
-fn facts() -> ProviderFacts {
+/// Returns facts of a hosted model.
+pub fn facts() -> ProviderFacts {
     ProviderFacts {
         provider: "x".into(),
         model: "m".into(),
@@ -188,6 +189,40 @@ fn the_gemini_request_contains_everything() {
     assert_eq!(body["generationConfig"]["thinkingConfig"], Value::Null);
 }
 
+/// The refusal of a Gemini 3 model.
+const UNSIGNED: &str = "Function call is missing a thought_signature in functionCall parts. This \
+                        is required for tools to work correctly, and missing thought_signature may \
+                        lead to degraded model performance.";
+
+#[test]
+fn calls_of_other_models_get_a_substitute_where_a_signature_is_required() {
+    let mut messages = conversation();
+    let gemini = GeminiWire::new(None);
+    let chat = ChatWire::default();
+    let signatures = |messages: &[Message]| {
+        let request = request(messages, &[]);
+        let (gemini, chat) = (gemini.body(&request, &facts()), chat.body(&request, &facts()));
+        let parts = gemini["contents"][1]["parts"].as_array().expect("parts").clone();
+        let calls = parts.into_iter().filter(|part| part["functionCall"].is_object());
+        let native: Vec<Value> = calls.map(|call| call["thoughtSignature"].clone()).collect();
+        let calls = chat["messages"][2]["tool_calls"].as_array().expect("calls").clone();
+        let of_call = |call: Value| call["extra_content"]["google"]["thought_signature"].clone();
+        (native, calls.into_iter().map(of_call).collect::<Vec<_>>())
+    };
+    let none = vec![Value::Null, Value::Null];
+    assert_eq!(signatures(&messages), (none.clone(), none));
+    assert!(gemini.adapt(UNSIGNED) && !gemini.adapt(UNSIGNED));
+    assert!(chat.adapt(UNSIGNED) && !chat.adapt(UNSIGNED));
+    let substitute = vec![json!("skip_thought_signature_validator"), Value::Null];
+    assert_eq!(signatures(&messages), (substitute.clone(), substitute));
+    let sealed = json!({"thoughtSignature": "real", "extra_content": {"google": {"thought_signature": "real"}}});
+    messages[1]
+        .parts
+        .insert(2, ContentPart::Reasoning { text: String::new(), sealed: Some(sealed) });
+    let real = vec![json!("real"), Value::Null];
+    assert_eq!(signatures(&messages), (real.clone(), real));
+}
+
 /// Returns all values of this key, at any depth.
 fn under<'a>(key: &str, value: &'a Value) -> Vec<&'a str> {
     match value {
@@ -313,4 +348,37 @@ fn thinking_is_requested_only_if_it_fits_and_without_a_temperature() {
     assert_eq!(body["temperature"], Value::Null);
     let body = wire(3000).body(&request(&messages, &[]), &facts());
     assert_eq!((&body["thinking"], &body["temperature"]), (&Value::Null, &json!(0.3)));
+}
+
+/// The refusal of a thinking budget by Anthropic's models since Opus 4.7.
+const NO_BUDGET: &str = "\"thinking.type.enabled\" is not supported for this model. Use \
+                         \"thinking.type.adaptive\" and \"output_config.effort\" to control \
+                         thinking behavior.";
+
+#[test]
+fn models_that_reject_a_thinking_budget_think_as_much_as_they_need() {
+    let messages = user("go");
+    let adaptive = json!({"type": "adaptive", "display": "summarized"});
+    let wire = MessagesWire { thinking: Some(2000), ..MessagesWire::default() };
+    assert!(wire.adapt(NO_BUDGET) && !wire.adapt(NO_BUDGET));
+    let body = wire.body(&request(&messages, &[]), &facts());
+    assert_eq!((&body["thinking"], &body["output_config"]), (&adaptive, &Value::Null));
+
+    let budget = ReasoningEffort::Budget(2000);
+    let service = ChatService::DatabricksClaude;
+    let chat = ChatWire { service, thought: Some(budget), ..ChatWire::default() };
+    assert!(chat.adapt(NO_BUDGET) && !chat.adapt(NO_BUDGET));
+    assert_eq!(chat.body(&request(&messages, &[]), &facts())["thinking"], adaptive);
+
+    let (effort, temperature) = (Some("high".to_owned()), Some(0.3));
+    let wire = MessagesWire { effort, temperature, ..MessagesWire::default() };
+    let body = wire.body(&request(&messages, &[]), &facts());
+    assert_eq!((&body["thinking"], &body["temperature"]), (&adaptive, &Value::Null));
+    assert_eq!(body["output_config"], json!({"effort": "high"}));
+
+    let wire = MessagesWire { temperature, ..MessagesWire::default() };
+    let refusal = "`temperature` is deprecated for this model.";
+    assert!(wire.adapt(refusal) && !wire.adapt(refusal));
+    let body = wire.body(&request(&messages, &[]), &facts());
+    assert_eq!((&body["temperature"], &body["thinking"]), (&Value::Null, &Value::Null));
 }

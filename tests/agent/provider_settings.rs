@@ -66,13 +66,15 @@ fn a_key_is_never_part_of_a_url() {
 
 #[test]
 fn the_reasoning_effort_is_sent_in_each_wire_format() {
-    let server = ModelServer::start([ScriptedReply::says("a"), ScriptedReply::says("b")]);
+    let server = ModelServer::start(["a", "b", "c"].map(ScriptedReply::says));
     let more = "reasoning_effort = \"low\"\n";
-    ask(provider(&server, "openai", more).as_ref(), &user("go")).reply();
-    ask(provider(&server, "responses", more).as_ref(), &user("go")).reply();
+    for wire in ["openai", "responses", "anthropic"] {
+        ask(provider(&server, wire, more).as_ref(), &user("go")).reply();
+    }
     let asked = server.requests();
     assert_eq!(asked[0].body["reasoning_effort"], "low");
     assert_eq!(asked[1].body["reasoning"], json!({"effort": "low"}));
+    assert_eq!(asked[2].body["output_config"], json!({"effort": "low"}));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use base::config::providers::{
 };
 use base::failure::Failure;
 
-use crate::anthropic::{MIN_OUTPUT_BESIDE_REASONING, MessagesWire};
+use crate::anthropic::{MIN_OUTPUT_BESIDE_REASONING, MessagesWire, ModelQuirks};
 use crate::embedded;
 use crate::gemini::GeminiWire;
 use crate::hosted::{HostedProvider, WireFormat};
@@ -210,11 +210,21 @@ fn anthropic(
     }
     let context = entry.context_length.or(entry.enable_1m_context.then_some(MILLION));
     let (max_output, thinking) = (entry.max_tokens, entry.thinking_budget_tokens);
+    let effort = entry.reasoning_effort.clone();
+    if thinking.is_some() && effort.is_some() {
+        let reference = &request.reference;
+        return Err(Failure::usage(format!(
+            "`{reference}` sets both thinking_budget_tokens and reasoning_effort"
+        ))
+        .hint("set thinking_budget_tokens for models before Opus 4.6, else reasoning_effort"));
+    }
     let overrides = ModelOverrides { context, max_output, price: entry.price, thinking };
     let wire = MessagesWire {
         cache: entry.cache_config.unwrap_or_default(),
         temperature: entry.temperature,
         thinking,
+        effort,
+        quirks: ModelQuirks::default(),
     };
     let model = request.model("anthropic", entry.model.as_deref())?;
     let is_maker = endpoint.host() == "api.anthropic.com";
@@ -247,7 +257,11 @@ fn openai(
     // A self-hosted server often needs no key.
     let base = request.base("openai", entry.base_url.as_deref(), OPENAI_URL);
     let key = if base.url == OPENAI_URL { Some(key.required()?) } else { key.optional()? };
-    let endpoint_path = match entry.wire {
+    let is_openai = request.endpoint(base, "", entry.allow_http)?.host() == OPENAI_HOST;
+    // OpenAI's newer models accept tools over the Responses API only.
+    let default_format = if is_openai { Format::Responses } else { Format::Chat };
+    let format = entry.wire.unwrap_or(default_format);
+    let endpoint_path = match format {
         Format::Chat => "/chat/completions",
         Format::Responses => "/responses",
     };
@@ -258,8 +272,7 @@ fn openai(
     }
     let (context, max_output) = (entry.context_length, entry.max_tokens);
     let overrides = ModelOverrides { context, max_output, price: entry.price, thinking: None };
-    let is_openai = endpoint.host() == OPENAI_HOST;
-    let wire: Box<dyn WireFormat> = match entry.wire {
+    let wire: Box<dyn WireFormat> = match format {
         Format::Chat => {
             let service = if is_openai { ChatService::Openai } else { ChatService::Other };
             let thought = entry.reasoning_effort.clone().map(ReasoningEffort::Effort);
@@ -281,7 +294,7 @@ fn openai(
     let hosted: Box<dyn Provider> = Box::new(hosted);
     Ok(match entry.native_tools {
         Some(false) => Box::new(TextCalls::new(hosted)),
-        None if !is_openai && entry.wire == Format::Chat => Box::new(UnparsedCalls::new(hosted)),
+        None if !is_openai && format == Format::Chat => Box::new(UnparsedCalls::new(hosted)),
         Some(true) | None => hosted,
     })
 }
@@ -293,7 +306,7 @@ fn gemini(entry: &GeminiConfig, request: &ProviderRequest<'_>) -> Result<HostedP
     let model = model.strip_prefix("models/").unwrap_or(&model).to_owned();
     if model.contains(['/', '?', '#', ':']) || model.contains(char::is_whitespace) {
         return Err(Failure::usage(format!("`{model}` is not a Gemini model name"))
-            .hint("name one like gemini-2.5-pro"));
+            .hint("name one like gemini-3.5-flash"));
     }
     let method = if request.config.agent.enable_streaming {
         "streamGenerateContent?alt=sse"
@@ -339,8 +352,8 @@ impl ProviderRequest<'_> {
     }
 
     fn model(&self, kind: &str, configured: Option<&str>) -> Result<String, Failure> {
-        let resolve_name = self.model.or(configured).map(str::to_owned);
-        resolve_name.or_else(|| models::default_model(kind)).ok_or_else(|| {
+        let name = self.model.or(configured).map(str::to_owned);
+        name.or_else(|| models::default_model(kind)).ok_or_else(|| {
             Failure::usage(format!("`{}` names no model", self.reference))
                 .hint(format!("set `model` in [providers.{}], or give --model", self.reference))
         })

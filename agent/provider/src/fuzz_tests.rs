@@ -118,6 +118,7 @@ fn reply(wire: &dyn WireFormat, data: &[u8]) {
         output: 1.0,
         cache_read: None,
         cache_write: None,
+        long_prompt: None,
     };
     assert!(cost(&reply.usage, price) >= 0.0);
     let mut ids: Vec<&str> = reply.message.calls().map(|call| call.id.as_str()).collect();

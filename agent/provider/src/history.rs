@@ -9,31 +9,31 @@ use crate::tool_args::sanitize_name;
 
 /// Returns the normalized conversation.
 pub(crate) fn repair(messages: &[Message]) -> Vec<Message> {
-    let mut repair = Vec::with_capacity(messages.len() + 1);
+    let mut repaired = Vec::with_capacity(messages.len() + 1);
     if messages.first().is_none_or(|first| first.role == MessageRole::Assistant) {
-        repair.push(Message::text(MessageRole::User, "(the conversation continues)"));
+        repaired.push(Message::text(MessageRole::User, "(the conversation continues)"));
     }
     let mut index = 0;
     while let Some(message) = messages.get(index) {
         index += 1;
         match message.role {
-            MessageRole::User => repair.extend(without_empty_parts(message, |_| false)),
+            MessageRole::User => repaired.extend(without_empty_parts(message, |_| false)),
             MessageRole::Assistant => {
                 let results =
                     messages[index..].iter().take_while(|next| next.role == MessageRole::User);
                 let results: Vec<&Message> = results.collect();
                 index += results.len();
-                repair_turn(message, &results, &mut repair);
+                repair_turn(message, &results, &mut repaired);
             }
         }
     }
-    repair
+    repaired
 }
 
 /// Appends a message of the model and the user messages that answer it. Results come first.
-fn repair_turn(message: &Message, answers: &[&Message], repair: &mut Vec<Message>) {
+fn repair_turn(message: &Message, answers: &[&Message], repaired: &mut Vec<Message>) {
     let Some(call_message) = without_empty_parts(message, |_| false) else {
-        return repair.extend(answers.iter().filter_map(|m| without_empty_parts(m, |_| false)));
+        return repaired.extend(answers.iter().filter_map(|m| without_empty_parts(m, |_| false)));
     };
     let parts = answers.iter().flat_map(|answer| &answer.parts);
     let mut results_by_id: HashMap<&str, &ToolResult> = HashMap::new();
@@ -59,7 +59,7 @@ fn repair_turn(message: &Message, answers: &[&Message], repair: &mut Vec<Message
         })
         .collect();
     let call_ids: Vec<String> = call_message.calls().map(|call| call.id.clone()).collect();
-    repair.push(call_message);
+    repaired.push(call_message);
     let is_answered = |result: &ToolResult| call_ids.contains(&result.call_id);
     let mut remaining =
         answers.iter().filter_map(|answer| without_empty_parts(answer, is_answered)).peekable();
@@ -74,9 +74,9 @@ fn repair_turn(message: &Message, answers: &[&Message], repair: &mut Vec<Message
         {
             first.parts.extend(others.parts);
         }
-        repair.push(first);
+        repaired.push(first);
     }
-    repair.extend(remaining);
+    repaired.extend(remaining);
 }
 
 fn has_other_parts(message: &Message, is_omitted: impl Fn(&ToolResult) -> bool) -> bool {
@@ -163,8 +163,8 @@ mod tests {
             user(vec![result("2", "b"), text("x"), result("2", "again")]),
             user(vec![result("1", "a"), result("9", "old")]),
         ];
-        let repair = repair(&messages);
-        let ids = repair[2].parts.iter().map(|part| match part {
+        let repaired = repair(&messages);
+        let ids = repaired[2].parts.iter().map(|part| match part {
             ContentPart::Result(result) => result.call_id.as_str(),
             ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
                 text.as_str()
@@ -172,8 +172,8 @@ mod tests {
             ContentPart::Reasoning { .. } | ContentPart::Call(_) | ContentPart::Image(_) => "?",
         });
         assert_eq!(ids.collect::<Vec<_>>(), ["1", "2", "3", "x"]);
-        assert_eq!(repair[3], user(vec![text("Result of shell:\nold")]));
-        assert_eq!(repair.len(), 4);
+        assert_eq!(repaired[3], user(vec![text("Result of shell:\nold")]));
+        assert_eq!(repaired.len(), 4);
     }
 
     #[test]
@@ -185,8 +185,8 @@ mod tests {
             model(vec![thought]),
             user(vec![text("go")]),
         ];
-        let repair = repair(&messages);
-        assert_eq!(repair[0].role, MessageRole::User);
-        assert_eq!(repair[1..], [model(vec![text("I begin")]), user(vec![text("go")])]);
+        let repaired = repair(&messages);
+        assert_eq!(repaired[0].role, MessageRole::User);
+        assert_eq!(repaired[1..], [model(vec![text("I begin")]), user(vec![text("go")])]);
     }
 }

@@ -132,7 +132,7 @@ fn service_host(url: &Url, services: &str) -> Option<String> {
     let service = services.lines().find_map(|line| {
         let (proxy, service) = line.split_once(' ')?;
         let rest = url.as_str().strip_prefix(proxy)?;
-        rest.starts_with('/').then_some(service)
+        (rest.is_empty() || rest.starts_with('/')).then_some(service)
     });
     Url::parse(service?).ok()?.host_str().map(str::to_owned)
 }
@@ -325,6 +325,7 @@ mod tests {
         let host = |url: &str| service_host(&Url::parse(url).unwrap(), services);
         let proxied = host("http://127.0.0.1:9/token/openai/chat/completions");
         assert_eq!(proxied.as_deref(), Some("api.openai.com"));
+        assert_eq!(host("http://127.0.0.1:9/token/openai"), proxied);
         assert_eq!(host("http://127.0.0.1:9/token/openai-other/x"), None);
         assert_eq!(host("http://127.0.0.1:9/v1/chat/completions"), None);
     }

@@ -73,6 +73,9 @@ pub(crate) async fn refusal(response: StreamedResponse, advice: &Advice) -> Prov
                 advice.model, advice.provider
             ),
         ),
+        _ if body_error.text.contains("use /v1/responses") => {
+            rejected(text, &format!("set `wire = \"responses\"` for `{}`", advice.provider))
+        }
         _ => refusal_with(text).into(),
     }
 }

@@ -119,6 +119,8 @@ pub(crate) fn facts(
 
 /// Returns the cost of these tokens in US dollars.
 pub(crate) fn cost(usage: &Usage, price: Price) -> f64 {
+    let prompt = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
+    let price = price.for_prompt(prompt);
     let dollars_for = |tokens: u64, price_per_million: f64| tokens as f64 * price_per_million / 1e6;
     dollars_for(usage.input, price.input)
         + dollars_for(usage.output, price.output)

@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use crate::message::{ContentPart, Message, ToolCall};
 
 /// Creates a call from its arguments as text. An empty text and `null` mean no arguments; an object
-/// inside a JSON string is unwrapped; anything else makes a malformed call, which is not run.
+/// inside a JSON string is unwrapped, and one that gateways send twice, or after an empty one, is
+/// read once; anything else makes a malformed call, which is not run.
 pub(crate) fn call(id: String, name: String, text: &str) -> ToolCall {
     match object(text) {
         Some(args) => {
@@ -46,8 +47,8 @@ const MAX_NAME: usize = 64;
 /// Shortens the id of a call for strict services; other services create longer ids, with dots and
 /// colons. Keeps the end, which differs more than the beginning.
 pub(crate) fn sanitize_id(id: &str) -> String {
-    let sanitize = sanitize(id);
-    sanitize[sanitize.len().saturating_sub(MAX_ID)..].to_owned()
+    let sanitized = sanitize(id);
+    sanitized[sanitized.len().saturating_sub(MAX_ID)..].to_owned()
 }
 
 /// Converts the name of an earlier call to one that services accept, since a model may have made
@@ -69,12 +70,24 @@ pub(crate) fn object(text: &str) -> Option<Map<String, Value>> {
     if text.trim().is_empty() {
         return Some(Map::new());
     }
-    match serde_json::from_str(text).ok()? {
+    match repeated_value(text)? {
         Value::Object(args) => Some(args),
         Value::Null => Some(Map::new()),
         Value::String(inner) => serde_json::from_str(&inner).ok(),
         Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
     }
+}
+
+/// Parses JSON in which one value may be repeated, or follow an empty object.
+fn repeated_value(text: &str) -> Option<Value> {
+    let empty = Value::Object(Map::new());
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let first = values.next()?.ok()?;
+    values.try_fold(first, |value, next| {
+        let next = next.ok()?;
+        let is_same = next == value || next == empty;
+        if is_same { Some(value) } else { (value == empty).then_some(next) }
+    })
 }
 
 /// Assigns call ids that are unique in a conversation, for servers that send none or repeat them.
@@ -125,7 +138,10 @@ mod tests {
         assert_eq!(args("null"), json!({}));
         assert_eq!(args(r#"{"a": 1}"#), json!({"a": 1}));
         assert_eq!(args(r#""{\"a\": 1}""#), json!({"a": 1}));
-        for bad in [r#"{"a": "#, "[1]", "7", "\"x\"", "{} {}"] {
+        for repeated in [r#"{}{"a": 1}"#, r#"{"a": 1}{"a":1}"#, r#"{"a": 1} {}"#] {
+            assert_eq!(args(repeated), json!({"a": 1}));
+        }
+        for bad in [r#"{"a": "#, "[1]", "7", "\"x\"", r#"{"a": 1}{"a": 2}"#, r#"{}{"a""#] {
             assert_eq!(call("1".into(), "t".into(), bad).malformed.as_deref(), Some(bad));
         }
     }

@@ -64,7 +64,9 @@ pub(crate) enum UntrustedRule {
 const U32: u64 = u32::MAX as u64;
 const MAX_I64: u64 = i64::MAX as u64;
 /// The values of `reasoning_effort` for OpenAI models.
-const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh"];
+const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+/// The values of `reasoning_effort` for Anthropic models.
+const ANTHROPIC_EFFORTS: &[&str] = &["low", "medium", "high", "xhigh", "max"];
 
 const fn key(path: &'static str, kind: ValueKind) -> ConfigKey {
     ConfigKey { path, kind, untrusted: UntrustedRule::Nothing }
@@ -105,6 +107,7 @@ static KEYS: &[ConfigKey] = &[
     key("providers.anthropic.*.cache_config", ValueKind::OneOf(&["ephemeral", "5minute", "1hour"])),
     key("providers.anthropic.*.enable_1m_context", ValueKind::Switch),
     key("providers.anthropic.*.thinking_budget_tokens", ValueKind::Whole(U32)),
+    key("providers.anthropic.*.reasoning_effort", ValueKind::OneOf(ANTHROPIC_EFFORTS)),
     key("providers.anthropic.*.context_length", ValueKind::Whole(U32)),
     key("providers.anthropic.*.allow_http", ValueKind::Switch),
     key("providers.anthropic.*.price.input", ValueKind::Number),

@@ -143,8 +143,10 @@ pub struct AnthropicConfig {
     pub cache_config: Option<CacheConfig>,
     /// Whether to request the context window of a million tokens.
     pub enable_1m_context: bool,
-    /// Maximum number of thinking tokens.
+    /// Maximum number of thinking tokens; for models that think as much as they need, any number.
     pub thinking_budget_tokens: Option<u32>,
+    /// The effort of a model that thinks as much as it needs, as the service names it.
+    pub reasoning_effort: Option<String>,
     /// The context window in tokens, for a model that g3 does not know.
     pub context_length: Option<u32>,
     /// Whether plain `http` is allowed to a host that is not loopback.
@@ -173,8 +175,8 @@ pub struct OpenaiConfig {
     pub temperature: Option<f64>,
     /// The reasoning effort, as the service names it; not sent when absent.
     pub reasoning_effort: Option<String>,
-    /// The wire format.
-    pub wire: OpenaiWire,
+    /// The wire format; else `responses` for OpenAI's own service, and `chat` for other servers.
+    pub wire: Option<OpenaiWire>,
     /// Whether the server supports native tool calls; if not, calls are sent as text.
     pub native_tools: Option<bool>,
     /// The context window in tokens, for a model that g3 does not know.
@@ -266,11 +268,10 @@ pub struct EmbeddedConfig {
 }
 
 /// The wire format of an OpenAI-compatible server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OpenaiWire {
     /// `/chat/completions`.
-    #[default]
     Chat,
     /// `/responses`.
     Responses,
@@ -305,13 +306,47 @@ pub struct Price {
     /// Tokens written to the provider's cache; same as `input` when absent.
     #[serde(default)]
     pub cache_write: Option<f64>,
+    /// The price of all tokens of a request with a long prompt, if it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long_prompt: Option<LongPromptPrice>,
+}
+
+/// US dollars per million tokens of a request whose prompt is longer than `above` tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LongPromptPrice {
+    /// The number of tokens, cached ones included, from which on these prices apply.
+    pub above: u64,
+    /// Input tokens that are not cached.
+    pub input: f64,
+    /// Output tokens.
+    pub output: f64,
+    /// Tokens read from the provider's cache; same as `input` when absent.
+    #[serde(default)]
+    pub cache_read: Option<f64>,
+    /// Tokens written to the provider's cache; same as `input` when absent.
+    #[serde(default)]
+    pub cache_write: Option<f64>,
 }
 
 impl Price {
+    /// Returns the price of a request whose prompt has this number of tokens.
+    #[must_use]
+    pub fn for_prompt(self, tokens: u64) -> Price {
+        match self.long_prompt.filter(|long| tokens > long.above) {
+            Some(LongPromptPrice { input, output, cache_read, cache_write, .. }) => {
+                Price { input, output, cache_read, cache_write, long_prompt: None }
+            }
+            None => self,
+        }
+    }
+
     /// Returns whether all prices are finite and not negative.
     fn is_valid(&self) -> bool {
-        let all = [Some(self.input), Some(self.output), self.cache_read, self.cache_write];
-        all.into_iter().flatten().all(|dollars| dollars.is_finite() && dollars >= 0.0)
+        [*self, self.for_prompt(u64::MAX)].iter().all(|price| {
+            let all = [Some(price.input), Some(price.output), price.cache_read, price.cache_write];
+            all.into_iter().flatten().all(|dollars| dollars.is_finite() && dollars >= 0.0)
+        })
     }
 }
 

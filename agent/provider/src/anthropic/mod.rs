@@ -6,6 +6,8 @@
 pub mod reply;
 pub mod request;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use base::config::providers::CacheConfig;
 use serde_json::{Value, json};
 
@@ -15,7 +17,7 @@ use crate::provider::{ChatRequest, ProviderFacts};
 use crate::tool_args::CallIds;
 
 /// The Messages wire format.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct MessagesWire {
     /// Time to live of cached prefixes.
     pub cache: CacheConfig,
@@ -23,6 +25,35 @@ pub struct MessagesWire {
     pub temperature: Option<f64>,
     /// Thinking budget in tokens.
     pub thinking: Option<u32>,
+    /// The effort of a model that thinks as much as it needs (adaptive thinking), as the service
+    /// names it.
+    pub effort: Option<String>,
+    /// What the model was found to reject.
+    pub quirks: ModelQuirks,
+}
+
+/// What a model rejects, learned from its error messages.
+#[derive(Debug, Default)]
+pub struct ModelQuirks {
+    no_temperature: AtomicBool,
+    no_thinking_budget: AtomicBool,
+}
+
+impl MessagesWire {
+    fn sent_temperature(&self) -> Option<f64> {
+        self.temperature.filter(|_| !self.quirks.no_temperature.load(Ordering::Relaxed))
+    }
+
+    /// Returns the `thinking` parameter.
+    fn thinking_parameter(&self, request: &ChatRequest<'_>) -> Option<Value> {
+        let is_adaptive = self.quirks.no_thinking_budget.load(Ordering::Relaxed);
+        match self.thinking {
+            _ if self.effort.is_some() => Some(adaptive_thinking()),
+            Some(_) if is_adaptive => Some(adaptive_thinking()),
+            Some(budget) => thinking(budget, request, request::is_ours),
+            None => None,
+        }
+    }
 }
 
 impl WireFormat for MessagesWire {
@@ -34,9 +65,27 @@ impl WireFormat for MessagesWire {
         Box::new(reply::MessagesDecoder::new(CallIds::after(request.messages)))
     }
 
-    fn adapt(&self, _: &str) -> bool {
-        false
+    fn adapt(&self, refusal: &str) -> bool {
+        if self.thinking.is_some() && rejects_thinking_budget(refusal) {
+            return !self.quirks.no_thinking_budget.swap(true, Ordering::Relaxed);
+        }
+        refusal.contains("temperature")
+            && self.temperature.is_some()
+            && !self.quirks.no_temperature.swap(true, Ordering::Relaxed)
     }
+}
+
+/// The `thinking` parameter of models that think as much as they need, with their thoughts in the
+/// reply. Earlier replies of the turn may lack thinking blocks.
+///
+/// Source: <https://platform.claude.com/docs/en/build-with-claude/adaptive-thinking>.
+pub(crate) fn adaptive_thinking() -> Value {
+    json!({"type": "adaptive", "display": "summarized"})
+}
+
+/// Whether a model rejects a thinking budget, as those since Opus 4.7 do.
+pub(crate) fn rejects_thinking_budget(refusal: &str) -> bool {
+    refusal.contains("thinking.type")
 }
 
 /// Minimum number of tokens that must remain for the answer next to the thinking budget.

@@ -9,7 +9,7 @@ use crate::message::{ContentPart, HarnessNote, Image, Message, MessageRole, Tool
 use crate::provider::{ChatRequest, ProviderFacts, ToolDefinition};
 use crate::tool_args::{args_to_send, sanitize_id};
 
-use super::{MessagesWire, thinking};
+use super::MessagesWire;
 
 /// Builds the body of a request.
 pub(crate) fn body(wire: &MessagesWire, request: &ChatRequest<'_>, facts: &ProviderFacts) -> Value {
@@ -27,8 +27,10 @@ pub(crate) fn body(wire: &MessagesWire, request: &ChatRequest<'_>, facts: &Provi
     let mut messages: Vec<Value> = repair(request.messages).iter().map(message).collect();
     mark_last_two(&mut messages, &mark);
     body["messages"] = json!(messages);
-    let thinking_parameter = wire.thinking.and_then(|budget| thinking(budget, request, is_ours));
-    match (thinking_parameter, wire.temperature) {
+    if let Some(effort) = &wire.effort {
+        body["output_config"] = json!({"effort": effort});
+    }
+    match (wire.thinking_parameter(request), wire.sent_temperature()) {
         // Thinking models accept only their default temperature.
         (Some(thinking_parameter), _) => body["thinking"] = thinking_parameter,
         (None, Some(temperature)) => body["temperature"] = json!(temperature),
@@ -83,7 +85,7 @@ fn block(part: &ContentPart) -> Option<Value> {
 
 /// Whether a reasoning block may be sent back. Blocks of other providers are not sent, nor are
 /// thinking blocks without the signature that the provider verifies.
-fn is_ours(sealed: &Value) -> bool {
+pub(crate) fn is_ours(sealed: &Value) -> bool {
     match sealed["type"].as_str() {
         Some("thinking") => sealed["signature"].as_str().is_some_and(|text| !text.is_empty()),
         Some("redacted_thinking") => true,

@@ -16,6 +16,12 @@ use crate::hosted::{ReplyDecoder, WireFormat};
 use crate::provider::{ChatRequest, ProviderFacts};
 use crate::tool_args::CallIds;
 
+/// A signature that Gemini accepts for calls without one: those of another model, or of an earlier
+/// version of a conversation.
+///
+/// Source: <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+pub(crate) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
 /// The Gemini wire format.
 #[derive(Debug, Default)]
 pub struct GeminiWire {
@@ -23,12 +29,14 @@ pub struct GeminiWire {
     pub temperature: Option<f64>,
     /// Set after the server rejects the option: the model does not return its thoughts.
     no_thought: AtomicBool,
+    /// Set after the server rejects a call without a signature.
+    requires_signatures: AtomicBool,
 }
 
 impl GeminiWire {
     /// Creates the wire format with this temperature.
     pub fn new(temperature: Option<f64>) -> GeminiWire {
-        GeminiWire { temperature, no_thought: AtomicBool::new(false) }
+        GeminiWire { temperature, ..GeminiWire::default() }
     }
 }
 
@@ -42,6 +50,9 @@ impl WireFormat for GeminiWire {
     }
 
     fn adapt(&self, refusal: &str) -> bool {
+        if refusal.contains("thought_signature") {
+            return !self.requires_signatures.swap(true, Ordering::Relaxed);
+        }
         let about_thought = refusal.to_lowercase().contains("think");
         about_thought && !self.no_thought.swap(true, Ordering::Relaxed)
     }

@@ -9,13 +9,16 @@ use crate::message::{ContentPart, HarnessNote, Image, Message, MessageRole, Tool
 use crate::provider::{ChatRequest, ToolDefinition};
 use crate::tool_args::args_to_send;
 
-use super::{GeminiWire, computer_use};
+use super::{GeminiWire, NO_SIGNATURE, computer_use};
 
 /// Builds the body of a request. The model is part of the URL. A computer use model has built-in
 /// functions, which are not declared.
 pub(crate) fn body(wire: &GeminiWire, request: &ChatRequest<'_>, uses_computer: bool) -> Value {
     let repaired = repair(request.messages);
-    let contents: Vec<Value> = repaired.iter().map(|it| content(it, uses_computer)).collect();
+    let mut contents: Vec<Value> = repaired.iter().map(|it| content(it, uses_computer)).collect();
+    if wire.requires_signatures.load(Ordering::Relaxed) {
+        contents.iter_mut().for_each(sign_first_call);
+    }
     let mut body = json!({ "contents": contents });
     if !request.system.trim().is_empty() {
         body["systemInstruction"] = json!({"parts": [{"text": request.system}]});
@@ -94,6 +97,16 @@ fn content(message: &Message, uses_computer: bool) -> Value {
         parts.push(json!({"text": "", "thoughtSignature": signature}));
     }
     json!({"role": role, "parts": parts})
+}
+
+/// Gives the first call of a message a substitute for a missing signature. Gemini signs only the
+/// first of several calls.
+fn sign_first_call(content: &mut Value) {
+    let parts = content["parts"].as_array_mut().into_iter().flatten();
+    let call = parts.into_iter().find(|part| part["functionCall"].is_object());
+    if let Some(call) = call.filter(|call| call["thoughtSignature"].is_null()) {
+        call["thoughtSignature"] = json!(NO_SIGNATURE);
+    }
 }
 
 fn response(result: &ToolResult) -> Value {

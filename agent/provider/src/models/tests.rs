@@ -1,5 +1,7 @@
 //! Tests of the model table.
 
+use base::config::providers::LongPromptPrice;
+
 use super::*;
 
 fn named(model: &str) -> ModelFacts {
@@ -16,6 +18,10 @@ fn the_longest_matching_prefix_wins() {
     assert_eq!(named("gpt-4o-mini-2024-07-18").price.unwrap().input, 0.15);
     assert_eq!(named("openai/gpt-4o-2024-08-06").price.unwrap().input, 2.5);
     assert_eq!(named("claude-sonnet-4-5-20250929").price.unwrap().input, 3.0);
+    assert_eq!(named("claude-opus-4-8").price.unwrap().input, 5.0, "not that of Opus 4");
+    assert_eq!(named("claude-sonnet-5-5").price.unwrap().cache_read, Some(0.1));
+    assert_eq!(named("gpt-5.6-sol").price.unwrap().output, 10.0, "not that of GPT-5");
+    assert_eq!((named("gpt-6-sol").context, named("gpt-6-sol").price), (Some(1_050_000), None));
     assert_eq!(named("scripted"), ModelFacts::default());
     for kind in ["anthropic", "openai", "gemini"] {
         assert!(named(&default_model(kind).unwrap()).context.is_some(), "{kind}");
@@ -69,6 +75,18 @@ fn each_kind_of_token_has_its_price() {
         cost_usd: None,
         cost_incomplete: false,
     };
-    let price = Price { input: 3.0, output: 15.0, cache_read: Some(0.3), cache_write: None };
+    let mut price = Price {
+        input: 3.0,
+        output: 15.0,
+        cache_read: Some(0.3),
+        cache_write: None,
+        long_prompt: None,
+    };
     assert!((cost(&usage, price) - 4.8).abs() < 1e-9);
+    let (input, output, cache_read, cache_write) = (6.0, 20.0, Some(0.6), None);
+    let long = LongPromptPrice { above: 2_000_000, input, output, cache_read, cache_write };
+    price.long_prompt = Some(long);
+    assert!((cost(&usage, price) - 4.8).abs() < 1e-9, "the prompt has exactly that many tokens");
+    price.long_prompt = Some(LongPromptPrice { above: 1_999_999, ..long });
+    assert!((cost(&usage, price) - 8.6).abs() < 1e-9, "all tokens of the request cost more");
 }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::Value;
 
 use self::dialect::ChatService;
+use crate::anthropic::rejects_thinking_budget;
 use crate::hosted::{ReplyDecoder, WireFormat};
 use crate::provider::{ChatRequest, ProviderFacts};
 use crate::tool_args::CallIds;
@@ -42,13 +43,17 @@ pub enum ReasoningEffort {
     Budget(u32),
 }
 
-/// Parameters that the server or the model rejects, learned from its error messages.
+/// What the server or the model rejects, learned from its error messages.
 #[derive(Debug, Default)]
 pub struct ServerQuirks {
     no_stream_options: AtomicBool,
     no_temperature: AtomicBool,
     no_max_tokens: AtomicBool,
     no_cache_marks: AtomicBool,
+    /// Whether a call without the signature of a Gemini model is rejected.
+    requires_signatures: AtomicBool,
+    /// Whether a model of Anthropic rejects a thinking budget.
+    no_thinking_budget: AtomicBool,
 }
 
 impl ServerQuirks {
@@ -59,6 +64,16 @@ impl ServerQuirks {
             ("max_tokens", &self.no_max_tokens),
             ("cache_control", &self.no_cache_marks),
         ]
+    }
+
+    /// Whether calls of other models need a substitute for a signature.
+    pub(crate) fn requires_signatures(&self) -> bool {
+        self.requires_signatures.load(Ordering::Relaxed)
+    }
+
+    /// Whether a model of Anthropic accepts a thinking budget.
+    pub(crate) fn accepts_thinking_budget(&self) -> bool {
+        !self.no_thinking_budget.load(Ordering::Relaxed)
     }
 
     /// Whether a parameter may be sent.
@@ -80,6 +95,14 @@ impl WireFormat for ChatWire {
     /// An error message that names one of these parameters is about it, since users do not set
     /// them.
     fn adapt(&self, refusal: &str) -> bool {
+        if refusal.contains("thought_signature") {
+            return !self.quirks.requires_signatures.swap(true, Ordering::Relaxed);
+        }
+        if matches!(self.thought, Some(ReasoningEffort::Budget(_)))
+            && rejects_thinking_budget(refusal)
+        {
+            return !self.quirks.no_thinking_budget.swap(true, Ordering::Relaxed);
+        }
         let is_mentioned = |key: &str| refusal.contains(key) && self.quirks.accepts(key);
         let is_sent = |key: &str| match key {
             "temperature" => self.temperature.is_some(),

@@ -2,7 +2,7 @@
 //! the many servers that use it.
 
 use base::event::Usage;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::ProviderError;
 use crate::hosted::{ReplyDecoder, ReplyProgress, parse_object};
@@ -52,6 +52,9 @@ struct Slot {
     id: String,
     name: String,
     args: String,
+    /// Fields of the service that are sent back with the call (`extra_content`), for example the
+    /// signature that Gemini requires.
+    extra: Map<String, Value>,
 }
 
 impl ReplyDecoder for ChatDecoder {
@@ -86,7 +89,7 @@ impl ReplyDecoder for ChatDecoder {
         let mut parts: Vec<ContentPart> = pieces
             .into_iter()
             .enumerate()
-            .map(|(index, piece)| piece.part(&mut ids, is_truncated && index + 1 == count))
+            .flat_map(|(index, piece)| piece.parts(&mut ids, is_truncated && index + 1 == count))
             .collect();
         if !details.is_empty() {
             let sealed = Some(json!({ "reasoning_details": details }));
@@ -104,22 +107,16 @@ impl ReplyDecoder for ChatDecoder {
 }
 
 impl DeltaPart {
-    fn part(self, ids: &mut CallIds, is_truncated: bool) -> ContentPart {
+    fn parts(self, ids: &mut CallIds, is_truncated: bool) -> Vec<ContentPart> {
         match self {
-            DeltaPart::Text(text) => ContentPart::Text { text },
+            DeltaPart::Text(text) => vec![ContentPart::Text { text }],
             DeltaPart::Thought { field, text } => {
-                ContentPart::Reasoning { text, sealed: Some(json!({ "field": field })) }
+                vec![ContentPart::Reasoning { text, sealed: Some(json!({ "field": field })) }]
             }
             DeltaPart::Block { text, block } => {
-                ContentPart::Reasoning { text, sealed: Some(json!({ "block": block })) }
+                vec![ContentPart::Reasoning { text, sealed: Some(json!({ "block": block })) }]
             }
-            DeltaPart::Call(slot) => {
-                let id = ids.unique(&slot.id);
-                if is_truncated && slot.args.trim().is_empty() {
-                    return ContentPart::Call(tool_args::malformed(id, slot.name, &slot.args));
-                }
-                ContentPart::Call(tool_args::call(id, slot.name, &slot.args))
-            }
+            DeltaPart::Call(slot) => slot.parts(ids, is_truncated),
         }
     }
 }
@@ -300,6 +297,7 @@ impl ChatDecoder {
             Value::Null => String::new(),
             other => other.to_string(),
         };
+        let extra = piece["extra_content"].as_object().cloned().unwrap_or_default();
         let index = piece["index"].as_u64();
         let slots = self.pieces.iter_mut().rev().filter_map(|piece| match piece {
             DeltaPart::Call(slot) => Some(slot),
@@ -312,8 +310,11 @@ impl ChatDecoder {
         let mut slots = slots.filter(|slot| index.is_none() || slot.index == index);
         let open_slot = if is_new { None } else { slots.next() };
         match open_slot.filter(|slot| slot.continues(&id, &name)) {
-            Some(slot) => slot.args.push_str(&args),
-            None => self.pieces.push(DeltaPart::Call(Slot { index, id, name, args })),
+            Some(slot) => {
+                slot.args.push_str(&args);
+                slot.extra.extend(extra);
+            }
+            None => self.pieces.push(DeltaPart::Call(Slot { index, id, name, args, extra })),
         }
     }
 }
@@ -343,5 +344,20 @@ impl Slot {
         }
         let is_complete = !self.args.is_empty() && tool_args::object(&self.args).is_some();
         name.is_empty() || (name == self.name && !is_complete)
+    }
+
+    /// Returns the call, after its extra content.
+    fn parts(self, ids: &mut CallIds, is_truncated: bool) -> Vec<ContentPart> {
+        let extra = (!self.extra.is_empty()).then(|| ContentPart::Reasoning {
+            text: String::new(),
+            sealed: Some(json!({ "extra_content": self.extra })),
+        });
+        let id = ids.unique(&self.id);
+        let call = if is_truncated && self.args.trim().is_empty() {
+            tool_args::malformed(id, self.name, &self.args)
+        } else {
+            tool_args::call(id, self.name, &self.args)
+        };
+        extra.into_iter().chain([ContentPart::Call(call)]).collect()
     }
 }

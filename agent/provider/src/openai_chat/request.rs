@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::anthropic::thinking;
+use crate::anthropic::{adaptive_thinking, thinking};
+use crate::gemini::NO_SIGNATURE;
 use crate::history::repair;
 use crate::message::{ContentPart, HarnessNote, Image, Message, MessageRole, ToolCall};
 use crate::provider::{ChatRequest, ProviderFacts, ToolDefinition};
 use crate::tool_args::args_to_send;
 
-use super::dialect::{CallIdFormat, Dialect};
+use super::dialect::{CallIdFormat, ChatService, Dialect};
 use super::{ChatWire, ReasoningEffort};
 
 /// Builds the body of a request.
@@ -21,7 +22,7 @@ pub(crate) fn body(wire: &ChatWire, request: &ChatRequest<'_>, facts: &ProviderF
     for message in repair(request.messages) {
         match message.role {
             MessageRole::User => user(&message, dialect.ids, &mut messages),
-            MessageRole::Assistant => messages.push(assistant(&message, dialect.ids)),
+            MessageRole::Assistant => messages.push(assistant(&message, wire)),
         }
     }
     let mut body = json!({"model": facts.model, "messages": messages});
@@ -35,7 +36,7 @@ pub(crate) fn body(wire: &ChatWire, request: &ChatRequest<'_>, facts: &ProviderF
     let needs_new_limit = !wire.quirks.accepts("max_tokens");
     let limit = if needs_new_limit { "max_completion_tokens" } else { dialect.limit };
     body[limit] = json!(request.max_output);
-    let is_thinking = set_reasoning(wire.thought.as_ref(), request, &mut body);
+    let is_thinking = set_reasoning(wire, request, &mut body);
     let temperature =
         wire.temperature.filter(|_| !is_thinking && wire.quirks.accepts("temperature"));
     if let Some(temperature) = temperature {
@@ -52,19 +53,19 @@ pub(crate) fn body(wire: &ChatWire, request: &ChatRequest<'_>, facts: &ProviderF
 }
 
 /// Sets the reasoning parameters. Returns whether they rule out a temperature.
-fn set_reasoning(
-    thought: Option<&ReasoningEffort>,
-    request: &ChatRequest<'_>,
-    body: &mut Value,
-) -> bool {
-    match thought {
+fn set_reasoning(wire: &ChatWire, request: &ChatRequest<'_>, body: &mut Value) -> bool {
+    match &wire.thought {
         None => false,
         Some(ReasoningEffort::Effort(word)) => {
             body["reasoning_effort"] = json!(word);
             false
         }
         Some(ReasoningEffort::Budget(budget)) => {
-            let parameter = thinking(*budget, request, |sealed| sealed["block"].is_object());
+            let is_ours = |sealed: &Value| sealed["block"].is_object();
+            let parameter = match wire.quirks.accepts_thinking_budget() {
+                true => thinking(*budget, request, is_ours),
+                false => Some(adaptive_thinking()),
+            };
             let is_thinking = parameter.is_some();
             if let Some(parameter) = parameter {
                 body["thinking"] = parameter;
@@ -152,9 +153,9 @@ fn plain(content: Vec<Value>) -> Value {
     json!(texts.join("\n\n"))
 }
 
-fn assistant(message: &Message, ids: CallIdFormat) -> Value {
+fn assistant(message: &Message, wire: &ChatWire) -> Value {
     let text_content = message.full_text();
-    let calls: Vec<Value> = message.calls().map(|tool_call| call(tool_call, ids)).collect();
+    let calls = calls(message, wire);
     let mut object = json!({"role": "assistant"});
     let mut blocks = Vec::new();
     // The format specifies `null` next to calls; an empty string makes some templates generate
@@ -184,6 +185,40 @@ fn assistant(message: &Message, ids: CallIdFormat) -> Value {
     }
     object["tool_calls"] = json!(calls);
     object
+}
+
+/// Returns the calls of a message. The extra content of a service's calls goes to other services
+/// only if they tolerate unknown fields.
+fn calls(message: &Message, wire: &ChatWire) -> Vec<Value> {
+    let ids = wire.service.dialect().ids;
+    let mut calls = Vec::new();
+    let mut extra = None;
+    for part in &message.parts {
+        match part {
+            ContentPart::Reasoning { sealed: Some(sealed), .. } => {
+                extra = sealed.get("extra_content").cloned().or(extra);
+            }
+            ContentPart::Call(tool_call) => {
+                let mut sent = call(tool_call, ids);
+                let extra = extra.take().filter(|_| wire.service == ChatService::Other);
+                let needs_signature = calls.is_empty() && wire.quirks.requires_signatures();
+                if let Some(extra) = extra.or_else(|| needs_signature.then(no_signature)) {
+                    sent["extra_content"] = extra;
+                }
+                calls.push(sent);
+            }
+            ContentPart::Reasoning { sealed: None, .. }
+            | ContentPart::Text { .. }
+            | ContentPart::Note(_)
+            | ContentPart::Result(_)
+            | ContentPart::Image(_) => {}
+        }
+    }
+    calls
+}
+
+fn no_signature() -> Value {
+    json!({"google": {"thought_signature": NO_SIGNATURE}})
 }
 
 fn call(call: &ToolCall, ids: CallIdFormat) -> Value {

@@ -82,17 +82,25 @@ fn output(result: &ToolResult) -> Value {
 }
 
 fn assistant(message: &Message, input: &mut Vec<Value>) {
+    // Whether the next text is a commentary or the final answer, for models that say so.
+    let mut phase: Option<Value> = None;
     for part in &message.parts {
         match part {
-            ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => input
-                .push(json!({"type": "message", "role": "assistant",
-                "content": [{"type": "output_text", "text": text}]})),
+            ContentPart::Text { text } | ContentPart::Note(HarnessNote { text, .. }) => {
+                let mut item = json!({"type": "message", "role": "assistant",
+                    "content": [{"type": "output_text", "text": text}]});
+                if let Some(phase) = phase.take() {
+                    item["phase"] = phase;
+                }
+                input.push(item);
+            }
             ContentPart::Call(call) => input.push(json!({"type": "function_call",
                 "call_id": sanitize_id(&call.id), "name": call.name,
                 "arguments": args_to_send(call).to_string()})),
             // Reasoning that is not encrypted, or that another wire format encrypted, cannot be
             // sent.
             ContentPart::Reasoning { sealed, .. } => {
+                phase = sealed.as_ref().and_then(|sealed| sealed.get("phase")).cloned().or(phase);
                 input.extend(sealed.as_ref().and_then(|sealed| sealed.get("item")).cloned());
             }
             ContentPart::Result(_) | ContentPart::Image(_) => {}

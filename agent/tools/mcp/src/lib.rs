@@ -101,10 +101,15 @@ impl McpHub {
             return result.unwrap_or_else(|| cancelled().into());
         }
         let output = if name == tool_selection::CALL_TOOL {
-            let inner_args =
-                arguments.get("args").and_then(Value::as_object).cloned().unwrap_or_default();
-            self.call(self.find_by_words(text("server"), text("tool")).await, inner_args, context)
-                .await
+            match inner_args(arguments.get("args")) {
+                Some(args) => {
+                    let target = self.find_by_words(text("server"), text("tool")).await;
+                    self.call(target, args, context).await
+                }
+                None => Ok(ToolOutput::invalid(format!(
+                    "{name}: `args` must be a JSON object; nothing was run"
+                ))),
+            }
         } else {
             self.call(self.find_by_name(name).await, arguments.clone(), context).await
         };
@@ -241,6 +246,17 @@ impl McpServers for McpHub {
         Box::pin(async {
             futures_util::future::join_all(servers).await;
         })
+    }
+}
+
+/// Returns the arguments inside a call of `mcp_call`. Some models send the object as a string.
+fn inner_args(args: Option<&Value>) -> Option<Map<String, Value>> {
+    match args {
+        None | Some(Value::Null) => Some(Map::new()),
+        Some(Value::Object(args)) => Some(args.clone()),
+        Some(Value::String(text)) if text.trim().is_empty() => Some(Map::new()),
+        Some(Value::String(text)) => serde_json::from_str(text).ok(),
+        Some(Value::Bool(_) | Value::Number(_) | Value::Array(_)) => None,
     }
 }
 
