@@ -402,9 +402,12 @@ fn responses_items_may_arrive_complete_in_deltas_or_at_the_end() {
     assert_eq!(read("responses", body).message.full_text(), "hi");
 }
 
+/// Changes an event of a stream, by its number.
+type MendEvent<'m> = &'m dyn Fn(usize, &mut Value);
+
 /// Returns a stream of the Responses API with reasoning, text and two calls. All headers come
 /// before the first complete item, as llama.cpp sends them; `mend` changes each event.
-fn responses_with_two_calls(mend: &dyn Fn(usize, &mut Value)) -> Vec<Value> {
+fn responses_with_two_calls(mend: MendEvent<'_>) -> Vec<Value> {
     let headers = [
         json!({"type": "reasoning", "id": "rs_1", "summary": []}),
         json!({"type": "message", "id": "msg_1", "content": []}),
@@ -461,7 +464,7 @@ fn responses_items_are_distinguished_whatever_a_server_does_with_indexes_and_ids
         one_index(number, event);
         changing_ids(number, event);
     };
-    let cases: [(&str, &dyn Fn(usize, &mut Value)); 5] = [
+    let cases: [(&str, MendEvent<'_>); 5] = [
         ("as specified", &|_, _| ()),
         ("without an index", &without_index),
         ("one index", &one_index),

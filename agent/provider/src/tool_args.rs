@@ -40,6 +40,12 @@ pub(crate) fn args_to_send(call: &ToolCall) -> Value {
     }
 }
 
+/// A signature that Gemini accepts for calls without one: those of another model, or of an earlier
+/// version of a conversation.
+///
+/// Source: <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+pub(crate) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
 /// Maximum length of an id or a name, in characters, for services that limit it.
 const MAX_ID: usize = 40;
 const MAX_NAME: usize = 64;

@@ -59,7 +59,7 @@ fn two_layers_may_fill_one_provider_entry_together() {
     let local = &config.providers.openai["local"];
     assert_eq!(local.base_url.as_deref(), Some("http://127.0.0.1:1/v1"));
     assert_eq!(local.model.as_deref(), Some("b"));
-    assert_eq!(local.wire, OpenaiWire::Responses);
+    assert_eq!(local.wire, Some(OpenaiWire::Responses));
     assert_eq!(config.providers.default_provider.as_deref(), Some("openai.local"));
 }
 

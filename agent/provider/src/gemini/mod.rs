@@ -16,12 +16,6 @@ use crate::hosted::{ReplyDecoder, WireFormat};
 use crate::provider::{ChatRequest, ProviderFacts};
 use crate::tool_args::CallIds;
 
-/// A signature that Gemini accepts for calls without one: those of another model, or of an earlier
-/// version of a conversation.
-///
-/// Source: <https://ai.google.dev/gemini-api/docs/thought-signatures>.
-pub(crate) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
-
 /// The Gemini wire format.
 #[derive(Debug, Default)]
 pub struct GeminiWire {

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use crate::history::repair;
 use crate::message::{ContentPart, HarnessNote, Image, Message, MessageRole, ToolResult};
 use crate::provider::{ChatRequest, ToolDefinition};
-use crate::tool_args::args_to_send;
+use crate::tool_args::{NO_SIGNATURE, args_to_send};
 
-use super::{GeminiWire, NO_SIGNATURE, computer_use};
+use super::{GeminiWire, computer_use};
 
 /// Builds the body of a request. The model is part of the URL. A computer use model has built-in
 /// functions, which are not declared.

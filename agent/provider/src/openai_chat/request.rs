@@ -3,11 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::anthropic::{adaptive_thinking, thinking};
-use crate::gemini::NO_SIGNATURE;
 use crate::history::repair;
 use crate::message::{ContentPart, HarnessNote, Image, Message, MessageRole, ToolCall};
 use crate::provider::{ChatRequest, ProviderFacts, ToolDefinition};
-use crate::tool_args::args_to_send;
+use crate::tool_args::{NO_SIGNATURE, args_to_send};
 
 use super::dialect::{CallIdFormat, ChatService, Dialect};
 use super::{ChatWire, ReasoningEffort};
