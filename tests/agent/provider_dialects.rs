@@ -479,6 +479,10 @@ fn responses_items_are_distinguished_whatever_a_server_does_with_indexes_and_ids
         assert_eq!(made(&reply), expected, "{case}");
         assert!(reply.message.calls().all(|call| call.malformed.is_none()), "{case}");
     }
+    let mut repeated = responses_with_two_calls(&without_index);
+    let done = repeated[repeated.len() - 2].clone();
+    repeated.insert(repeated.len() - 1, done);
+    assert_eq!(made(&heard("responses", &repeated).1).len(), 2, "an item that is sent again");
 }
 
 #[test]

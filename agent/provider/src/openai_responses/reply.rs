@@ -128,8 +128,9 @@ impl ResponsesDecoder {
             }
             "response.output_item.done" => {
                 let key = ItemKey::of_item(&event["item"], event["output_index"].as_u64());
-                let item = self.find_or_add(&key);
-                item.close(&event["item"], on_delta);
+                if !self.items.iter().any(|item| key.repeats(item)) {
+                    self.find_or_add(&key).close(&event["item"], on_delta);
+                }
             }
             "response.output_text.delta" | "response.refusal.delta" => {
                 let item = self.find_or_add(&ItemKey::of_delta("message", event));
@@ -269,6 +270,11 @@ impl<'e> ItemKey<'e> {
     fn has_id_of(&self, item: &Value) -> bool {
         let is_same = |id: &str, key: &str| !id.is_empty() && item[key] == id;
         is_same(self.call_id, "call_id") || is_same(self.id, "id")
+    }
+
+    /// Whether a complete item is sent again.
+    fn repeats(&self, item: &Item) -> bool {
+        item.state == ItemState::Complete && self.similarity(item) == Some((true, true))
     }
 
     /// Returns how similar an item is to the key (same id, same index), or `None` if the key is
