@@ -315,7 +315,7 @@ pub struct Price {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LongPromptPrice {
-    /// The number of tokens, cached ones included, from which on these prices apply.
+    /// The number of tokens, cached ones included, above which these prices apply.
     pub above: u64,
     /// Input tokens that are not cached.
     pub input: f64,

@@ -102,8 +102,8 @@ fn content(message: &Message, uses_computer: bool) -> Value {
 /// Gives the first call of a message a substitute for a missing signature. Gemini signs only the
 /// first of several calls.
 fn sign_first_call(content: &mut Value) {
-    let parts = content["parts"].as_array_mut().into_iter().flatten();
-    let call = parts.into_iter().find(|part| part["functionCall"].is_object());
+    let mut parts = content["parts"].as_array_mut().into_iter().flatten();
+    let call = parts.find(|part| part["functionCall"].is_object());
     if let Some(call) = call.filter(|call| call["thoughtSignature"].is_null()) {
         call["thoughtSignature"] = json!(NO_SIGNATURE);
     }
