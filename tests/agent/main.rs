@@ -6,6 +6,7 @@ mod accumulative;
 mod acp;
 mod acp_autonomous;
 mod acp_outside;
+mod acp_shown;
 mod agent_env;
 mod autonomous;
 mod autonomous_resume;

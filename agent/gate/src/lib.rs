@@ -21,7 +21,7 @@ pub mod hosts;
 pub mod paths;
 pub mod permission_mode;
 pub mod policy;
-mod rules;
+pub mod rules;
 pub mod shell;
 pub mod shell_parse;
 mod trace_events;

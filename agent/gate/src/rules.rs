@@ -63,6 +63,19 @@ pub(crate) fn build_question(request: &AccessRequest<'_>, reason: String) -> Per
     PermissionQuestion { tool, what, reason, rule, host, writes, details }
 }
 
+/// Returns the rules that allow access to a directory and everything in it.
+pub fn rules_for_tree(dir: &Path) -> [GateRule; 2] {
+    let dir = escape(&dir.to_string_lossy());
+    let inside = format!("{dir}/**");
+    [dir, inside].map(|path| GateRule {
+        tool: None,
+        command: None,
+        path: Some(path),
+        host: None,
+        action: GateAction::Allow,
+    })
+}
+
 /// Escapes a text as a glob that matches exactly that text.
 fn escape(text: &str) -> String {
     // A backslash is an escape character in a glob, but not in a character class.

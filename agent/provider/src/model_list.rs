@@ -42,6 +42,23 @@ pub fn configured(config: &Config) -> Vec<ProviderModel> {
         .collect()
 }
 
+/// Returns all configured providers, and first the current one if it is none of them.
+pub fn configured_and(config: &Config, current: &ProviderModel) -> Vec<ProviderModel> {
+    let mut all = configured(config);
+    if !all.contains(current) {
+        all.insert(0, current.clone());
+    }
+    all
+}
+
+/// Returns the other built-in models that the current provider's service offers.
+pub fn others(config: &Config, current: &ProviderModel, listed: &[ProviderModel]) -> Vec<String> {
+    let is_listed = |name: &String| listed.iter().any(|listed| listed.model.as_ref() == Some(name));
+    let mut others = known(config, &current.provider);
+    others.retain(|name| !is_listed(name));
+    others
+}
+
 /// Returns the built-in models that this provider's service offers. Returns none for a self-hosted
 /// server.
 pub fn known(config: &Config, provider: &str) -> Vec<String> {

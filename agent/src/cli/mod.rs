@@ -162,7 +162,7 @@ enum Command {
     Model(model::ModelArgs),
     /// Manage MCP servers, or serve g3's tools over MCP
     Mcp(mcp::McpArgs),
-    /// List, show, export, fork or import sessions of this directory, or message a running one
+    /// List, show, export, fork, delete or import sessions of this directory, or message a running one
     Sessions(sessions::SessionsArgs),
     /// List the available skills, or check them
     Skills(skills::SkillsArgs),

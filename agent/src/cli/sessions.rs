@@ -1,5 +1,5 @@
-//! `g3 sessions`: lists, shows, exports, forks and imports the sessions of a directory, and sends
-//! messages to a running one.
+//! `g3 sessions`: lists, shows, exports, forks, deletes and imports the sessions of a directory, and
+//! sends messages to a running one.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -63,6 +63,11 @@ enum SessionsCommand {
         #[arg(long, value_name = "TURN")]
         before: Option<usize>,
     },
+    /// Delete a session: its conversation, checkpoints and undo records
+    Delete {
+        /// Session id, or the start of it
+        id: String,
+    },
     /// Import sessions of earlier g3 versions from .g3/sessions of this directory
     Import,
     /// Send a message to a running session (read before its next model request)
@@ -109,6 +114,11 @@ pub(crate) fn run(args: &SessionsArgs) -> Result<u8> {
         SessionsCommand::Fork { id, before } => {
             let source = dir.join(session::find(&cwd, id.as_deref())?.as_str());
             format!("{}\n", session::fork::fork(&cwd, &source, *before)?.id)
+        }
+        SessionsCommand::Delete { id } => {
+            let id = session::find(&cwd, Some(id))?;
+            session::delete(&cwd, &id)?;
+            format!("deleted {id}\n")
         }
         SessionsCommand::Import => {
             session::import::import(&cwd)?.iter().map(|id| format!("{id}\n")).collect()

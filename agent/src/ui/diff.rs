@@ -97,8 +97,8 @@ fn file(from: &str, to: &str, rest: &[DiffLine<'_>], view: DiffView) -> String {
         }
     }
     let (path, kind) = match (from, to) {
-        ("/dev/null", to) => (to.strip_prefix("b/").unwrap_or(to), " (new)"),
-        (from, "/dev/null") => (from.strip_prefix("a/").unwrap_or(from), " (deleted)"),
+        (NO_FILE, to) => (to.strip_prefix("b/").unwrap_or(to), " (new)"),
+        (from, NO_FILE) => (from.strip_prefix("a/").unwrap_or(from), " (deleted)"),
         (_, to) => (to.strip_prefix("b/").unwrap_or(to), ""),
     };
     let path = printable(path);
@@ -115,6 +115,73 @@ fn numbered(number: usize, sign: char, text: &str, colour: &str, view: DiffView)
     let line = format!("{number:>5} {sign} {text}");
     let line = view.width.map_or_else(|| line.clone(), |width| cut_columns(&line, width));
     coloured(colour, line.trim_end(), view)
+}
+
+/// The name of the file that does not exist before or after a change.
+const NO_FILE: &str = "/dev/null";
+/// How the line below the last line of a text without a newline at its end begins.
+const NO_NEWLINE: &str = "\\ ";
+
+/// A hunk of a unified diff as two texts.
+#[derive(Debug, PartialEq)]
+pub(crate) struct DiffHunk {
+    /// The file's name, as in the diff.
+    pub file: String,
+    /// The lines before the change; `None` if the change creates the file.
+    pub old: Option<String>,
+    /// The lines after the change.
+    pub new: String,
+}
+
+/// Splits a unified diff into its hunks.
+pub(crate) fn hunks(diff: &str) -> Vec<DiffHunk> {
+    let mut all: Vec<DiffHunk> = Vec::new();
+    let (mut file, mut is_created) = (String::new(), false);
+    // Whether the last line belongs to the text before the change, and to the one after it.
+    let (mut in_old, mut in_new) = (false, false);
+    for line in parse(diff) {
+        let text = match line {
+            DiffLine::File { from, to } => {
+                is_created = from == NO_FILE;
+                let name = if to == NO_FILE { from } else { to };
+                let bare = name.strip_prefix("a/").or_else(|| name.strip_prefix("b/"));
+                file = bare.unwrap_or(name).to_owned();
+                continue;
+            }
+            DiffLine::Hunk { .. } => {
+                let old = (!is_created).then(String::new);
+                all.push(DiffHunk { file: file.clone(), old, new: String::new() });
+                continue;
+            }
+            DiffLine::Same(text) => {
+                (in_old, in_new) = (true, true);
+                text
+            }
+            DiffLine::Removed(text) => {
+                (in_old, in_new) = (true, false);
+                text
+            }
+            DiffLine::Added(text) => {
+                (in_old, in_new) = (false, true);
+                text
+            }
+            DiffLine::Other(text) => {
+                if let Some(last) = all.last_mut().filter(|_| text.starts_with(NO_NEWLINE)) {
+                    last.new.truncate(last.new.len() - usize::from(in_new));
+                    last.old.as_mut().filter(|_| in_old).map(String::pop);
+                }
+                continue;
+            }
+        };
+        let Some(last) = all.last_mut() else { continue };
+        if in_new {
+            last.new.extend([text, "\n"]);
+        }
+        if let Some(old) = last.old.as_mut().filter(|_| in_old) {
+            old.extend([text, "\n"]);
+        }
+    }
+    all
 }
 
 fn coloured(colour: &str, text: &str, view: DiffView) -> String {
@@ -207,6 +274,21 @@ mod tests {
           1 + hi^[[2J
         \ No newline at end of file
         "#);
+    }
+
+    #[test]
+    fn a_hunk_is_two_texts() {
+        let file = "src/a.rs".to_owned();
+        let old = Some("fn main() {\n    one();\n}\n".to_owned());
+        let new = "fn main() {\n    two();\n}\n".to_owned();
+        let all = hunks(DIFF);
+        assert_eq!(all[0], DiffHunk { file, old, new });
+        assert_eq!(all[1].new, "x\n-- not a header\ny\n");
+        let created = DiffHunk { file: "new.txt".to_owned(), old: None, new: "hi\u{1b}[2J".into() };
+        assert_eq!(all[2..], [created]);
+        let deleted = hunks("--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-hi\n");
+        assert_eq!((deleted[0].old.as_deref(), &*deleted[0].new), (Some("hi\n"), ""));
+        assert_eq!(deleted[0].file, "x");
     }
 
     #[test]

@@ -311,6 +311,12 @@ impl AgentSession {
         self.emit_end(outcome)
     }
 
+    /// Ends a turn in which the program itself answered the user. The model does not see the text.
+    pub fn answer_for_model(&self, text: String) -> RunOutcome {
+        self.bus.emit(EventKind::Text { text });
+        self.emit_end(RunOutcome::new(RunStatus::Done, None))
+    }
+
     fn emit_end(&self, outcome: RunOutcome) -> RunOutcome {
         if let Some(error) = outcome.error_event() {
             self.bus.emit(error);

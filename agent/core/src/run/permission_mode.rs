@@ -1,6 +1,10 @@
 //! The permission mode of a session: persisted across restarts, and announced to the model once.
 
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use crate::session_tools::plan;
+use gate::Gate;
 use gate::permission_mode::PermissionMode;
 use provider::ToolDefinition;
 use provider::message::{ContentPart, Message};
@@ -16,17 +20,53 @@ then call propose_plan. Nothing can be written or run before I approve the plan.
 /// The note for the model when plan mode ends without a plan.
 const PLAN_MODE_ENDED: &str = "[Plan mode is over: you may write and run again.]";
 
+/// Reads and sets the permission mode of a session, also while a turn runs.
+#[derive(Clone)]
+pub struct PermissionModeSwitch {
+    gate: Arc<Gate>,
+    file: PathBuf,
+}
+
+impl PermissionModeSwitch {
+    /// Returns the current permission mode.
+    pub fn mode(&self) -> PermissionMode {
+        self.gate.permission_mode()
+    }
+
+    /// Sets the permission mode for the next call. Returns false, and does nothing, if plan mode
+    /// would begin or end: the model is told so with the next user message
+    /// ([`AgentSession::set_permission_mode`]).
+    pub fn set(&self, mode: PermissionMode) -> std::io::Result<bool> {
+        let is_about_plan = (mode == PermissionMode::Plan) != (self.mode() == PermissionMode::Plan);
+        if !is_about_plan {
+            self.store(mode)?;
+        }
+        Ok(!is_about_plan)
+    }
+
+    fn store(&self, mode: PermissionMode) -> std::io::Result<()> {
+        base::files::replace(&self.file, mode.id().as_bytes())?;
+        self.gate.set_permission_mode(mode);
+        Ok(())
+    }
+}
+
 impl AgentSession {
     /// Returns the current permission mode.
     pub fn permission_mode(&self) -> PermissionMode {
         self.context.gate.permission_mode()
     }
 
+    /// Returns access to the permission mode that does not need the session.
+    pub fn permission_mode_switch(&self) -> PermissionModeSwitch {
+        let (gate, file) = (self.context.gate.clone(), self.permission_mode_file());
+        PermissionModeSwitch { gate, file }
+    }
+
     /// Sets the permission mode.
     pub fn set_permission_mode(&mut self, mode: PermissionMode) -> std::io::Result<()> {
         let before = self.permission_mode();
-        base::files::replace(&self.permission_mode_file(), mode.id().as_bytes())?;
-        self.context.gate.set_permission_mode(mode);
+        self.permission_mode_switch().store(mode)?;
         match (before, mode) {
             (PermissionMode::Plan, PermissionMode::Plan) => {}
             (_, PermissionMode::Plan) => {
@@ -56,7 +96,7 @@ impl AgentSession {
         self.context.gate.set_permission_mode(if approved { PermissionMode::Auto } else { mode });
     }
 
-    fn permission_mode_file(&self) -> std::path::PathBuf {
+    fn permission_mode_file(&self) -> PathBuf {
         self.session.dir.join("stance")
     }
 

@@ -184,6 +184,27 @@ pub fn find(cwd: &Path, prefix: Option<&str>) -> Result<Id> {
     }
 }
 
+/// How the name of a session's directory begins while it is deleted: no id begins like this.
+const DELETING: &str = ".deleting-";
+
+/// Deletes a session with everything that it saved: conversation, checkpoints, undone writes.
+/// Refuses one that a g3 process uses.
+pub fn delete(cwd: &Path, id: &Id) -> Result<()> {
+    let sessions = sessions_dir(cwd);
+    let dir = sessions.join(id.as_str());
+    let cannot = || format!("cannot delete the session `{id}`");
+    let session = Session::with_lock(id.clone(), dir.clone())?;
+    // A kill leaves either the whole session or one that is listed nowhere.
+    fs::rename(&dir, sessions.join(format!("{DELETING}{id}"))).or_fail(cannot)?;
+    drop(session);
+    for entry in fs::read_dir(&sessions).or_fail(cannot)?.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(DELETING) {
+            fs::remove_dir_all(entry.path()).or_fail(cannot)?;
+        }
+    }
+    Ok(())
+}
+
 /// Returns the persona that a session was started with; the outer `None` means that the session has
 /// no start entry.
 pub fn agent_of(entries: &[ConversationEntry]) -> Option<Option<String>> {
@@ -295,6 +316,19 @@ mod tests {
         }
         drop(held);
         assert!(waits.join().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_deleted_session_is_gone_unless_it_is_in_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path().canonicalize().unwrap();
+        let (open, other) = (made(&cwd, "open"), made(&cwd, "other"));
+        let (used, id) = (open.id.clone(), other.id.clone());
+        drop(other);
+        delete(&cwd, &id).unwrap();
+        assert!(delete(&cwd, &used).unwrap_err().what.contains("in use"));
+        assert_eq!(list(&cwd).unwrap(), [used]);
+        assert_eq!(fs::read_dir(sessions_dir(&cwd)).unwrap().count(), 1);
     }
 
     #[test]

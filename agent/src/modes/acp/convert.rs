@@ -1,18 +1,20 @@
 //! Converts between g3's types and those of the protocol. Pure: no connection, no session.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use agent_client_protocol::v1::schema::{
-    ContentBlock, ContentChunk, CurrentModeUpdate, Diff, EmbeddedResourceResource, McpServer, Plan,
-    PlanEntry, PlanEntryPriority, PlanEntryStatus, SessionInfo, SessionUpdate, TextContent,
-    ToolCall, ToolCallContent, ToolCallLocation, ToolCallStatus, ToolCallUpdate,
-    ToolCallUpdateFields, ToolKind,
+    ContentBlock, ContentChunk, CurrentModeUpdate, Diff, EmbeddedResourceResource, ImageContent,
+    McpServer, Notice, NoticeSeverity, Plan, PlanEntry, PlanEntryPriority, PlanEntryStatus,
+    SessionInfo, SessionUpdate, TextContent, ToolCall, ToolCallContent, ToolCallLocation,
+    ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 use base::config::mcp::McpServerConfig as Definition;
-use base::event::{EventKind, TodoItem};
+use base::event::{EventKind, NoticeLevel, TodoItem};
 use base::secret::Secret;
 use serde_json::Value;
 
+use crate::ui::diff::{self, DiffHunk};
 use agent_core::call_line::call_line;
 use agent_core::session::{self, export, snapshot::SessionSnapshot};
 use gate::permission_mode::PermissionMode;
@@ -34,6 +36,13 @@ fn part(block: ContentBlock) -> Option<ContentPart> {
         ContentBlock::Resource(embedded) => match embedded.resource {
             EmbeddedResourceResource::TextResourceContents(it) => {
                 format!("<file uri=\"{}\">\n{}\n</file>", it.uri, it.text)
+            }
+            EmbeddedResourceResource::BlobResourceContents(it) => {
+                let media_type = it.mime_type.unwrap_or_default();
+                if media_type.starts_with("image/") {
+                    return Some(ContentPart::Image(Image { media_type, data: it.blob }));
+                }
+                format!("[{}](binary file, its content is not included)", it.uri)
             }
             _ => return None,
         },
@@ -74,10 +83,12 @@ pub(crate) fn update(what: &EventKind, cwd: &Path) -> Option<SessionUpdate> {
             let fields = ToolCallUpdateFields::new().content(vec![text_content(text)]);
             SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))
         }
-        EventKind::ToolEnd { id, ok, text, .. } => {
+        EventKind::ToolEnd { id, ok, text, diff, .. } => {
             let status = if *ok { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
-            let fields =
-                ToolCallUpdateFields::new().status(status).content(vec![text_content(text)]);
+            let changes = diff.as_deref().map(|diff| changes(diff, cwd)).unwrap_or_default();
+            // The content replaces that of the start, which showed what the call asked for.
+            let content = if changes.is_empty() { vec![text_content(text)] } else { changes };
+            let fields = ToolCallUpdateFields::new().status(status).content(content);
             SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))
         }
         EventKind::Todo { items } => SessionUpdate::Plan(plan(items)),
@@ -99,24 +110,58 @@ pub(crate) fn update(what: &EventKind, cwd: &Path) -> Option<SessionUpdate> {
     })
 }
 
+/// Converts what the user of an editor should know about the run.
+pub(crate) fn notice(what: &EventKind) -> Option<Notice> {
+    let (severity, text) = match what {
+        EventKind::Notice { level: NoticeLevel::Info, text } => {
+            (NoticeSeverity::Info, text.clone())
+        }
+        EventKind::Notice { level: NoticeLevel::Warning, text } => {
+            (NoticeSeverity::Warning, text.clone())
+        }
+        EventKind::Retry { why, after_ms, .. } => {
+            let seconds = *after_ms as f64 / 1e3;
+            (NoticeSeverity::Info, format!("retry in {seconds:.1} s: {why}"))
+        }
+        EventKind::Compacted { .. } => {
+            (NoticeSeverity::Info, "the conversation was compacted".to_owned())
+        }
+        _ => return None,
+    };
+    let (title, more) = text.split_once('\n').unwrap_or((&text, ""));
+    let more = Some(more.to_owned()).filter(|more| !more.is_empty());
+    Some(Notice::new(severity, title).description(more))
+}
+
+/// Returns the title of a session with this first request.
+pub(crate) fn title(request: &str) -> String {
+    base::text::cut_columns(request.trim().lines().next().unwrap_or_default(), 80)
+}
+
 /// Returns the entry of a session for the list of sessions.
 pub(crate) fn listed(cwd: &Path, id: &base::id::Id) -> SessionInfo {
     let dir = session::sessions_dir(cwd).join(id.as_str());
     let snapshot = SessionSnapshot::read(&dir, id.as_str());
-    let title = snapshot.task.lines().next().unwrap_or_default();
     SessionInfo::new(id.to_string(), cwd)
-        .title(base::text::cut_columns(title, 80))
+        .title(title(&snapshot.task))
         .updated_at(Some(snapshot.updated_at).filter(|time| !time.is_empty()))
 }
 
 /// Converts a conversation into the updates that a client would have received.
-pub(crate) fn history(messages: &[Message]) -> Vec<SessionUpdate> {
+pub(crate) fn history(messages: &[Message], cwd: &Path) -> Vec<SessionUpdate> {
     let mut updates = Vec::new();
+    // The calls whose start shows a change.
+    let mut changing = HashSet::new();
     for message in messages {
         for part in &message.parts {
             updates.extend(match (message.role, part) {
                 (MessageRole::User, ContentPart::Text { text }) => {
                     Some(SessionUpdate::UserMessageChunk(chunk(text)))
+                }
+                (MessageRole::User, ContentPart::Image(image)) => {
+                    let (data, media_type) = (image.data.clone(), image.media_type.clone());
+                    let image = ContentBlock::Image(ImageContent::new(data, media_type));
+                    Some(SessionUpdate::UserMessageChunk(ContentChunk::new(image)))
                 }
                 (MessageRole::Assistant, ContentPart::Text { text }) => {
                     Some(SessionUpdate::AgentMessageChunk(chunk(text)))
@@ -125,14 +170,23 @@ pub(crate) fn history(messages: &[Message]) -> Vec<SessionUpdate> {
                     Some(SessionUpdate::AgentThoughtChunk(chunk(text)))
                 }
                 (_, ContentPart::Call(call)) => {
-                    let call = started(&call.id, &call.name, &call.args, Path::new("/"));
-                    Some(SessionUpdate::ToolCall(call.status(ToolCallStatus::InProgress)))
+                    let start = started(&call.id, &call.name, &call.args, cwd);
+                    if !start.content.is_empty() {
+                        changing.insert(call.id.clone());
+                    }
+                    Some(SessionUpdate::ToolCall(start.status(ToolCallStatus::InProgress)))
                 }
                 (_, ContentPart::Result(result)) => {
-                    let (id, name) = (result.call_id.clone(), result.name.clone());
-                    let (ok, text) = (result.ok, result.text.clone());
-                    let end = EventKind::ToolEnd { id, name, ok, text, ms: 0, diff: None };
-                    update(&end, Path::new("/"))
+                    let id = result.call_id.clone();
+                    let mut fields = ToolCallUpdateFields::new();
+                    fields = match result.ok {
+                        true => fields.status(ToolCallStatus::Completed),
+                        false => fields.status(ToolCallStatus::Failed),
+                    };
+                    if !result.ok || !changing.contains(&id) {
+                        fields = fields.content(vec![text_content(&result.text)]);
+                    }
+                    Some(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id, fields)))
                 }
                 (
                     _,
@@ -142,6 +196,14 @@ pub(crate) fn history(messages: &[Message]) -> Vec<SessionUpdate> {
         }
     }
     updates
+}
+
+/// Converts a unified diff into the changes that an editor shows.
+fn changes(diff: &str, cwd: &Path) -> Vec<ToolCallContent> {
+    let change = |hunk: DiffHunk| {
+        ToolCallContent::Diff(Diff::new(cwd.join(hunk.file), hunk.new).old_text(hunk.old))
+    };
+    diff::hunks(diff).into_iter().map(change).collect()
 }
 
 fn chunk(text: &str) -> ContentChunk {

@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
-    PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
-    SessionNotification, SessionUpdate, ToolCallLocation, ToolCallUpdate, ToolCallUpdateFields,
-    ToolKind,
+    ClientCapabilities, ConfigOptionUpdate, PermissionOption, PermissionOptionKind,
+    RequestPermissionOutcome, RequestPermissionRequest, SessionNotification, SessionUpdate,
+    ToolCallLocation, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 use agent_client_protocol::{Client, JsonRpcNotification};
 use base::event::{Event, EventKind};
@@ -16,6 +16,7 @@ use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::convert;
+use super::state::SharedState;
 use crate::ui::ask;
 use agent_core::bus::{Bus, EventSink};
 use agent_core::current_call;
@@ -37,28 +38,17 @@ const META: &str = "g3";
 /// A session's id, which its first event sets.
 pub(crate) type SessionName = Arc<OnceLock<String>>;
 
-/// Sends events to the editor.
-pub(crate) struct UpdateSink {
+/// Sends updates of one session.
+#[derive(Clone)]
+pub(crate) struct SessionUpdates {
     session: SessionName,
     client: ConnectionTo<Client>,
-    cwd: PathBuf,
-    /// The output of each running call so far: an update replaces the one before it.
-    output: HashMap<String, String>,
 }
 
-/// Maximum number of bytes shown of a running call's output.
-const OUTPUT: usize = 8 << 10;
-
-impl UpdateSink {
-    /// Creates a sink for a session whose id is known.
-    pub(crate) fn new(id: &str, client: ConnectionTo<Client>, cwd: PathBuf) -> UpdateSink {
-        let session = Arc::new(OnceLock::from(id.to_owned()));
-        UpdateSink { session, client, cwd, output: HashMap::new() }
-    }
-
-    /// Creates a sink for a session that is about to start; its `start` event sets the id.
-    pub(crate) fn unnamed(client: ConnectionTo<Client>, cwd: PathBuf) -> UpdateSink {
-        UpdateSink { session: SessionName::default(), client, cwd, output: HashMap::new() }
+impl SessionUpdates {
+    /// Creates it for a session that is about to start; its `start` event sets the id.
+    pub(crate) fn new(client: ConnectionTo<Client>) -> SessionUpdates {
+        SessionUpdates { session: SessionName::default(), client }
     }
 
     /// Returns the session's id, which may not be set yet.
@@ -74,7 +64,32 @@ impl UpdateSink {
     }
 }
 
+/// Sends events to the editor.
+pub(crate) struct UpdateSink {
+    updates: SessionUpdates,
+    state: SharedState,
+    cwd: PathBuf,
+    /// Whether the editor shows notices.
+    has_notices: bool,
+    /// The output of each running call so far: an update replaces the one before it.
+    output: HashMap<String, String>,
+}
+
+/// Maximum number of bytes shown of a running call's output.
+const OUTPUT: usize = 8 << 10;
+
 impl UpdateSink {
+    /// Creates a sink for a session in this directory.
+    pub(crate) fn new(
+        updates: SessionUpdates,
+        state: SharedState,
+        cwd: PathBuf,
+        able: &ClientCapabilities,
+    ) -> UpdateSink {
+        let has_notices = able.session.as_ref().is_some_and(|it| it.notices.is_some());
+        UpdateSink { updates, state, cwd, has_notices, output: HashMap::new() }
+    }
+
     /// Returns the event itself, except that output is preceded by the call's earlier output.
     fn gathered(&mut self, what: &EventKind) -> EventKind {
         match what {
@@ -91,19 +106,40 @@ impl UpdateSink {
             other => other.clone(),
         }
     }
+
+    /// Sends what follows from the session's state.
+    fn send_state(&self, what: &EventKind) {
+        let mut state = base::sync::lock(&self.state);
+        let Some(state) = state.as_mut() else { return };
+        match what {
+            EventKind::Usage { usage } => state.add(*usage),
+            EventKind::Context { used, limit } => {
+                self.updates.send(state.usage_update(*used, *limit));
+            }
+            EventKind::Plan { plan } if plan["approved"] == true => {
+                let options = ConfigOptionUpdate::new(state.options());
+                self.updates.send(SessionUpdate::ConfigOptionUpdate(options));
+            }
+            _ => {}
+        }
+    }
 }
 
 impl EventSink for UpdateSink {
     fn on_event(&mut self, event: &Event) {
         if let EventKind::Start { session, .. } = &event.what {
-            let _ = self.session.set(session.clone());
+            let _ = self.updates.session.set(session.clone());
         }
         if let Some(update) = convert::update(&self.gathered(&event.what), &self.cwd) {
-            self.send(update);
+            self.updates.send(update);
         }
-        if let Some(id) = self.session.get() {
+        self.send_state(&event.what);
+        if let Some(notice) = convert::notice(&event.what).filter(|_| self.has_notices) {
+            self.updates.send(SessionUpdate::Notice(notice));
+        }
+        if let Some(id) = self.updates.session.get() {
             let notification = OwnEvent { session_id: id.clone(), event: event.clone() };
-            let _ = self.client.send_notification(notification);
+            let _ = self.updates.client.send_notification(notification);
         }
     }
 }

@@ -54,7 +54,9 @@ impl InteractiveSession {
 
     /// Continues the last turn, which did not finish.
     pub(super) async fn retry(&mut self) -> Result<()> {
-        if !self.is_unfinished {
+        let is_empty =
+            self.work.as_ref().is_none_or(|work| work.conversation.messages().is_empty());
+        if !self.is_unfinished || is_empty {
             return Err(Failure::usage("the last turn did not fail"));
         }
         self.work_on(None).await

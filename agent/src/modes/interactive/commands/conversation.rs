@@ -2,23 +2,24 @@
 
 use std::fmt::Write;
 
+use agent_core::run::AgentSession;
 use base::clock::Clock;
 use base::failure::{Failure, OrFail, Result};
 use base::text::count;
+use tokio_util::sync::CancellationToken;
 
 use crate::modes::interactive::session::InteractiveSession;
 use crate::ui::{bill, clipboard, tokens};
 use agent_core::fragment::{self, Fragment};
-use agent_core::session::snapshot::SessionSnapshot;
+use agent_core::session::snapshot::{ModelUsage, SessionSnapshot};
 use base::text::cut_columns;
 use provider::message::{ContentPart, MessageRole};
 
 /// `/stats`.
-pub(crate) fn stats(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    let work = chat.at_work()?;
+pub(crate) fn stats(work: &mut AgentSession, _: Option<String>) -> Result<String> {
     let (usage, window) = (work.conversation.usage(), &work.conversation.window);
     let cost = usage.cost_text().unwrap_or_else(|| "unknown".to_owned());
-    let text = format!(
+    Ok(format!(
         "session  {}\nmodel    {} on {}\nturns    {}\ntokens   {} in, {} from cache, {} out\n\
          cost     {cost}\ncontext  {} of {} ({}%)",
         work.session.id,
@@ -31,66 +32,60 @@ pub(crate) fn stats(chat: &mut InteractiveSession, _: Option<String>) -> Result<
         tokens(window.used()),
         tokens(window.limit()),
         window.percent()
-    );
-    chat.say(&text);
-    Ok(())
+    ))
 }
 
 /// `/cost`.
-pub(crate) fn cost(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    let session = &chat.at_work()?.session;
+pub(crate) fn cost(work: &mut AgentSession, _: Option<String>) -> Result<String> {
+    let session = &work.session;
     let entries = base::files::read_journal(&session.journal_path());
     let entries: Vec<_> = entries.or_fail(|| "cannot read the session's journal")?;
     let mut seen = SessionSnapshot::new(session.id.as_str());
     entries.iter().for_each(|entry| seen.apply(entry, None));
-    for (model, line) in &seen.by_model {
-        chat.say(&format!("{model}: {}", bill(line.calls, line.usage)));
-    }
-    Ok(())
+    let line = |(model, line): (&String, &ModelUsage)| {
+        format!("{model}: {}", bill(line.calls, line.usage))
+    };
+    let lines: Vec<String> = seen.by_model.iter().map(line).collect();
+    Ok(if lines.is_empty() { "no model requests yet".to_owned() } else { lines.join("\n") })
 }
 
 /// `/compact`.
-pub(crate) async fn compact(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    let tokens = chat.interrupts.begin();
-    let done = match chat.at_work() {
-        Ok(work) => work.compact(tokens.cancel).await,
-        Err(failure) => Err(failure),
-    };
-    chat.interrupts.over();
-    done
+pub(crate) async fn compact(
+    work: &mut AgentSession,
+    _: Option<String>,
+    cancel: CancellationToken,
+) -> Result<String> {
+    let before = work.conversation.window.percent();
+    work.compact(cancel).await?;
+    Ok(format!("context: {before}% -> {}%", work.conversation.window.percent()))
 }
 
 /// `/clear`.
-pub(crate) fn clear(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    if let Some(work) = &mut chat.work {
-        work.conversation.clear()?;
-    }
-    chat.is_unfinished = false;
-    chat.say("the conversation was cleared");
-    Ok(())
+pub(crate) fn clear(work: &mut AgentSession, _: Option<String>) -> Result<String> {
+    work.conversation.clear()?;
+    Ok("the conversation was cleared".to_owned())
 }
 
 /// `/thinnify`.
-pub(crate) fn thin(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    thin_to(chat, 3)
+pub(crate) fn thin(work: &mut AgentSession, _: Option<String>) -> Result<String> {
+    thin_to(work, 3)
 }
 
 /// `/skinnify`.
-pub(crate) fn skin(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    thin_to(chat, 1)
+pub(crate) fn skin(work: &mut AgentSession, _: Option<String>) -> Result<String> {
+    thin_to(work, 1)
 }
 
-fn thin_to(chat: &mut InteractiveSession, part: usize) -> Result<()> {
-    let talk = &mut chat.at_work()?.conversation;
+fn thin_to(work: &mut AgentSession, part: usize) -> Result<String> {
+    let talk = &mut work.conversation;
     let before = talk.window.percent();
     let moved = talk.thin_now(part)?;
     let after = talk.window.percent();
-    chat.say(&match moved {
+    Ok(match moved {
         0 => "no large calls to move".to_owned(),
         1 => format!("moved 1 call to a file: {before}% -> {after}%"),
         _ => format!("moved {moved} calls to files: {before}% -> {after}%"),
-    });
-    Ok(())
+    })
 }
 
 /// `/copy`.
@@ -109,36 +104,34 @@ pub(crate) fn copy(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
 }
 
 /// `/fragments`.
-pub(crate) fn fragments(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    let all = fragment::list(&chat.at_work()?.session.dir);
+pub(crate) fn fragments(work: &mut AgentSession, _: Option<String>) -> Result<String> {
+    let all = fragment::list(&work.session.dir);
     let line = |one: &Fragment| {
         let asked = cut_columns(&one.first_user_message.replace('\n', " "), 60);
         format!("{}  {}  {}  {asked}", one.fragment_id, one.created_at, one.calls())
     };
     let lines: Vec<String> = all.iter().map(line).collect();
-    chat.say(if lines.is_empty() { "no moved turns" } else { "moved turns:" });
-    chat.say(&lines.join("\n"));
-    Ok(())
+    Ok(match lines.is_empty() {
+        true => "no moved turns".to_owned(),
+        false => format!("moved turns:\n{}", lines.join("\n")),
+    })
 }
 
 /// `/rehydrate ID`.
-pub(crate) fn rehydrate(chat: &mut InteractiveSession, id: Option<String>) -> Result<()> {
+pub(crate) fn rehydrate(work: &mut AgentSession, id: Option<String>) -> Result<String> {
     let Some(id) = id else {
         return Err(Failure::usage("which turn?").hint("/fragments lists them"));
     };
-    let work = chat.at_work()?;
     let fragment = Fragment::read(&work.session.dir, &id).map_err(|error| {
         Failure::usage(format!("cannot restore `{id}`")).because(error).hint("/fragments")
     })?;
     let count = fragment.message_count;
     work.conversation.rehydrate(fragment)?;
-    chat.say(&format!("restored {count} messages"));
-    Ok(())
+    Ok(format!("restored {count} messages"))
 }
 
 /// `/dump`.
-pub(crate) fn dump(chat: &mut InteractiveSession, _: Option<String>) -> Result<()> {
-    let work = chat.at_work()?;
+pub(crate) fn dump(work: &mut AgentSession, _: Option<String>) -> Result<String> {
     let stamp = Clock::from_env().stamp().replace(':', "-");
     let file = work.session.dir.join(format!("dump-{stamp}.txt"));
     let mut text = String::new();
@@ -161,6 +154,5 @@ pub(crate) fn dump(chat: &mut InteractiveSession, _: Option<String>) -> Result<(
     }
     base::files::replace(&file, text.as_bytes())
         .or_fail(|| format!("cannot write {}", file.display()))?;
-    chat.say(&format!("written to {}", file.display()));
-    Ok(())
+    Ok(format!("written to {}", file.display()))
 }

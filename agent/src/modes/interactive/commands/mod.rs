@@ -5,8 +5,10 @@ pub mod files;
 pub mod plan;
 pub mod sessions;
 
+use agent_core::run::AgentSession;
 use base::failure::{Failure, Result};
 use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 use super::session::InteractiveSession;
 
@@ -16,22 +18,61 @@ pub(crate) struct SlashCommand {
     pub name: &'static str,
     /// Its description in `/help`.
     pub does: &'static str,
-    run: Run,
+    run: CommandFunction,
 }
 
-/// Runs a command with the text after its name.
-type Run = for<'a> fn(&'a mut InteractiveSession, Option<String>) -> BoxFuture<'a, Result<()>>;
+/// The function of a command.
+enum CommandFunction {
+    Terminal(TerminalFunction),
+    Conversation(ConversationFunction),
+}
+
+/// Runs a command at the terminal with the text after its name.
+type TerminalFunction =
+    for<'a> fn(&'a mut InteractiveSession, Option<String>) -> BoxFuture<'a, Result<()>>;
+
+/// Runs a command about the conversation with the text after its name, at the terminal or in an
+/// editor, and returns a text for the user.
+pub(crate) type ConversationFunction = for<'a> fn(
+    &'a mut AgentSession,
+    Option<String>,
+    CancellationToken,
+) -> BoxFuture<'a, Result<String>>;
 
 /// A row of the table; the function may be `async`.
 macro_rules! command {
+    ($name:literal, $does:literal, in_editors $run:path) => {
+        SlashCommand {
+            name: $name,
+            does: $does,
+            run: CommandFunction::Conversation(|work, words, _| {
+                Box::pin(async move { $run(work, words) })
+            }),
+        }
+    };
+    ($name:literal, $does:literal, async in_editors $run:path) => {
+        SlashCommand {
+            name: $name,
+            does: $does,
+            run: CommandFunction::Conversation(|work, words, cancel| {
+                Box::pin($run(work, words, cancel))
+            }),
+        }
+    };
     ($name:literal, $does:literal, async $run:path) => {
-        SlashCommand { name: $name, does: $does, run: |chat, words| Box::pin($run(chat, words)) }
+        SlashCommand {
+            name: $name,
+            does: $does,
+            run: CommandFunction::Terminal(|chat, words| Box::pin($run(chat, words))),
+        }
     };
     ($name:literal, $does:literal, $run:path) => {
         SlashCommand {
             name: $name,
             does: $does,
-            run: |chat, words| Box::pin(async move { $run(chat, words) }),
+            run: CommandFunction::Terminal(|chat, words| {
+                Box::pin(async move { $run(chat, words) })
+            }),
         }
     };
 }
@@ -39,8 +80,8 @@ macro_rules! command {
 /// All commands, in the order of `/help`.
 pub(crate) const TABLE: &[SlashCommand] = &[
     command!("/help", "show this list", help),
-    command!("/stats", "show tokens, cost and context usage", conversation::stats),
-    command!("/cost", "show the cost of each model", conversation::cost),
+    command!("/stats", "show tokens, cost and context usage", in_editors conversation::stats),
+    command!("/cost", "show the cost of each model", in_editors conversation::cost),
     command!("/model", "list the models, or switch: /model NAME", sessions::model),
     command!("/new", "start a new session with your next message", sessions::new),
     command!("/retry", "retry after an error or an interrupt", async retry),
@@ -57,25 +98,25 @@ pub(crate) const TABLE: &[SlashCommand] = &[
     ),
     command!("/fork", "fork this session, whole or up to a turn: /fork TURN", sessions::fork),
     command!("/resume", "list the sessions, or resume one: /resume ID", sessions::resume),
-    command!("/clear", "clear the conversation, keep the session", conversation::clear),
+    command!("/clear", "clear the conversation, keep the session", in_editors conversation::clear),
     command!(
         "/compact",
         "replace the conversation with a summary",
-        async conversation::compact
+        async in_editors conversation::compact
     ),
     command!(
         "/thinnify",
         "move large calls and results of the first third into files",
-        conversation::thin
+        in_editors conversation::thin
     ),
-    command!("/skinnify", "the same for all but the last calls", conversation::skin),
-    command!("/fragments", "list the turns that --acd moved into files", conversation::fragments),
-    command!("/rehydrate", "restore a moved turn: /rehydrate ID", conversation::rehydrate),
+    command!("/skinnify", "the same for all but the last calls", in_editors conversation::skin),
+    command!("/fragments", "list the turns that --acd moved into files", in_editors conversation::fragments),
+    command!("/rehydrate", "restore a moved turn: /rehydrate ID", in_editors conversation::rehydrate),
     command!("/run", "send the content of a file as a message: /run FILE", async files::run),
     command!("/project", "tell the model about a project: /project DIRECTORY", files::project),
     command!("/unproject", "unload the project", files::unproject),
     command!("/readme", "reload AGENTS.md and the workspace memory", sessions::readme),
-    command!("/dump", "write the conversation to a file", conversation::dump),
+    command!("/dump", "write the conversation to a file", in_editors conversation::dump),
     command!("/exit", "exit (or Ctrl-D)", exit),
 ];
 
@@ -112,13 +153,31 @@ pub(crate) fn read(line: &str) -> TypedLine {
 }
 
 impl SlashCommand {
-    /// Runs the command.
+    /// Runs the command at the terminal.
     pub(crate) async fn run(
         &self,
         chat: &mut InteractiveSession,
         words: Option<String>,
     ) -> Result<()> {
-        (self.run)(chat, words).await
+        let run = match &self.run {
+            CommandFunction::Terminal(run) => return run(chat, words).await,
+            CommandFunction::Conversation(run) => run,
+        };
+        let tokens = chat.interrupts.begin();
+        let result = match chat.at_work() {
+            Ok(work) => run(work, words, tokens.cancel).await,
+            Err(failure) => Err(failure),
+        };
+        chat.interrupts.over();
+        result.map(|text| chat.say(&text))
+    }
+
+    /// Returns its function if it is about the conversation, so that an editor can run it as well.
+    pub(crate) fn about_conversation(&self) -> Option<ConversationFunction> {
+        match &self.run {
+            CommandFunction::Conversation(run) => Some(*run),
+            CommandFunction::Terminal(_) => None,
+        }
     }
 }
 

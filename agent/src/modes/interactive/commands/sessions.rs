@@ -47,20 +47,15 @@ fn in_use(chat: &InteractiveSession) -> ProviderModel {
 fn list_models(chat: &InteractiveSession) {
     let config = &chat.settings.config;
     let now = in_use(chat);
-    let mut all = model_list::configured(config);
-    if !all.contains(&now) {
-        all.insert(0, now.clone());
-    }
+    let all = model_list::configured_and(config, &now);
     for listed in &all {
         let mark = if *listed == now { "*" } else { " " };
         let model = listed.model.as_deref().unwrap_or("(no model is set)");
         chat.say(&format!("{mark} {model}  ({})", listed.provider));
     }
-    let named = |name: &String| all.iter().any(|listed| listed.model.as_ref() == Some(name));
-    let mut known = model_list::known(config, &now.provider);
-    known.retain(|name| !named(name));
-    if !known.is_empty() {
-        chat.say(&format!("also on {}: {}", now.provider, known.join(", ")));
+    let others = model_list::others(config, &now, &all);
+    if !others.is_empty() {
+        chat.say(&format!("also on {}: {}", now.provider, others.join(", ")));
     }
     chat.say("/model NAME changes the model, /model TYPE.NAME the provider");
 }
