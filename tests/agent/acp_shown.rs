@@ -241,6 +241,17 @@ fn notices_reach_an_editor_that_shows_them() {
 }
 
 #[test]
+fn own_events_can_be_switched_off() {
+    let stage = Stage::new(ScriptedReply::says("hello"));
+    let mut editor = Editor::before(&stage, &["acp", "--no-events"], json!({}));
+    let session = editor.new_session(stage.repo.path());
+    let id = editor.prompt(&session, "hi");
+    editor.answer(id);
+    assert_eq!(editor.updates("agent_message_chunk")[0]["content"]["text"], "hello");
+    assert_eq!(editor.own_events(), Vec::<&Value>::new());
+}
+
+#[test]
 fn a_session_can_be_deleted() {
     let stage = Stage::new(ScriptedReply::says("noted"));
     let mut editor = Editor::open(&stage);

@@ -193,6 +193,9 @@ struct AcpArgs {
     limits: LimitArgs,
     #[command(flatten)]
     browser: BrowserArgs,
+    /// Do not send g3's own events (`_g3/event`)
+    #[arg(long)]
+    no_events: bool,
     /// Check flags, configuration and provider, print an error as JSON, and exit
     #[arg(long)]
     dry_run: bool,
@@ -353,7 +356,7 @@ async fn agent(
 }
 
 async fn serve(args: AcpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
-    let AcpArgs { common, profile, acd, agent, rounds, limits, browser, dry_run } = args;
+    let AcpArgs { common, profile, acd, agent, rounds, limits, browser, no_events, dry_run } = args;
     let terms = RunTerms { rounds: limits.max_turns, checks: rounds.checks };
     let rounds = rounds.autonomous.then_some(terms);
     let agent = AgentArgs { profile, acd, agent, limits, browser, ..AgentArgs::default() };
@@ -377,7 +380,8 @@ async fn serve(args: AcpArgs, toolset: &'static dyn Toolset) -> Result<u8> {
         let common = GlobalArgs { workspace: Some(cwd.to_owned()), ..common.clone() };
         settings(&common, &agent, toolset)
     };
-    trace.finish(acp::run(Box::new(settings_for), rounds).await.map(|()| 0))
+    let service = acp::AcpService { settings: Box::new(settings_for), rounds, events: !no_events };
+    trace.finish(acp::run(service).await.map(|()| 0))
 }
 
 async fn answer(common: GlobalArgs, toolset: &'static dyn Toolset) -> Result<u8> {

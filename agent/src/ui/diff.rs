@@ -124,7 +124,7 @@ const NO_NEWLINE: &str = "\\ ";
 
 /// A hunk of a unified diff as two texts.
 #[derive(Debug, PartialEq)]
-pub(crate) struct DiffHunk {
+pub(crate) struct ChangedLines {
     /// The file's name, as in the diff.
     pub file: String,
     /// The lines before the change; `None` if the change creates the file.
@@ -134,8 +134,8 @@ pub(crate) struct DiffHunk {
 }
 
 /// Splits a unified diff into its hunks.
-pub(crate) fn hunks(diff: &str) -> Vec<DiffHunk> {
-    let mut all: Vec<DiffHunk> = Vec::new();
+pub(crate) fn hunks(diff: &str) -> Vec<ChangedLines> {
+    let mut all: Vec<ChangedLines> = Vec::new();
     let (mut file, mut is_created) = (String::new(), false);
     // Whether the last line belongs to the text before the change, and to the one after it.
     let (mut in_old, mut in_new) = (false, false);
@@ -150,7 +150,7 @@ pub(crate) fn hunks(diff: &str) -> Vec<DiffHunk> {
             }
             DiffLine::Hunk { .. } => {
                 let old = (!is_created).then(String::new);
-                all.push(DiffHunk { file: file.clone(), old, new: String::new() });
+                all.push(ChangedLines { file: file.clone(), old, new: String::new() });
                 continue;
             }
             DiffLine::Same(text) => {
@@ -282,9 +282,10 @@ mod tests {
         let old = Some("fn main() {\n    one();\n}\n".to_owned());
         let new = "fn main() {\n    two();\n}\n".to_owned();
         let all = hunks(DIFF);
-        assert_eq!(all[0], DiffHunk { file, old, new });
+        assert_eq!(all[0], ChangedLines { file, old, new });
         assert_eq!(all[1].new, "x\n-- not a header\ny\n");
-        let created = DiffHunk { file: "new.txt".to_owned(), old: None, new: "hi\u{1b}[2J".into() };
+        let created =
+            ChangedLines { file: "new.txt".to_owned(), old: None, new: "hi\u{1b}[2J".into() };
         assert_eq!(all[2..], [created]);
         let deleted = hunks("--- a/x\n+++ /dev/null\n@@ -1 +0,0 @@\n-hi\n");
         assert_eq!((deleted[0].old.as_deref(), &*deleted[0].new), (Some("hi\n"), ""));

@@ -14,7 +14,7 @@ use base::event::{EventKind, NoticeLevel, TodoItem};
 use base::secret::Secret;
 use serde_json::Value;
 
-use crate::ui::diff::{self, DiffHunk};
+use crate::ui::diff::{self, ChangedLines};
 use agent_core::call_line::call_line;
 use agent_core::session::{self, export, snapshot::SessionSnapshot};
 use gate::permission_mode::PermissionMode;
@@ -200,7 +200,7 @@ pub(crate) fn history(messages: &[Message], cwd: &Path) -> Vec<SessionUpdate> {
 
 /// Converts a unified diff into the changes that an editor shows.
 fn changes(diff: &str, cwd: &Path) -> Vec<ToolCallContent> {
-    let change = |hunk: DiffHunk| {
+    let change = |hunk: ChangedLines| {
         ToolCallContent::Diff(Diff::new(cwd.join(hunk.file), hunk.new).old_text(hunk.old))
     };
     diff::hunks(diff).into_iter().map(change).collect()
@@ -213,9 +213,18 @@ fn chunk(text: &str) -> ContentChunk {
 /// Formats the details of a question as a code block; a unified diff is highlighted as such.
 pub(crate) fn details(details: &str) -> ToolCallContent {
     let language = if details.starts_with("--- ") { "diff" } else { "" };
+    text_content(&code_block(language, details))
+}
+
+/// Formats the answer of a command for an editor, which shows Markdown: lines stay lines.
+pub(crate) fn command_answer(text: String) -> String {
+    if text.contains('\n') { code_block("", &text) } else { text }
+}
+
+fn code_block(language: &str, content: &str) -> String {
     let mut text = String::new();
-    export::push_code_block(&mut text, language, details);
-    text_content(text.trim_start())
+    export::push_code_block(&mut text, language, content);
+    text.trim_start().to_owned()
 }
 
 fn text_content(text: &str) -> ToolCallContent {
@@ -248,13 +257,17 @@ fn path_of(args: &Value, cwd: &Path) -> Option<PathBuf> {
 /// Returns the kind of a tool, for its icon, by the verbs in its name.
 fn kind(name: &str) -> ToolKind {
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    if has(&["read", "list", "view"]) {
+    if has(&["todo", "plan"]) {
+        ToolKind::Think
+    } else if has(&["process"]) {
+        ToolKind::Execute
+    } else if has(&["read", "list", "view"]) {
         ToolKind::Read
     } else if has(&["write", "edit", "replace", "patch"]) {
         ToolKind::Edit
     } else if has(&["grep", "glob", "search", "find"]) {
         ToolKind::Search
-    } else if has(&["shell", "bash", "process", "exec"]) {
+    } else if has(&["shell", "bash", "exec"]) {
         ToolKind::Execute
     } else if has(&["fetch", "web"]) {
         ToolKind::Fetch

@@ -50,16 +50,24 @@ use gate::rules::rules_for_tree;
 use provider::message::{ContentPart, Message};
 use provider::{model_list, off_loop};
 use state::{EditorState, SharedState};
-use updates::{AcpAsker, SessionUpdates, UpdateSink};
+use updates::{AcpAsker, EditorUpdates, UpdateSink};
 
 /// Builds the settings for a session's directory.
 pub(crate) type SettingsFor = dyn Fn(&Path) -> Result<AgentSettings> + Send + Sync;
 
+/// What the command line determines.
+pub(crate) struct AcpService {
+    /// The settings of each directory.
+    pub settings: Box<SettingsFor>,
+    /// The terms of player and coach, if they run the prompts.
+    pub rounds: Option<RunTerms>,
+    /// Whether g3's own events are sent.
+    pub events: bool,
+}
+
 /// The sessions of this process.
 struct Host {
-    settings: Box<SettingsFor>,
-    /// The terms of player and coach, if they run the prompts.
-    rounds: Option<RunTerms>,
+    service: AcpService,
     open: Mutex<HashMap<String, Arc<OpenSession>>>,
     /// The directories whose sessions this process opened or listed.
     dirs: Mutex<BTreeSet<PathBuf>>,
@@ -83,7 +91,7 @@ struct OpenSession {
 /// What connects a session with the editor.
 #[derive(Clone)]
 struct Connection {
-    updates: SessionUpdates,
+    updates: EditorUpdates,
     state: SharedState,
     bus: Arc<Bus>,
     asker: Arc<AcpAsker>,
@@ -103,13 +111,13 @@ struct Opening {
 /// A session that is locked for a prompt, and the token that cancels the prompt.
 type Entered = (Arc<OpenSession>, OwnedMutexGuard<Option<AgentSession>>, CancellationToken);
 
-/// Serves until stdin ends or a signal arrives. With `rounds`, player and coach run the prompts.
-pub(crate) async fn run(settings: Box<SettingsFor>, rounds: Option<RunTerms>) -> Result<()> {
+/// Serves until stdin ends or a signal arrives.
+pub(crate) async fn run(service: AcpService) -> Result<()> {
     let interrupts = Interrupts::listen()?;
     let tokens = interrupts.begin();
     let (open, dirs) = (Mutex::default(), Mutex::default());
     let (changing, able) = (Mutex::default(), Mutex::default());
-    let host = Arc::new(Host { settings, rounds, open, dirs, changing, able });
+    let host = Arc::new(Host { service, open, dirs, changing, able });
     let served = tokio::select! {
         served = serve(&host) => served,
         () = tokens.cancel.cancelled() => Err(interrupt::failure()),
@@ -424,18 +432,31 @@ impl Host {
         let cwd: PathBuf = cwd.canonicalize().map_err(|error| {
             Failure::usage(format!("cannot use {}", cwd.display())).because(error)
         })?;
-        let mut settings = (self.settings)(&cwd)?;
+        let mut settings = (self.service.settings)(&cwd)?;
         settings.config.mcp.extend(servers.into_iter().filter_map(convert::server));
         open_directories(&mut settings, &dirs);
         let able = base::sync::lock(&self.able).clone();
-        let (updates, state) = (SessionUpdates::new(client.clone()), SharedState::default());
-        let sink = UpdateSink::new(updates.clone(), state.clone(), cwd.clone(), &able);
+        let (updates, state) = (EditorUpdates::new(client.clone()), SharedState::default());
+        let (has_events, has_notices) =
+            (self.service.events, able.session.as_ref().is_some_and(|it| it.notices.is_some()));
+        let sink = UpdateSink {
+            updates: updates.clone(),
+            state: state.clone(),
+            cwd: cwd.clone(),
+            has_notices,
+            has_events,
+            output: HashMap::new(),
+        };
         let client_io = Arc::new(EditorIo::new(client.clone(), updates.session(), able));
         let asker = Arc::new(AcpAsker::new(client, updates.session()));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(sink)]);
         asker.set_bus(&bus);
-        let pair =
-            self.rounds.as_ref().map(|terms| PlayerCoach::of(&settings, terms)).transpose()?;
+        let pair = self
+            .service
+            .rounds
+            .as_ref()
+            .map(|terms| PlayerCoach::of(&settings, terms))
+            .transpose()?;
         let player = pair.as_ref().map_or(&settings, |pair| &pair.player);
         let connection = Connection { updates, state, bus, asker, client_io };
         let work = connection.begin(player, &selector, pair.is_none())?;
@@ -619,7 +640,7 @@ impl OpenSession {
         }
         if let Some((run, words)) = command(&message) {
             let answer = run(work, words, cancel).await?;
-            return Ok(work.answer_for_model(answer));
+            return Ok(work.answer_for_model(convert::command_answer(answer)));
         }
         if work.conversation.messages().is_empty() {
             let info = SessionInfoUpdate::new()

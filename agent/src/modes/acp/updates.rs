@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
-    ClientCapabilities, ConfigOptionUpdate, PermissionOption, PermissionOptionKind,
-    RequestPermissionOutcome, RequestPermissionRequest, SessionNotification, SessionUpdate,
-    ToolCallLocation, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
+    ConfigOptionUpdate, PermissionOption, PermissionOptionKind, RequestPermissionOutcome,
+    RequestPermissionRequest, SessionNotification, SessionUpdate, ToolCallLocation, ToolCallUpdate,
+    ToolCallUpdateFields, ToolKind,
 };
 use agent_client_protocol::{Client, JsonRpcNotification};
 use base::event::{Event, EventKind};
@@ -40,15 +40,15 @@ pub(crate) type SessionName = Arc<OnceLock<String>>;
 
 /// Sends updates of one session.
 #[derive(Clone)]
-pub(crate) struct SessionUpdates {
+pub(crate) struct EditorUpdates {
     session: SessionName,
     client: ConnectionTo<Client>,
 }
 
-impl SessionUpdates {
+impl EditorUpdates {
     /// Creates it for a session that is about to start; its `start` event sets the id.
-    pub(crate) fn new(client: ConnectionTo<Client>) -> SessionUpdates {
-        SessionUpdates { session: SessionName::default(), client }
+    pub(crate) fn new(client: ConnectionTo<Client>) -> EditorUpdates {
+        EditorUpdates { session: SessionName::default(), client }
     }
 
     /// Returns the session's id, which may not be set yet.
@@ -66,30 +66,24 @@ impl SessionUpdates {
 
 /// Sends events to the editor.
 pub(crate) struct UpdateSink {
-    updates: SessionUpdates,
-    state: SharedState,
-    cwd: PathBuf,
+    /// The updates of the session.
+    pub updates: EditorUpdates,
+    /// The state of the session.
+    pub state: SharedState,
+    /// The directory of the session.
+    pub cwd: PathBuf,
     /// Whether the editor shows notices.
-    has_notices: bool,
+    pub has_notices: bool,
+    /// Whether g3's own events are sent.
+    pub has_events: bool,
     /// The output of each running call so far: an update replaces the one before it.
-    output: HashMap<String, String>,
+    pub output: HashMap<String, String>,
 }
 
 /// Maximum number of bytes shown of a running call's output.
 const OUTPUT: usize = 8 << 10;
 
 impl UpdateSink {
-    /// Creates a sink for a session in this directory.
-    pub(crate) fn new(
-        updates: SessionUpdates,
-        state: SharedState,
-        cwd: PathBuf,
-        able: &ClientCapabilities,
-    ) -> UpdateSink {
-        let has_notices = able.session.as_ref().is_some_and(|it| it.notices.is_some());
-        UpdateSink { updates, state, cwd, has_notices, output: HashMap::new() }
-    }
-
     /// Returns the event itself, except that output is preceded by the call's earlier output.
     fn gathered(&mut self, what: &EventKind) -> EventKind {
         match what {
@@ -137,7 +131,7 @@ impl EventSink for UpdateSink {
         if let Some(notice) = convert::notice(&event.what).filter(|_| self.has_notices) {
             self.updates.send(SessionUpdate::Notice(notice));
         }
-        if let Some(id) = self.updates.session.get() {
+        if let Some(id) = self.updates.session.get().filter(|_| self.has_events) {
             let notification = OwnEvent { session_id: id.clone(), event: event.clone() };
             let _ = self.updates.client.send_notification(notification);
         }
