@@ -1,6 +1,10 @@
 //! Tests of language server queries: operations, positions, and misbehaving servers.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use serde_json::{Value, json};
+use testkit::env::built;
 
 use crate::lsp_support::{Toys, all_are_gone, with_method};
 use crate::tools_support::Bench;
@@ -135,6 +139,40 @@ fn without_a_server_the_result_says_what_to_install_and_is_not_a_failure() {
     let args = ["tool", "exec", "--name", "lsp", "--args", "{}"];
     let ran = toys.bench.env.run(crate::tools_support::G3, &toys.bench.dir, args);
     ran.exits(2).output_contains("invalid language server [lsp.half]");
+}
+
+#[test]
+fn another_known_server_is_used_where_the_first_does_not_start() {
+    let mut bench = Bench::new("tools-api");
+    let programs = bench.env.home().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let program = |name: &str, script: &str| {
+        base::files::replace(&programs.join(name), format!("#!/bin/sh\n{script}\n").as_bytes())
+            .unwrap();
+        std::fs::set_permissions(programs.join(name), Permissions::from_mode(0o755)).unwrap();
+    };
+    let path = std::env::var("PATH").unwrap();
+    bench.env.set("PATH", format!("{}:{path}", programs.display()));
+    bench.write("a.ts", "def alpha\nalpha\n");
+    let ask = || {
+        let what = json!({ "operation": "symbols", "file": "a.ts" });
+        bench.call("lsp", what)
+    };
+    program("typescript-language-server", "echo no TypeScript >&2; exit 3");
+    // Without another one, the first says why. One in `PATH` of the machine would answer as `tsc`.
+    program("tsc", "echo an old compiler >&2; exit 1");
+    program("tsgo", "exit 1");
+    let said = ask();
+    assert!(said.works().contains("its last words on stderr: no TypeScript"), "{said:?}");
+    program(
+        "tsc",
+        &format!("test \"$*\" = '--lsp --stdio' && exec {}", built("lsp-server").display()),
+    );
+    let said = ask();
+    assert!(said.works().contains("alpha (line 1)"), "{said:?}");
+    bench.env.config("[lsp.typescript]\ncommand = \"no-such-server\"\n");
+    let said = ask();
+    assert!(said.works().contains("install `no-such-server`"), "the user's own is the only one");
 }
 
 #[test]

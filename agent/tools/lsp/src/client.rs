@@ -43,20 +43,34 @@ pub(crate) struct LspClient {
     born: Instant,
 }
 
-/// Starts a server in a root and initializes it. The error says why it cannot be used.
+/// Starts a server in a root and initializes it: the first of its programs with which that works.
+/// The error says why the first one cannot be used.
 pub(crate) async fn start(
     language: &LanguageServer,
     root: &Path,
     logs: Option<PathBuf>,
     sandbox: &CommandSandbox,
 ) -> Result<LspClient, String> {
-    let Some(command) = language.command() else {
-        return Err(format!("no such program: `{}`", language.command));
-    };
-    let log = logs.as_deref().map(|logs| (logs, language.name.as_str()));
+    let mut failure = None;
+    for command in language.commands() {
+        match start_program(&command, language, root, logs.as_deref(), sandbox).await {
+            Ok(client) => return Ok(client),
+            Err(reason) => failure = failure.or(Some(reason)),
+        }
+    }
+    Err(failure.unwrap_or_else(|| format!("no such program: `{}`", language.command)))
+}
+
+async fn start_program(
+    command: &[String],
+    language: &LanguageServer,
+    root: &Path,
+    logs: Option<&Path>,
+    sandbox: &CommandSandbox,
+) -> Result<LspClient, String> {
+    let log = logs.map(|logs| (logs, language.name.as_str()));
     let hold = sandbox.containment_if_supported().map_err(|error| error.to_string())?;
-    let wanted =
-        ServerStart { command: &command, env: &language.env, cwd: root, log, containment: hold };
+    let wanted = ServerStart { command, env: &language.env, cwd: root, log, containment: hold };
     let (mut program, stdin, stdout) = child_server::start(&wanted)?;
     let connection = LspConnection::open(stdin, stdout, root.to_owned());
     let timeout = language.timeout();

@@ -52,7 +52,7 @@ impl LspPool {
         Ok(Arc::new(LspPool { languages, diagnostics, running: Mutex::default() }))
     }
 
-    /// Returns the first server for a file whose program is installed. The error says what the user
+    /// Returns the first server for a file of which a program is installed. The error says what the user
     /// can do.
     pub(crate) fn find(
         &self,
@@ -64,7 +64,7 @@ impl LspPool {
         for language in self.languages.iter().filter(|language| !language.off) {
             let Some(id) = language.id_of(file) else { continue };
             let Some(root) = servers::of(file, language, &tree) else { continue };
-            if language.command().is_some() {
+            if !language.commands().is_empty() {
                 return Ok(ServerKey { language, id, root });
             }
             missing = missing.or(Some(language));

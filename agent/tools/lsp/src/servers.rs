@@ -26,6 +26,9 @@ pub(crate) struct LanguageServer {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
+    /// Other programs for its files, with their arguments: used where the ones before are missing
+    /// or do not start.
+    pub others: Vec<Vec<String>>,
     /// Extensions or names of its files.
     pub extensions: Vec<String>,
     /// Extension or name -> the language id, where it differs.
@@ -88,6 +91,7 @@ fn changed(known: LanguageServer, configured: &LspServerConfig) -> LanguageServe
     let language = configured.language.clone();
     LanguageServer {
         command: configured.command.clone().unwrap_or(known.command),
+        others: if is_other { Vec::new() } else { known.others },
         // The arguments of one program are meaningless for another.
         args: configured.args.clone().unwrap_or(if is_other { Vec::new() } else { known.args }),
         ids: if language.is_some() { BTreeMap::new() } else { known.ids },
@@ -142,18 +146,25 @@ impl LanguageServer {
         Duration::from_secs(self.seconds.unwrap_or(TIMEOUT))
     }
 
-    /// Returns program and arguments, if the program is installed.
-    pub(crate) fn command(&self) -> Option<Vec<String>> {
-        let home = base::user_dirs::home_dir().unwrap_or_default();
-        let program = base::config::studio::expand_tilde(Path::new(&self.command), &home);
-        let path = match program.is_absolute() {
-            true => program.is_file().then_some(program)?,
-            // A relative entry of PATH would depend on the project.
-            false => find_program(&self.command).filter(|path| path.is_absolute())?,
-        };
-        let program = path.to_str()?.to_owned();
-        Some(std::iter::once(program).chain(self.args.iter().cloned()).collect())
+    /// Returns its programs that are installed, each with its arguments.
+    pub(crate) fn commands(&self) -> Vec<Vec<String>> {
+        let own = std::iter::once(&self.command).chain(&self.args).cloned().collect();
+        std::iter::once(own).chain(self.others.iter().cloned()).filter_map(installed).collect()
     }
+}
+
+/// Returns the command with the path of its program, if the program is installed.
+fn installed(mut command: Vec<String>) -> Option<Vec<String>> {
+    let program = command.first_mut()?;
+    let home = base::user_dirs::home_dir().unwrap_or_default();
+    let path = base::config::studio::expand_tilde(Path::new(program), &home);
+    let path = match path.is_absolute() {
+        true => path.is_file().then_some(path)?,
+        // A relative entry of PATH would depend on the project.
+        false => find_program(program.as_str()).filter(|path| path.is_absolute())?,
+    };
+    *program = path.to_str()?.to_owned();
+    Some(command)
 }
 
 /// Returns the root in which a server runs for a file; `None` if the project is another server's.
