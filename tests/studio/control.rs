@@ -364,6 +364,7 @@ fn an_agent_that_does_not_start_reports_why() {
         script("quits", "#!/bin/sh\necho one >&2; echo you are not logged in >&2; exit 3\n", 0o755);
     let greets = script("greets", "#!/bin/sh\necho Welcome; exec cat > /dev/null\n", 0o755);
     let prints = script("prints", "#!/bin/sh\necho Usage: prints FILE\n", 0o755);
+    let works = script("works", "#!/bin/sh\necho 1 > a\n", 0o755);
     let text = script("text", "just text\n", 0o644);
     let cases = [
         (
@@ -377,6 +378,10 @@ fn an_agent_that_does_not_start_reports_why() {
             "it does not speak ACP: it printed `Usage: prints FILE`; a program without ACP needs `protocol",
         ),
         (&greets, "it does not speak ACP: it printed `Welcome`"),
+        (
+            &works,
+            "it does not speak ACP: it exited without an answer; a program without ACP needs",
+        ),
     ];
     let row = |(n, (program, _)): (usize, &(&str, &str))| {
         let acp = format!("[studio.agents.a{n}]\ncommand = [\"{program}\", \"acp\"]\n");

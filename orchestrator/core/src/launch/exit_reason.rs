@@ -44,18 +44,24 @@ impl ExitReason {
         if let Some(failure) = failure {
             return sandbox_failure(&failure);
         }
-        let not_acp = |line: String| {
-            let line = base::text::printable(base::text::head(line.trim(), 200));
+        let not_acp = |what: &str| {
             format!(
-                "it does not speak ACP: it printed `{line}`; a program without ACP needs \
+                "it does not speak ACP: {what}; a program without ACP needs \
                  `protocol = \"command\"`"
             )
         };
+        let printed = |line: String| {
+            let line = base::text::printable(base::text::head(line.trim(), 200));
+            not_acp(&format!("it printed `{line}`"))
+        };
         match (self, status, line) {
-            (ExitReason::NotAcp, _, line) => not_acp(line.unwrap_or_default()),
+            (ExitReason::NotAcp, _, line) => printed(line.unwrap_or_default()),
             (ExitReason::Failed(error), _, _) => error,
             (ExitReason::Requested, _, _) => "it was stopped".to_owned(),
-            (ExitReason::Closed, Some(status), Some(line)) if status.success() => not_acp(line),
+            (ExitReason::Closed, Some(status), Some(line)) if status.success() => printed(line),
+            (ExitReason::Closed, Some(status), None) if status.success() => {
+                not_acp("it exited without an answer")
+            }
             (ExitReason::Closed, Some(status), _) => {
                 exit_error(status, stderr_tail, sandboxed).replacen("the agent", "it", 1)
             }
