@@ -6,6 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use base::process::find_program;
+use serde_json::{Value, json};
 use testkit::env::{CommandRun, built};
 
 use crate::fixtures::{Scene, studio};
@@ -110,7 +111,7 @@ fn a_missing_known_agent_names_the_command_that_installs_it() {
         .exits(2)
         .output_contains("agent `codex` is not installed")
         .output_contains("`codex-acp`, `codex`")
-        .output_contains("npm install -g @zed-industries/codex-acp");
+        .output_contains("npm install -g @agentclientprotocol/codex-acp");
 }
 
 #[test]
@@ -168,4 +169,114 @@ fn a_command_that_did_something_or_is_missing_is_not_started_again() {
     let id = scene.exec(["--agent", "counting", "x"]);
     scene.await_state(&id, "failed");
     assert_eq!(starts(&scene, &id), 1);
+}
+
+/// Returns an option with these values, the first one as the current one.
+fn option(id: &str, category: &str, values: [&str; 2]) -> Value {
+    let values = values.map(|value| json!({"value": value, "name": value.to_uppercase()}));
+    json!({"id": id, "name": id, "category": category, "type": "select",
+        "currentValue": values[0]["value"], "options": values})
+}
+
+/// Adds an agent that offers these settings of its sessions over ACP.
+fn offering(scene: &Scene, offers: &Value, lines: &str) {
+    let variable = json!(format!("FAKE_ACP_OFFERS={offers}"));
+    let fake = built("fake-agent");
+    scene.configure(&format!(
+        "[studio.agents.offers]\ncommand = [\"{}\", \"acp-load\"]\nenv = [{variable}]\n{lines}\n",
+        fake.display()
+    ));
+}
+
+fn settings(scene: &Scene, id: &str) -> String {
+    let text = scene.worktree(id).read("settings.txt");
+    text.replace("\"sessionId\":\"ID\",", "")
+}
+
+#[test]
+fn options_of_an_agent_are_set_in_each_of_its_processes() {
+    let scene = Scene::new();
+    let options = [
+        option("effort", "thought_level", ["low", "high"]),
+        option("llm", "model", ["small", "big"]),
+    ];
+    let offers = json!({ "configOptions": options });
+    offering(&scene, &offers, "options = { effort = \"high\", model = \"BIG\" }");
+    let id = scene.exec(["--agent", "offers", "write a 1"]);
+    scene.await_state(&id, "ready");
+    // The model comes first, and a name means its value.
+    let both = "session/set_config_option {\"configId\":\"llm\",\"value\":\"big\"}\n\
+                session/set_config_option {\"configId\":\"effort\",\"value\":\"high\"}\n";
+    assert_eq!(settings(&scene, &id), both);
+    scene.await_free(&id);
+    scene.studio(["send", &id, "write b 1"]).exits(0);
+    scene.await_state(&id, "ready");
+    assert_eq!(settings(&scene, &id), both.repeat(2), "a loaded conversation has them as well");
+
+    let id = scene.exec(["--agent", "offers", "--model", "small", "write a 1"]);
+    scene.await_state(&id, "ready");
+    assert!(settings(&scene, &id).contains("\"value\":\"small\""));
+    scene.await_free(&id);
+    scene.studio(["send", &id, "write b 1"]).exits(0);
+    scene.await_state(&id, "ready");
+    assert!(!settings(&scene, &id).contains("\"value\":\"big\""), "the session keeps its model");
+}
+
+#[test]
+fn an_option_that_an_agent_does_not_have_names_those_that_it_has() {
+    let scene = Scene::new();
+    let offers = json!({ "configOptions": [option("model", "model", ["small", "big"])] });
+    for (options, why) in [
+        ("colour = \"red\"", "it has no option `colour`; it has: model"),
+        ("model = \"huge\"", "its option `model` has no value `huge`; it has: small, big"),
+    ] {
+        offering(&scene, &offers, &format!("options = {{ {options} }}"));
+        let id = scene.exec(["--agent", "offers", "write a 1"]);
+        let said = scene.await_state(&id, "failed")["why"].as_str().unwrap().to_owned();
+        assert!(said.contains(why), "{said}");
+    }
+    let row = "[studio.agents.plain]\nprotocol = \"command\"\ncommand = [\"true\"]\n\
+               options = { model = \"m\" }\n";
+    scene.configure(row);
+    scene
+        .studio(["run", "--agent", "plain", "x"])
+        .exits(2)
+        .output_contains("the option `model` of agent `plain` cannot be set");
+    scene
+        .studio(["run", "--agent", "fake", "--model", "m", "x"])
+        .exits(2)
+        .output_contains("--model cannot be used with agent `fake`");
+}
+
+#[test]
+fn agents_without_options_get_their_mode_and_model_by_the_older_methods() {
+    let scene = Scene::new();
+    let mode = |id: &str| json!({"id": id, "name": id});
+    let offers = json!({"modes": {"currentModeId": "ask",
+        "availableModes": [mode("ask"), mode("yolo")]}});
+    offering(&scene, &offers, "options = { mode = \"yolo\" }");
+    let id = scene.exec(["--agent", "offers", "--model", "m1", "write a 1"]);
+    scene.await_state(&id, "ready");
+    assert_eq!(
+        settings(&scene, &id),
+        "session/set_model {\"modelId\":\"m1\"}\nsession/set_mode {\"modeId\":\"yolo\"}\n"
+    );
+    offering(&scene, &offers, "options = { mode = \"auto\" }");
+    let id = scene.exec(["--agent", "offers", "write a 1"]);
+    let said = scene.await_state(&id, "failed")["why"].as_str().unwrap().to_owned();
+    assert!(said.contains("has no value `auto`; it has: ask, yolo"), "{said}");
+}
+
+#[test]
+fn the_model_of_a_known_agent_without_acp_is_an_argument() {
+    let scene = Scene::new();
+    let programs = programs(&["claude"]);
+    let script = "#!/bin/sh\necho \"$*\" > args.txt\n\
+                  echo '{\"type\":\"result\",\"subtype\":\"success\",\"result\":\"done\"}'\n";
+    std::fs::write(programs.path().join("claude"), script).unwrap();
+    let args = ["run", "--agent", "claude", "--model", "opus", "write a 1"];
+    run(&scene, programs.path(), args).exits(0);
+    let id = scene.studio(["list", "--json"]).json()["sessions"][0]["id"].clone();
+    let args = scene.worktree(id.as_str().unwrap()).read("args.txt");
+    assert!(args.starts_with("--model opus -p --output-format stream-json"), "{args}");
 }

@@ -378,10 +378,7 @@ fn an_agent_that_does_not_start_reports_why() {
             "it does not speak ACP: it printed `Usage: prints FILE`; a program without ACP needs `protocol",
         ),
         (&greets, "it does not speak ACP: it printed `Welcome`"),
-        (
-            &works,
-            "it does not speak ACP: it exited without an answer; a program without ACP needs",
-        ),
+        (&works, "it does not speak ACP: it exited without an answer; a program without ACP needs"),
     ];
     let row = |(n, (program, _)): (usize, &(&str, &str))| {
         let acp = format!("[studio.agents.a{n}]\ncommand = [\"{program}\", \"acp\"]\n");

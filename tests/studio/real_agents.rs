@@ -94,6 +94,11 @@ struct RealScene {
 
 impl RealScene {
     fn new() -> RealScene {
+        RealScene::with("")
+    }
+
+    /// Creates a scene with these lines of configuration.
+    fn with(lines: &str) -> RealScene {
         let mut scene = Scene::new();
         let server = ModelServer::start(Script::by(reply));
         let (url, openai_url) = (server.url(), server.openai_url());
@@ -141,7 +146,7 @@ impl RealScene {
         let host = url.trim_start_matches("http://");
         let hosts = format!("hosts = [\"{host}\"]\n");
         scene.configure(&format!(
-            "[studio.agents.codex]\n{hosts}[studio.agents.opencode-run]\nprotocol = \"command\"\noutput = \"opencode-json\"\n\
+            "{lines}[studio.agents.codex]\n{hosts}[studio.agents.opencode-run]\nprotocol = \"command\"\noutput = \"opencode-json\"\n\
              command = [\"opencode\", \"run\", \"--format\", \"json\", \"--auto\"]\n\
              resume = [\"opencode\", \"run\", \"--format\", \"json\", \"--auto\", \"--session\", \
              \"{{conversation}}\"]\n\
@@ -224,6 +229,18 @@ impl RealScene {
 fn the_key_stays_outside(agent: &str, prepare: impl Fn(&RealScene)) {
     let real = RealScene::new();
     prepare(&real);
+    the_key_stays_outside_in(&real, agent);
+}
+
+/// Lets codex use OpenAI's own service, at the address of the scripted model.
+fn use_openai_of(real: &RealScene) {
+    let file = real.scene.env.home().join(".codex/config.toml");
+    let url = real.server.openai_url();
+    let text = format!("model = \"scripted\"\nopenai_base_url = \"{url}\"\n");
+    std::fs::write(file, text).unwrap();
+}
+
+fn the_key_stays_outside_in(real: &RealScene, agent: &str) {
     let id = real.scene.exec(["--agent", agent, "SEARCH"]);
     real.await_ready(&id);
     let found = real.scene.worktree(&id).read("keys");
@@ -236,6 +253,14 @@ fn the_key_stays_outside(agent: &str, prepare: impl Fn(&RealScene)) {
         let key = headers.into_iter().flatten().next();
         assert!(key.is_some_and(|key| key.ends_with(KEY)), "{key:?}");
     }
+}
+
+/// An agent over ACP reports its calls; whether it reports tokens depends on the agent.
+fn acp_agent_works(real: &RealScene, agent: &str) {
+    let id = real.runs_and_continues(agent);
+    real.scene.studio(["logs", &id]).output_contains("echo x > one.txt");
+    real.stops_and_survives_a_kill(&id);
+    assert!(!real.has_recap(), "the conversation is continued");
 }
 
 fn json_agent_works(agent: &str) {
@@ -260,6 +285,58 @@ mod needs_claude_cli {
     }
 }
 
+mod needs_claude_acp {
+    use base::process::find_program;
+
+    use super::RealScene;
+
+    /// Selects the adapter although `claude` itself is installed, and a mode without its own
+    /// classifier of calls, which would ask the scripted model.
+    fn scene() -> RealScene {
+        assert!(find_program("claude-agent-acp").is_some());
+        RealScene::with("[studio.agents.claude]\noptions = { mode = \"bypassPermissions\" }\n")
+    }
+
+    #[test]
+    #[ignore = "needs the program `claude-agent-acp`"]
+    fn claude_over_acp_runs_and_continues_its_conversation() {
+        super::acp_agent_works(&scene(), "claude");
+    }
+
+    #[test]
+    #[ignore = "needs the program `claude-agent-acp`"]
+    fn the_key_of_claude_over_acp_stays_outside() {
+        super::the_key_stays_outside_in(&scene(), "claude");
+    }
+}
+
+mod needs_codex_acp {
+    use base::process::find_program;
+
+    use super::RealScene;
+
+    fn scene() -> RealScene {
+        assert!(find_program("codex-acp").is_some());
+        RealScene::new()
+    }
+
+    #[test]
+    #[ignore = "needs the program `codex-acp`"]
+    fn codex_over_acp_runs_and_continues_its_conversation() {
+        super::acp_agent_works(&scene(), "codex");
+    }
+
+    #[test]
+    #[ignore = "needs the program `codex-acp`"]
+    fn the_key_of_codex_over_acp_stays_outside() {
+        let real = scene();
+        super::the_key_stays_outside_in(&real, "codex");
+        let without_provider = scene();
+        super::use_openai_of(&without_provider);
+        super::the_key_stays_outside_in(&without_provider, "codex");
+    }
+}
+
 mod needs_codex_cli {
     #[test]
     #[ignore = "needs the program `codex`"]
@@ -276,12 +353,7 @@ mod needs_codex_cli {
     #[test]
     #[ignore = "needs the program `codex`"]
     fn the_key_of_openai_stays_outside() {
-        super::the_key_stays_outside("codex", |real| {
-            let file = real.scene.env.home().join(".codex/config.toml");
-            let url = real.server.openai_url();
-            let text = format!("model = \"scripted\"\nopenai_base_url = \"{url}\"\n");
-            std::fs::write(file, text).unwrap();
-        });
+        super::the_key_stays_outside("codex", super::use_openai_of);
     }
 }
 

@@ -256,6 +256,7 @@ static KEYS: &[ConfigKey] = &[
     network("studio.agents.*.network", "off"),
     key("studio.agents.*.hosts", ValueKind::Texts),
     key("studio.agents.*.proxy_keys", ValueKind::Texts),
+    key("studio.agents.*.options.*", ValueKind::Text),
     key("studio.on", ValueKind::Text),
     key("studio.checks_on", ValueKind::Text),
     key("studio.places.*.engine", ValueKind::OneOf(&["ssh", "slurm", "kubernetes"])),

@@ -341,6 +341,12 @@ pub struct AgentRow {
     /// `databricks`, and `providers` for those of g3's configuration. The agent gets a placeholder
     /// and a base URL of studio's proxy, which adds the key.
     pub proxy_keys: Vec<String>,
+    /// Options of its sessions over ACP, by their ids: `model`, `mode` and others that it has.
+    pub options: BTreeMap<String, String>,
+    /// The arguments that set its model, with the protocol `command`: `{model}` is replaced. Empty
+    /// if they are unknown.
+    #[serde(skip)]
+    pub model_arguments: Vec<String>,
 }
 
 impl AgentRow {

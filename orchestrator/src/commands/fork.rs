@@ -26,7 +26,7 @@ pub(crate) struct Args {
     /// Agent (default: that of the forked session)
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// Model for g3 (default: that of the forked session)
+    /// Model of the agent (default: that of the forked session)
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// Place where it runs, or `here` (default: that of the forked session)

@@ -90,7 +90,7 @@ pub(crate) struct Args {
     /// A command that must pass, one `sh -c` line (repeatable; in addition to the configured ones)
     #[arg(long = "check", value_name = "LINE")]
     pub checks: Vec<String>,
-    /// Model for g3 (default: the configured one)
+    /// Model of the agent (default: the configured one)
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub model: Option<String>,
     /// Tool profile of g3: g3, egirl, tools-api, core or all

@@ -13,6 +13,16 @@ use crate::fake::script::{self, ScriptStage};
 /// The file that stores a loadable conversation.
 const MEMORY: &str = ".g3/fake-conversation";
 
+/// The variable with the options, modes and models of a session, as in the response that opens one.
+const OFFERS: &str = "FAKE_ACP_OFFERS";
+/// The file with the requests that set one of them.
+const SETTINGS: &str = "settings.txt";
+
+fn offered() -> Value {
+    let text = std::env::var(OFFERS).unwrap_or_else(|_| "{}".to_owned());
+    serde_json::from_str(&text).expect("the offers are JSON")
+}
+
 /// Serves until the end of stdin; `loads` is whether conversations can be loaded again.
 pub fn serve(loads: bool) -> ExitCode {
     let cancelled = Arc::new(AtomicBool::new(false));
@@ -57,17 +67,28 @@ impl AcpConnection {
                     let _ = std::fs::create_dir_all(".g3");
                     std::fs::write(MEMORY, &self.session).expect("the worktree is writable");
                 }
-                reply(&id, &json!({"sessionId": self.session}));
+                let mut response = offered();
+                response["sessionId"] = json!(self.session);
+                reply(&id, &response);
             }
             Some("session/load") => {
                 let wanted = message["params"]["sessionId"].as_str().unwrap_or_default();
                 if std::fs::read_to_string(MEMORY).is_ok_and(|known| known == wanted) {
                     self.session = wanted.to_owned();
                     self.update("history that is no news");
-                    reply(&id, &json!({}));
+                    reply(&id, &offered());
                 } else {
                     fail(&id, "there is no such conversation");
                 }
+            }
+            Some(
+                method @ ("session/set_config_option" | "session/set_mode" | "session/set_model"),
+            ) if std::env::var_os(OFFERS).is_some() => {
+                let line = format!("{method} {}\n", message["params"]);
+                let mut all = std::fs::read_to_string(SETTINGS).unwrap_or_default();
+                all.push_str(&line.replace(&self.session, "ID"));
+                std::fs::write(SETTINGS, all).expect("the worktree is writable");
+                reply(&id, &json!({"configOptions": offered()["configOptions"]}));
             }
             Some("session/prompt") => self.turn(&id, message),
             Some(_) => fail(&id, "the method is not known"),

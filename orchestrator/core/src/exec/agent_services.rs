@@ -25,6 +25,10 @@ const OPENCODE_LOGINS: &str = ".local/share/opencode/auth.json";
 /// The providers whose keys opencode reads from the environment.
 const OPENCODE_KEYS: [(&str, &str); 2] =
     [("anthropic", "ANTHROPIC_API_KEY"), ("openai", "OPENAI_API_KEY")];
+/// The variable with the key of codex's own provider.
+const OPENAI_VARIABLE: &str = "OPENAI_API_KEY";
+/// The name of the provider that codex gets in place of its own one.
+const OWN_PROVIDER: &str = "studio";
 /// The maximum size of a configuration file of an agent, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -43,31 +47,45 @@ pub(crate) fn codex(home: &Path, environment: &[(String, String)]) -> Option<Ser
     let profile = profile.and_then(|name| sections("profiles")?.get(&name)?.as_table());
     let provider = profile.and_then(|profile| text(profile, "model_provider"));
     let provider = provider.or_else(|| text(&table, "model_provider"));
-    let (key_variable, base_url, arguments) = match provider.filter(|name| name != "openai") {
+    let (key_variable, base_url, name, mut entry) = match provider.filter(|name| name != "openai") {
         Some(name) => {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
             let entry = sections("model_providers")?.get(&name)?.as_table()?;
             let name = Some(name).filter(|name| name.chars().all(is_plain))?;
-            let setting = format!("model_providers.{name}.base_url=\"{{url}}\"");
-            (text(entry, "env_key")?, text(entry, "base_url")?, vec![setting])
+            (
+                text(entry, "env_key")?,
+                text(entry, "base_url")?,
+                name,
+                serde_json::to_value(entry).ok()?,
+            )
         }
         None if directory.join("auth.json").exists() => return None,
         None => {
             let url = text(&table, "openai_base_url").unwrap_or_else(|| OPENAI_URL.to_owned());
-            let provider = "model_providers.studio={name=\"OpenAI\", base_url=\"{url}\", \
-                            env_key=\"OPENAI_API_KEY\", wire_api=\"responses\"}";
-            let settings = vec!["model_provider=\"studio\"".to_owned(), provider.to_owned()];
-            ("OPENAI_API_KEY".to_owned(), url, settings)
+            let entry =
+                json!({"name": "OpenAI", "env_key": OPENAI_VARIABLE, "wire_api": "responses"});
+            (OPENAI_VARIABLE.to_owned(), url, OWN_PROVIDER.to_owned(), entry)
         }
     };
+    entry["base_url"] = Value::from("{url}");
+    let arguments = match name == OWN_PROVIDER {
+        true => {
+            let provider = "model_providers.studio={name=\"OpenAI\", base_url=\"{url}\", \
+                            env_key=\"OPENAI_API_KEY\", wire_api=\"responses\"}";
+            vec![format!("model_provider=\"{OWN_PROVIDER}\""), provider.to_owned()]
+        }
+        false => vec![format!("model_providers.{name}.base_url=\"{{url}}\"")],
+    };
+    let config = json!({"model_provider": name, "model_providers": {(&name): entry}});
     Some(ServiceKey {
         name: CODEX.to_owned(),
         header: KeyHeader::Bearer,
         base_url,
         key: KeyValue::Known(Secret::new(variable(environment, &key_variable)?)),
-        setting: UrlSetting::Arguments {
+        setting: UrlSetting::Codex {
             key_variable,
             arguments: arguments.into_iter().flat_map(|it| ["-c".to_owned(), it]).collect(),
+            config: config.to_string(),
         },
     })
 }
@@ -161,7 +179,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let service = || codex(home.path(), &environment());
         let arguments = || match service().unwrap().setting {
-            UrlSetting::Arguments { key_variable, arguments } => {
+            UrlSetting::Codex { key_variable, arguments, .. } => {
                 (key_variable, arguments.join(" "))
             }
             _ => panic!("it has arguments"),

@@ -88,13 +88,14 @@ pub(crate) enum UrlSetting {
     Variables(&'static ModelService),
     /// In g3's configuration, under this path.
     Configuration(Vec<String>),
-    /// In arguments after the program, where `{url}` is replaced, with a placeholder in this
-    /// variable.
-    Arguments {
+    /// In codex's configuration, with a placeholder in this variable. `{url}` is replaced.
+    Codex {
         /// The variable with the key.
         key_variable: String,
-        /// The arguments.
+        /// The arguments after the program.
         arguments: Vec<String>,
+        /// The same configuration for its adapter to ACP, which reads it from a variable.
+        config: String,
     },
     /// In opencode's additional configuration, with a placeholder in this variable.
     Opencode {
@@ -105,6 +106,8 @@ pub(crate) enum UrlSetting {
     },
 }
 
+/// The variable that codex's adapter to ACP reads as additional configuration.
+const CODEX_VARIABLE: &str = "CODEX_CONFIG";
 /// The key that a sandbox gets instead of the user's. Some programs check the prefix.
 const PLACEHOLDER: &str = "sk-ant-studio-placeholder-the-proxy-adds-the-key";
 
@@ -118,22 +121,26 @@ impl ServiceKey {
     /// Returns the variables for the sandbox.
     pub(crate) fn variables(&self, proxy_url: &str) -> Vec<(String, String)> {
         let url = self.url(proxy_url);
-        let urls = match &self.setting {
-            UrlSetting::Variables(service) => service.url_variables,
-            UrlSetting::Configuration(_)
-            | UrlSetting::Arguments { .. }
-            | UrlSetting::Opencode { .. } => &[],
+        let urls: Vec<(String, String)> = match &self.setting {
+            UrlSetting::Variables(service) => {
+                let names = service.url_variables.iter();
+                names.map(|name| ((*name).to_owned(), url.clone())).collect()
+            }
+            UrlSetting::Codex { config, .. } => {
+                vec![(CODEX_VARIABLE.to_owned(), config.replace("{url}", &url))]
+            }
+            UrlSetting::Configuration(_) | UrlSetting::Opencode { .. } => Vec::new(),
         };
-        let urls = urls.iter().map(|name| ((*name).to_owned(), url.clone()));
-        urls.chain(self.placeholder()).collect()
+        urls.into_iter().chain(self.placeholder()).collect()
     }
 
     /// Returns the variable that contains a placeholder instead of the key.
     pub(crate) fn placeholder(&self) -> Option<(String, String)> {
         let name = match &self.setting {
             UrlSetting::Variables(service) => service.key_variable,
-            UrlSetting::Arguments { key_variable, .. }
-            | UrlSetting::Opencode { key_variable, .. } => key_variable,
+            UrlSetting::Codex { key_variable, .. } | UrlSetting::Opencode { key_variable, .. } => {
+                key_variable
+            }
             UrlSetting::Configuration(_) => return None,
         };
         Some((name.to_owned(), PLACEHOLDER.to_owned()))
@@ -141,7 +148,7 @@ impl ServiceKey {
 
     /// Returns the arguments for the program in the sandbox.
     pub(crate) fn arguments(&self, proxy_url: &str) -> Vec<String> {
-        let UrlSetting::Arguments { arguments, .. } = &self.setting else { return Vec::new() };
+        let UrlSetting::Codex { arguments, .. } = &self.setting else { return Vec::new() };
         let url = self.url(proxy_url);
         arguments.iter().map(|argument| argument.replace("{url}", &url)).collect()
     }

@@ -27,6 +27,7 @@ use tokio::sync::oneshot;
 use crate::exec::runner::Process;
 use crate::launch::exit_reason::{self, ExitReason};
 use crate::launch::message_buffer::MessageBuffer;
+use crate::launch::session_settings::SessionSettings;
 use crate::launch::update::{SessionUpdates, is_plausible};
 use crate::launch::{
     AgentCommand, AgentEvent, Decision, LaunchParams, Launcher, RETRY_DELAYS, RunningAgent,
@@ -315,12 +316,17 @@ async fn open(
         );
         let loaded = cx.send_request(request).block_task().await;
         shared.set_replaying(false);
-        if loaded.is_ok() {
-            return Ok((SessionId::new(conversation_id), true));
+        if let Ok(loaded) = loaded {
+            let id = SessionId::new(conversation_id);
+            let offered = SessionSettings::new(loaded.config_options, loaded.modes);
+            offered.apply(cx, &id, &params.row.options).await?;
+            return Ok((id, true));
         }
     }
     let request = NewSessionRequest::new(params.worktree.clone());
     let response = cx.send_request(request).block_task().await?;
+    let offered = SessionSettings::new(response.config_options, response.modes);
+    offered.apply(cx, &response.session_id, &params.row.options).await?;
     Ok((response.session_id, false))
 }
 

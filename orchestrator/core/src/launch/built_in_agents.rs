@@ -1,6 +1,7 @@
 //! The agents that need no configuration: how each is started and installed, and what its sandbox
 //! opens, so that the user's login works inside it.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use base::config::studio::{AgentOutput, AgentProtocol, AgentRow, expand_tilde};
@@ -39,6 +40,8 @@ pub struct AgentProgram {
     resume: &'static [&'static str],
     /// The format of its output.
     output: AgentOutput,
+    /// The arguments that set its model, with the protocol `command`: `{model}` is replaced.
+    model: &'static [&'static str],
     /// What it speaks.
     pub protocol: AgentProtocol,
     /// How it is installed: a command, or where to look.
@@ -59,8 +62,9 @@ const fn acp(
     arguments: &'static [&'static str],
     install: &'static str,
 ) -> AgentProgram {
-    let (resume, output) = (&[] as &[&str], AgentOutput::Text);
-    AgentProgram { name, arguments, resume, output, protocol: AgentProtocol::Acp, install }
+    let (resume, model) = (&[] as &[&str], &[] as &[&str]);
+    let (output, protocol) = (AgentOutput::Text, AgentProtocol::Acp);
+    AgentProgram { name, arguments, resume, output, model, protocol, install }
 }
 
 const fn command(
@@ -75,26 +79,29 @@ const fn command(
 pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
     BuiltInAgent {
         name: "aider",
-        programs: &[command(
-            "aider",
-            &[
-                "--yes-always",
-                "--no-auto-commits",
-                "--no-dirty-commits",
-                "--no-gitignore",
-                "--no-check-update",
-                "--no-analytics",
-                "--no-show-release-notes",
-                "--no-show-model-warnings",
-                "--no-pretty",
-                "--no-stream",
-                "--no-fancy-input",
-                "--chat-history-file={state}/aider.chat.history.md",
-                "--input-history-file={state}/aider.input.history",
-                "--message={prompt}",
-            ],
-            "uv tool install --python 3.12 aider-chat",
-        )],
+        programs: &[AgentProgram {
+            model: &["--model", "{model}"],
+            ..command(
+                "aider",
+                &[
+                    "--yes-always",
+                    "--no-auto-commits",
+                    "--no-dirty-commits",
+                    "--no-gitignore",
+                    "--no-check-update",
+                    "--no-analytics",
+                    "--no-show-release-notes",
+                    "--no-show-model-warnings",
+                    "--no-pretty",
+                    "--no-stream",
+                    "--no-fancy-input",
+                    "--chat-history-file={state}/aider.chat.history.md",
+                    "--input-history-file={state}/aider.input.history",
+                    "--message={prompt}",
+                ],
+                "uv tool install --python 3.12 aider-chat",
+            )
+        }],
         write: &["~/.aider"],
         variables: &[
             "AIDER_MODEL",
@@ -137,6 +144,7 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
                     "{conversation}",
                 ],
                 output: AgentOutput::ClaudeJson,
+                model: &["--model", "{model}"],
                 ..command(
                     "claude",
                     &[
@@ -168,11 +176,12 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
     BuiltInAgent {
         name: "codex",
         programs: &[
-            // Codex's own sandbox does not work inside of studio's.
+            // Codex's own sandbox does not work inside of studio's. The arguments are those of its
+            // versions before 1.0; later ones read variables.
             acp(
                 "codex-acp",
                 &["-c", "sandbox_mode=danger-full-access"],
-                "npm install -g @zed-industries/codex-acp",
+                "npm install -g @agentclientprotocol/codex-acp",
             ),
             AgentProgram {
                 resume: &[
@@ -184,6 +193,7 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
                     "-",
                 ],
                 output: AgentOutput::CodexJson,
+                model: &["-c", "model={model}"],
                 ..command(
                     "codex",
                     &["exec", "--json", "--dangerously-bypass-approvals-and-sandbox", "-"],
@@ -192,7 +202,7 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
             },
         ],
         write: &["~/.codex"],
-        variables: &[],
+        variables: &["INITIAL_AGENT_MODE=agent-full-access", "NO_BROWSER=1"],
         login_files: &["~/.codex/auth.json"],
         key_variables: &["OPENAI_API_KEY"],
         hosts: &["api.openai.com", "auth.openai.com", "chatgpt.com", "*.chatgpt.com"],
@@ -251,11 +261,19 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
     },
     BuiltInAgent {
         name: "mini-swe-agent",
-        programs: &[command(
-            "mini-swe-agent",
-            &["--yolo", "--exit-immediately", "--output={state}/mini.traj.json", "--task={prompt}"],
-            "uv tool install mini-swe-agent --with mcp",
-        )],
+        programs: &[AgentProgram {
+            model: &["--model={model}"],
+            ..command(
+                "mini-swe-agent",
+                &[
+                    "--yolo",
+                    "--exit-immediately",
+                    "--output={state}/mini.traj.json",
+                    "--task={prompt}",
+                ],
+                "uv tool install mini-swe-agent --with mcp",
+            )
+        }],
         write: &["~/.config/mini-swe-agent"],
         // Without the first one, its first start asks questions.
         variables: &[
@@ -340,6 +358,8 @@ impl BuiltInAgent {
             network: None,
             hosts: [texts(self.hosts), texts(LOCAL_MODEL_HOSTS)].concat(),
             proxy_keys: texts(self.proxy_keys),
+            options: BTreeMap::new(),
+            model_arguments: texts(program.model),
         }
     }
 

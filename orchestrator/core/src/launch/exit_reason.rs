@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::ExitStatus;
 
+use agent_client_protocol::ErrorCode;
 use agent_client_protocol::v1::schema::StopReason;
 use base::event::RunStatus;
 
@@ -26,10 +27,14 @@ pub(crate) enum ExitReason {
 impl ExitReason {
     /// Creates the reason for a protocol error.
     pub(crate) fn of(error: &agent_client_protocol::Error) -> ExitReason {
-        match agent_client_protocol::is_incoming_transport_closed(error) {
-            true => ExitReason::Closed,
-            false => ExitReason::Failed(wire::sentence(error)),
+        if agent_client_protocol::is_incoming_transport_closed(error) {
+            return ExitReason::Closed;
         }
+        let sentence = wire::sentence(error);
+        ExitReason::Failed(match error.code {
+            ErrorCode::AUTH_REQUIRED => format!("{sentence}; `studio agents` says how to log in"),
+            _ => sentence,
+        })
     }
 
     /// Explains why the agent did not start.
@@ -210,6 +215,13 @@ pub(crate) fn g3_error(status: RunStatus, error: Option<String>) -> Option<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_login_is_reported_with_the_command_that_explains_it() {
+        let error = agent_client_protocol::Error::auth_required();
+        let ExitReason::Failed(reason) = ExitReason::of(&error) else { panic!("no error") };
+        assert!(reason.ends_with("; `studio agents` says how to log in"), "{reason}");
+    }
 
     #[test]
     fn a_denied_file_is_reported_with_the_line_that_opens_it() {

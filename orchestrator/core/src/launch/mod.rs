@@ -12,6 +12,7 @@ pub mod message_buffer;
 pub mod permission;
 pub mod registry;
 pub mod requirements;
+pub mod session_settings;
 pub mod update;
 pub mod wire;
 

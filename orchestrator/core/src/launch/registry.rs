@@ -23,14 +23,19 @@ const KEY_VARIABLES: &[&str] = &[
 pub fn row(config: &Config, name: &str) -> Result<AgentRow> {
     let configured = config.studio.agents.get(name);
     if let Some(row) = configured.filter(|row| !row.command.is_empty()) {
-        return refuse_useless_resume(name, row).map(|()| row.clone());
+        return refuse_useless_resume(name, row)
+            .and_then(|()| refuse_useless_options(name, row))
+            .map(|()| row.clone());
     }
     let built_in = match built_in_agents::find(name) {
         Some(agent) => Some(installed(agent)?),
         None => (name == "g3").then(|| g3(config)),
     };
     match (built_in, configured) {
-        (Some(built_in), Some(added)) => Ok(extended(built_in, added)),
+        (Some(built_in), Some(added)) => {
+            let row = extended(built_in, added);
+            refuse_useless_options(name, &row).map(|()| row)
+        }
         (Some(built_in), None) => Ok(built_in),
         (None, Some(_)) => Err(Failure::usage(format!("agent `{name}` has no command"))
             .hint(format!("[studio.agents.{name}] command = [\"program\", \"acp\"]"))),
@@ -47,6 +52,18 @@ fn refuse_useless_resume(name: &str, row: &AgentRow) -> Result<()> {
     Err(Failure::usage(format!("`resume` of agent `{name}` cannot be used"))
         .because("it needs `protocol = \"command\"`, and an `output` that reports the conversation")
         .hint(format!("[studio.agents.{name}] output = \"claude-json\", for example")))
+}
+
+/// Refuses options of a program that has none, because it does not speak ACP.
+fn refuse_useless_options(name: &str, row: &AgentRow) -> Result<()> {
+    let Some(option) = row.options.keys().next() else { return Ok(()) };
+    if row.protocol == AgentProtocol::Acp {
+        return Ok(());
+    }
+    let program = row.command.first().map(String::as_str).unwrap_or_default();
+    Err(Failure::usage(format!("the option `{option}` of agent `{name}` cannot be set"))
+        .because(format!("options are those of ACP, and `{program}` does not speak it"))
+        .hint(format!("add its own arguments to `command` of [studio.agents.{name}]")))
 }
 
 fn installed(agent: &BuiltInAgent) -> Result<AgentRow> {
@@ -72,6 +89,7 @@ fn extended(built_in: AgentRow, added: &AgentRow) -> AgentRow {
         network: added.network.or(built_in.network),
         hosts: [built_in.hosts, added.hosts.clone()].concat(),
         proxy_keys: [built_in.proxy_keys, added.proxy_keys.clone()].concat(),
+        options: added.options.clone(),
         ..built_in
     }
 }

@@ -9,7 +9,7 @@ use crate::launch::registry;
 use crate::session::record::PlanRef;
 use crate::session::spec::SessionSpec;
 
-/// Options that only g3 supports.
+/// Options of a session's agent; the first and the last one are those of g3.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AgentOptions<'a> {
     /// The persona.
@@ -45,14 +45,40 @@ pub fn agent_for(
         None => row,
     };
     let mut row = registry::with_persona(row, agent, options.persona)?;
-    for (flag, value) in [("--model", options.model), ("--profile", options.profile)] {
-        let Some(value) = value else { continue };
-        if agent != "g3" {
-            return Err(Failure::usage(format!("{flag} cannot be used with agent `{agent}`"))
-                .because("it is an option of g3")
-                .hint(format!("add it to `command` of [studio.agents.{agent}]")));
+    if let Some(model) = options.model {
+        row = with_model(row, agent, model)?;
+    }
+    let Some(profile) = options.profile else { return Ok(row) };
+    if agent != "g3" {
+        return Err(Failure::usage(format!("--profile cannot be used with agent `{agent}`"))
+            .because("it is an option of g3")
+            .hint("omit --profile"));
+    }
+    row.command.extend(["--profile".to_owned(), profile.to_owned()]);
+    Ok(row)
+}
+
+/// Sets the model: as an argument, or as an option of the sessions over ACP.
+fn with_model(mut row: AgentRow, agent: &str, model: &str) -> Result<AgentRow> {
+    if agent == "g3" {
+        row.command.extend(["--model".to_owned(), model.to_owned()]);
+        return Ok(row);
+    }
+    if row.protocol == AgentProtocol::Acp {
+        row.options.insert("model".to_owned(), model.to_owned());
+        return Ok(row);
+    }
+    if row.model_arguments.is_empty() {
+        return Err(Failure::usage(format!("--model cannot be used with agent `{agent}`"))
+            .because("studio does not know its argument for the model")
+            .hint(format!("add it to `command` of [studio.agents.{agent}]")));
+    }
+    let arguments: Vec<String> =
+        row.model_arguments.iter().map(|text| text.replace("{model}", model)).collect();
+    for command in [&mut row.command, &mut row.resume] {
+        if !command.is_empty() {
+            command.splice(1..1, arguments.iter().cloned());
         }
-        row.command.extend([flag.to_owned(), value.to_owned()]);
     }
     Ok(row)
 }

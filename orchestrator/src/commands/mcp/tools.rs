@@ -156,7 +156,12 @@ pub(crate) const TOOLS: &[StudioTool] = &[
                 Position::Option("--check"),
                 "Shell commands that must pass, in addition to the configured checks",
             ),
-            parameter("model", ParameterType::Text, Position::Option("--model"), "Model for g3"),
+            parameter(
+                "model",
+                ParameterType::Text,
+                Position::Option("--model"),
+                "Model of the agent",
+            ),
             parameter(
                 "persona",
                 ParameterType::Text,

@@ -60,7 +60,7 @@ pub(crate) struct RunArgs {
     /// A command that must pass, one `sh -c` line (repeatable; in addition to the configured ones)
     #[arg(long = "check", value_name = "LINE")]
     pub checks: Vec<String>,
-    /// Model for g3 (default: the configured one)
+    /// Model of the agent (default: the configured one)
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
     /// When each session is stopped
