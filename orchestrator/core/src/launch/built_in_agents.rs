@@ -232,7 +232,8 @@ pub const BUILT_IN_AGENTS: &[BuiltInAgent] = &[
         name: "gemini",
         programs: &[acp("gemini", &["--acp"], "npm install -g @google/gemini-cli")],
         write: &["~/.gemini"],
-        variables: &["GOOGLE_GEMINI_BASE_URL"],
+        // Each worktree is a new directory, which it would not trust: without the project's files.
+        variables: &["GOOGLE_GEMINI_BASE_URL", "GEMINI_CLI_TRUST_WORKSPACE=true"],
         login_files: &["~/.gemini/oauth_creds.json"],
         key_variables: &["GEMINI_API_KEY"],
         hosts: &[
