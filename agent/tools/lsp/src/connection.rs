@@ -159,12 +159,19 @@ impl LspConnection {
                 }
                 self.send(render::to(id, method, &message["params"], &self.root));
             }
+            (None, "tsserver/request") => self.refuse_typescript(&message["params"]),
             (None, method) => {
                 if self.state().notifications.handle(method, &message["params"]) {
                     self.changed.send_replace(());
                 }
             }
         }
+    }
+
+    /// Answers Vue's server, which waits for TypeScript's in the editor: g3 connects no two servers.
+    fn refuse_typescript(&self, params: &Value) {
+        let request = if params[0].is_array() { &params[0] } else { params };
+        self.notify("tsserver/response", json!([[request[0], null]]));
     }
 
     fn answered(&self, id: &Value, message: &Value) {

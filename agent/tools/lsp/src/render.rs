@@ -233,8 +233,7 @@ const UNKNOWN: i64 = -32601;
 pub(crate) fn to(id: &Value, method: &str, params: &Value, root: &Path) -> Value {
     let result = match method {
         "workspace/configuration" => {
-            let wanted = params["items"].as_array().map_or(0, Vec::len);
-            json!(vec![Value::Null; wanted])
+            params["items"].as_array().into_iter().flatten().map(settings).collect()
         }
         "workspace/workspaceFolders" => folders(root),
         "workspace/applyEdit" => {
@@ -255,6 +254,15 @@ pub(crate) fn to(id: &Value, method: &str, params: &Value, root: &Path) -> Value
         }
     };
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
+}
+
+/// Returns the settings for an item of a request: none. Editors return an object for a whole
+/// section, and some servers (prisma) fail without one.
+fn settings(item: &Value) -> Value {
+    match item["section"].as_str() {
+        Some(section) if !section.is_empty() && !section.contains('.') => json!({}),
+        Some(_) | None => Value::Null,
+    }
 }
 
 /// Returns the folders of a workspace: its root.
@@ -294,8 +302,9 @@ mod tests {
     #[test]
     fn every_request_of_the_server_gets_a_response() {
         let to = |method: &str, params: Value| to(&json!(7), method, &params, Path::new("/r"));
-        let asked = to("workspace/configuration", json!({ "items": [{}, {}] }));
-        assert_eq!(asked, json!({ "jsonrpc": "2.0", "id": 7, "result": [null, null] }));
+        let items = json!([{}, { "section": "toy" }, { "section": "toy.indent" }]);
+        let asked = to("workspace/configuration", json!({ "items": items }));
+        assert_eq!(asked, json!({ "jsonrpc": "2.0", "id": 7, "result": [null, {}, null] }));
         assert_eq!(to("workspace/applyEdit", json!({}))["result"]["applied"], false);
         assert_eq!(to("workspace/workspaceFolders", Value::Null)["result"][0]["name"], "r");
         assert_eq!(to("window/workDoneProgress/create", json!({}))["result"], Value::Null);

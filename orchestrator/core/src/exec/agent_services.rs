@@ -47,7 +47,9 @@ pub(crate) fn codex(home: &Path, environment: &[(String, String)]) -> Option<Ser
     let profile = profile.and_then(|name| sections("profiles")?.get(&name)?.as_table());
     let provider = profile.and_then(|profile| text(profile, "model_provider"));
     let provider = provider.or_else(|| text(&table, "model_provider"));
-    let (key_variable, base_url, name, mut entry) = match provider.filter(|name| name != "openai") {
+    let provider = provider.filter(|name| name != "openai");
+    let is_configured = provider.is_some();
+    let (key_variable, base_url, name, mut entry) = match provider {
         Some(name) => {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
             let entry = sections("model_providers")?.get(&name)?.as_table()?;
@@ -68,13 +70,13 @@ pub(crate) fn codex(home: &Path, environment: &[(String, String)]) -> Option<Ser
         }
     };
     entry["base_url"] = Value::from("{url}");
-    let arguments = match name == OWN_PROVIDER {
-        true => {
+    let arguments = match is_configured {
+        true => vec![format!("model_providers.{name}.base_url=\"{{url}}\"")],
+        false => {
             let provider = "model_providers.studio={name=\"OpenAI\", base_url=\"{url}\", \
                             env_key=\"OPENAI_API_KEY\", wire_api=\"responses\"}";
             vec![format!("model_provider=\"{OWN_PROVIDER}\""), provider.to_owned()]
         }
-        false => vec![format!("model_providers.{name}.base_url=\"{{url}}\"")],
     };
     let config = json!({"model_provider": name, "model_providers": {(&name): entry}});
     Some(ServiceKey {
@@ -184,10 +186,16 @@ mod tests {
             }
             _ => panic!("it has arguments"),
         };
+        let adapter = || match service().unwrap().setting {
+            UrlSetting::Codex { config, .. } => serde_json::from_str::<Value>(&config).unwrap(),
+            _ => panic!("it has a configuration"),
+        };
         assert_eq!(service().unwrap().base_url, OPENAI_URL);
         let (variable, line) = arguments();
         assert_eq!(variable, "OPENAI_API_KEY");
         assert!(line.starts_with("-c model_provider=\"studio\" -c model_providers.studio={"));
+        assert_eq!(adapter()["model_provider"], "studio");
+        assert_eq!(adapter()["model_providers"]["studio"]["base_url"], "{url}");
         write(home.path(), ".codex/auth.json", "{}");
         assert!(service().is_none(), "the login is used");
         let config = "model_provider = \"own\"\n[model_providers.own]\n\
@@ -196,6 +204,8 @@ mod tests {
         assert_eq!(service().unwrap().base_url, "https://own.example/v1");
         let expected = "-c model_providers.own.base_url=\"{url}\"".to_owned();
         assert_eq!(arguments(), ("MY_KEY".to_owned(), expected));
+        let own = json!({"base_url": "{url}", "env_key": "MY_KEY"});
+        assert_eq!(adapter()["model_providers"], json!({ "own": own }), "the whole entry");
         write(home.path(), ".codex/config.toml", &config.replace("MY_KEY", "UNSET"));
         assert!(service().is_none());
         write(home.path(), ".codex/config.toml", "not toml");
