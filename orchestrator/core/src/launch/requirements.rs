@@ -146,15 +146,24 @@ mod tests {
     }
 
     #[test]
-    fn model_and_profile_are_options_of_g3_only() {
+    fn the_model_is_an_argument_or_an_option_and_the_profile_is_one_of_g3() {
         let mut config = Config::default();
-        let command = vec!["other".to_owned()];
-        config.studio.agents.insert("other".into(), AgentRow { command, ..AgentRow::default() });
-        let options =
-            AgentOptions { model: Some("m"), profile: Some("core"), ..AgentOptions::default() };
-        let row = |agent| agent_for(&config, agent, options, &PlanRef::default(), &[]);
-        assert_eq!(row("g3").unwrap().command[1..], ["acp", "--model", "m", "--profile", "core"]);
-        assert_eq!(row("other").unwrap_err().what, "--model cannot be used with agent `other`");
+        let other = || AgentRow { command: vec!["other".to_owned()], ..AgentRow::default() };
+        config.studio.agents.insert("other".into(), other());
+        let command = AgentRow { protocol: AgentProtocol::Command, ..other() };
+        config.studio.agents.insert("command".into(), command);
+        let row = |agent, model, profile| {
+            let options = AgentOptions { model, profile, ..AgentOptions::default() };
+            agent_for(&config, agent, options, &PlanRef::default(), &[])
+        };
+        let g3 = row("g3", Some("m"), Some("core")).unwrap();
+        assert_eq!(g3.command[1..], ["acp", "--model", "m", "--profile", "core"]);
+        assert_eq!(row("other", Some("m"), None).unwrap().options["model"], "m");
+        let refused = |agent, model, profile| row(agent, model, profile).unwrap_err().what;
+        let model = refused("command", Some("m"), None);
+        assert_eq!(model, "--model cannot be used with agent `command`");
+        let profile = refused("other", None, Some("core"));
+        assert_eq!(profile, "--profile cannot be used with agent `other`");
     }
 
     #[test]
