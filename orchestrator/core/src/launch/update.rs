@@ -76,7 +76,9 @@ impl SessionUpdates {
             SessionUpdate::UsageUpdate(usage) => {
                 let mut events =
                     message.push_event(EventKind::Context { used: usage.used, limit: usage.size });
-                if let Some(cost) = usage.cost.filter(|cost| cost.amount > self.cost) {
+                // Costs are counted in US dollars.
+                let cost = usage.cost.filter(|cost| cost.currency.eq_ignore_ascii_case("USD"));
+                if let Some(cost) = cost.filter(|cost| cost.amount > self.cost) {
                     let cost_usd = Some(cost.amount - self.cost);
                     let usage = Usage { cost_usd, ..Usage::default() };
                     if is_plausible(&usage) {
@@ -260,13 +262,14 @@ mod tests {
 
     #[test]
     fn an_impossible_cost_is_not_counted() {
-        let usage = |amount: f64| {
+        let usage = |amount: f64, currency: &str| {
             let value =
-                json!({"used": 1, "size": 2, "cost": {"amount": amount, "currency": "USD"}});
+                json!({"used": 1, "size": 2, "cost": {"amount": amount, "currency": currency}});
             let usage: UsageUpdate = serde_json::from_value(value).unwrap();
             SessionUpdate::UsageUpdate(usage)
         };
-        let events = convert(vec![usage(0.5), usage(1e300), usage(-3.0), usage(0.75)]);
+        let usd = |amount: f64| usage(amount, "USD");
+        let events = convert(vec![usd(0.5), usd(1e300), usd(-3.0), usage(9.0, "EUR"), usd(0.75)]);
         let costs: Vec<f64> =
             events.iter().filter_map(|event| event["cost_usd"].as_f64()).collect();
         assert_eq!(costs, [0.5, 0.25]);

@@ -171,11 +171,14 @@ pub(crate) fn sentence(error: &agent_client_protocol::Error) -> String {
     }
 }
 
-/// Returns the text of an error's details, if they are nothing but a text with a name.
+/// Returns the text of an error's details, if they are nothing but a text with a name, or the text
+/// about a message of the agent that cannot be understood.
 fn detail_text(details: &serde_json::Value) -> Option<&str> {
     let fields = details.as_object()?;
+    let is_about_message = fields.get("phase").is_some_and(|phase| phase == "deserialization");
     let names = ["details", "message", "error"];
-    names.iter().find_map(|name| fields.get(*name)?.as_str()).filter(|_| fields.len() == 1)
+    let text = names.iter().find_map(|name| fields.get(*name)?.as_str());
+    text.filter(|_| fields.len() == 1 || is_about_message)
 }
 
 #[cfg(test)]
@@ -198,6 +201,9 @@ mod tests {
         let of = |data| sentence(&agent_client_protocol::Error::internal_error().data(data));
         assert_eq!(of(serde_json::json!({"details": "terminated"})), "Internal error: terminated");
         assert_eq!(of(serde_json::json!("terminated")), "Internal error: terminated");
+        let invalid = serde_json::json!({"error": "unknown variant `x`", "json": {"a": "x"},
+            "phase": "deserialization"});
+        assert_eq!(of(invalid), "Internal error: unknown variant `x`");
         assert_eq!(of(serde_json::json!({"code": 3})), "Internal error: {\"code\":3}");
     }
 
