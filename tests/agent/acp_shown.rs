@@ -296,6 +296,8 @@ fn further_directories_of_the_workspace_can_be_written() {
         {"outcome": {"outcome": "selected", "optionId": "no"}}}));
     editor.answer(id);
     assert!(!other.path().join("a [1].txt").exists());
+    let listed = editor.request("session/list", json!({}));
+    assert_eq!(listed["sessions"][0]["title"], "write them", "not the note about them");
     assert!(stage.asked()[0].text().contains(&lib.path().display().to_string()));
 }
 
@@ -306,10 +308,16 @@ fn files_in_a_prompt_are_not_dropped_in_silence() {
     let session = editor.new_session(stage.repo.path());
     let blob = |uri: &str, media: &str| json!({"type": "resource", "resource": {"uri": uri, "mimeType": media, "blob": "aGk="}});
     let prompt = json!([{"type": "text", "text": "look"},
-        blob("file:///a.png", "image/png"), blob("file:///a.zip", "application/zip")]);
+        blob("file:///a.png", "image/png"), blob("file:///a.zip", "application/zip"),
+        {"type": "audio", "mimeType": "audio/wav", "data": "aGk="}]);
     let id = editor.begin("session/prompt", json!({"sessionId": session, "prompt": prompt}));
     editor.answer(id);
+    for empty in [json!([]), json!([{"type": "text", "text": " \n"}])] {
+        let id = editor.begin("session/prompt", json!({"sessionId": session, "prompt": empty}));
+        assert_eq!(editor.answer(id)["error"]["message"], "the prompt is empty");
+    }
     let content = stage.asked()[0].body["messages"][0]["content"].clone();
+    assert!(content[3]["text"].as_str().unwrap().contains("audio/wav"), "{content}");
     assert_eq!(content[1]["source"]["media_type"], "image/png");
     assert!(content[2]["text"].as_str().unwrap().contains("file:///a.zip"), "{content}");
     editor.leave();

@@ -344,8 +344,10 @@ fn a_corrupt_memory_file_is_renamed_with_a_notice() {
 fn without_a_home_directory_the_tools_report_missing_memory() {
     let bench = Bench::new("g3");
     let args = ["tool", "exec", "--name", "memory_get", "--args", "{\"key\":\"k\"}"];
-    let job = bench.env.command(G3, &bench.dir).args(args).env_remove("HOME");
-    bench.env.run_command(job).exits(1).output_contains("Memory system not initialized");
+    let job = || bench.env.command(G3, &bench.dir).args(args).env_remove("HOME");
+    bench.env.run_command(job()).exits(1).output_contains("try: set HOME or XDG_STATE_HOME");
+    let with_state = job().env("XDG_STATE_HOME", bench.env.home().join("state"));
+    bench.env.run_command(with_state).exits(1).output_contains("Memory system not initialized");
     fs::write(bench.env.home().join(".g3"), "a file where the directory should be").unwrap();
     bench.call("memory_get", json!({"key": "k"})).says("not initialized").fails("failed");
 }

@@ -296,6 +296,10 @@ fn create_session_dir(context: &ToolContext) -> Result<()> {
         .mode(0o700)
         .create(&context.session_dir)
         .or_fail(|| format!("cannot make {}", context.session_dir.display()))
+        .map_err(|failure| match base::user_dirs::home_dir() {
+            Some(_) => failure,
+            None => failure.hint("set HOME or XDG_STATE_HOME"),
+        })
 }
 
 fn as_json(outcome: &ToolOutput, duration: Duration) -> Value {

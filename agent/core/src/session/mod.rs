@@ -219,7 +219,9 @@ pub fn list(cwd: &Path) -> Result<Vec<Id>> {
     let dir = sessions_dir(cwd);
     let entries = match fs::read_dir(&dir) {
         Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
         Err(e) => return Err(e).or_fail(|| format!("cannot read {}", dir.display())),
     };
     let mut sessions: Vec<(SystemTime, Id)> = entries
@@ -235,10 +237,10 @@ pub fn list(cwd: &Path) -> Result<Vec<Id>> {
 }
 
 /// Returns the state directory of a working directory. Without a home directory, returns a path
-/// that does not exist and cannot be created.
+/// that does not exist and cannot be created, not even by root.
 #[cfg(not(test))]
 pub fn workspace(cwd: &Path) -> PathBuf {
-    let fallback = |_| PathBuf::from("/nonexistent/g3");
+    let fallback = |_| PathBuf::from("/dev/null/g3");
     base::user_dirs::workspace_state(cwd).unwrap_or_else(fallback)
 }
 

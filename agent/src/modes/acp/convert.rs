@@ -32,6 +32,9 @@ fn part(block: ContentBlock) -> Option<ContentPart> {
             let (media_type, data) = (image.mime_type, image.data);
             return Some(ContentPart::Image(Image { media_type, data }));
         }
+        ContentBlock::Audio(audio) => {
+            format!("[audio ({}), its content is not included]", audio.mime_type)
+        }
         ContentBlock::ResourceLink(link) => format!("[{}]({})", link.name, link.uri),
         ContentBlock::Resource(embedded) => match embedded.resource {
             EmbeddedResourceResource::TextResourceContents(it) => {

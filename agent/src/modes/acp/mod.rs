@@ -638,6 +638,10 @@ impl OpenSession {
         if let Some(team) = &self.team {
             return Ok(team.prompt(&text, work, &cancel).await);
         }
+        let has_image = message.parts.iter().any(|part| matches!(part, ContentPart::Image(_)));
+        if text.trim().is_empty() && !has_image {
+            return Err(Failure::usage("the prompt is empty"));
+        }
         if let Some((run, words)) = command(&message) {
             let answer = run(work, words, cancel).await?;
             return Ok(work.answer_for_model(convert::command_answer(answer)));
