@@ -369,7 +369,7 @@ fn models_can_be_listed_selected_and_rejected() {
         .output_contains("  gpt-5  (openai.other)")
         .output_contains("unknown provider `nobody.there`");
     ran.output_contains("model: gpt-5 on openai.other").output_contains("* gpt-5  (openai.other)");
-    ran.output_contains("also on openai.other: gpt-6-astra, gpt-5.6, ")
+    ran.output_contains("also on openai.other: gpt-6-astra, gpt-6-sol, gpt-6-luna, gpt-5.6, ")
         .output_contains(", gpt-5-mini, ");
 }
 

@@ -20,8 +20,13 @@ fn the_longest_matching_prefix_wins() {
     assert_eq!(named("claude-sonnet-4-5-20250929").price.unwrap().input, 3.0);
     assert_eq!(named("claude-opus-4-8").price.unwrap().input, 5.0, "not that of Opus 4");
     assert_eq!(named("claude-sonnet-5-5").price.unwrap().cache_read, Some(0.1));
-    assert_eq!(named("gpt-5.6-sol").price.unwrap().output, 10.0, "not that of GPT-5");
-    assert_eq!((named("gpt-6-sol").context, named("gpt-6-sol").price), (Some(1_050_000), None));
+    assert_eq!(named("claude-fable-5-1").price.unwrap().cache_read, Some(0.25));
+    assert_eq!(named("gpt-5.6-sol").price.unwrap().output, 20.0, "not that of GPT-5");
+    assert_eq!(named("gpt-6-sol").price.unwrap().output, 10.0);
+    assert_eq!(named("gpt-5.4-pro").price.unwrap().output, 180.0, "not that of GPT-5.4");
+    assert_eq!(named("gemini-3.5-flash-lite").price.unwrap().output, 2.5);
+    let next = named("gpt-6.1-sol");
+    assert_eq!((next.context, next.price), (Some(1_050_000), None));
     assert_eq!(named("scripted"), ModelFacts::default());
     for kind in ["anthropic", "openai", "gemini"] {
         assert!(named(&default_model(kind).unwrap()).context.is_some(), "{kind}");
