@@ -311,8 +311,8 @@ impl AgentSession {
         self.emit_end(outcome)
     }
 
-    /// Ends a turn in which the program itself answered the user. The model does not see the text.
-    pub fn answer_for_model(&self, text: String) -> RunOutcome {
+    /// Ends a turn in which g3 itself answered the user. The model does not see the text.
+    pub fn end_with_text(&self, text: String) -> RunOutcome {
         self.bus.emit(EventKind::Text { text });
         self.emit_end(RunOutcome::new(RunStatus::Done, None))
     }

@@ -195,14 +195,19 @@ pub fn delete(cwd: &Path, id: &Id) -> Result<()> {
     let cannot = || format!("cannot delete the session `{id}`");
     let session = Session::with_lock(id.clone(), dir.clone())?;
     // A kill leaves either the whole session or one that is listed nowhere.
-    fs::rename(&dir, sessions.join(format!("{DELETING}{id}"))).or_fail(cannot)?;
+    let deleted = sessions.join(format!("{DELETING}{id}"));
+    fs::rename(&dir, &deleted).or_fail(cannot)?;
     drop(session);
     for entry in fs::read_dir(&sessions).or_fail(cannot)?.flatten() {
         if entry.file_name().to_string_lossy().starts_with(DELETING) {
-            fs::remove_dir_all(entry.path()).or_fail(cannot)?;
+            // Another process may be removing it as well.
+            let _ = fs::remove_dir_all(entry.path());
         }
     }
-    Ok(())
+    match fs::remove_dir_all(&deleted) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).or_fail(cannot),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// Returns the persona that a session was started with; the outer `None` means that the session has
@@ -331,6 +336,25 @@ mod tests {
         assert!(delete(&cwd, &used).unwrap_err().what.contains("in use"));
         assert_eq!(list(&cwd).unwrap(), [used]);
         assert_eq!(fs::read_dir(sessions_dir(&cwd)).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn sessions_are_deleted_at_the_same_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let cwd = dir.path().canonicalize().unwrap();
+        let ids: Vec<Id> = (0..16).map(|_| made(&cwd, "one").id.clone()).collect();
+        for id in &ids {
+            for n in 0..20 {
+                fs::write(sessions_dir(&cwd).join(id.as_str()).join(n.to_string()), "").unwrap();
+            }
+        }
+        let failed = |id: &Id| delete(&cwd, id).err();
+        let failures: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = ids.iter().map(|id| scope.spawn(|| failed(id))).collect();
+            threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(failures.is_empty(), "{failures:?}");
+        assert_eq!(fs::read_dir(sessions_dir(&cwd)).unwrap().count(), 0);
     }
 
     #[test]

@@ -644,7 +644,7 @@ impl OpenSession {
         }
         if let Some((run, words)) = command(&message) {
             let answer = run(work, words, cancel).await?;
-            return Ok(work.answer_for_model(convert::command_answer(answer)));
+            return Ok(work.end_with_text(convert::command_answer(answer)));
         }
         if work.conversation.messages().is_empty() {
             let info = SessionInfoUpdate::new()

@@ -147,3 +147,38 @@ fn failure(message: String) -> Error {
     error.message = message;
     error
 }
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol::v1::schema::{SessionConfigKind, SessionConfigSelectGroup};
+
+    use super::*;
+
+    #[test]
+    fn a_value_is_found_in_a_group_and_a_switch_is_true_or_false() {
+        let value = |id: &'static str| SessionConfigSelectOption::new(id, id.to_uppercase());
+        let group = |id: &'static str| SessionConfigSelectGroup::new(id, id, vec![value(id)]);
+        let groups = vec![group("a"), group("b")];
+        let option = SessionConfigOption::select("model", "Model", "a", groups);
+        let b = SessionConfigOptionValue::value_id("b");
+        assert_eq!(option_value(&option, "B").unwrap(), b);
+        let error = option_value(&option, "c").unwrap_err().message;
+        assert_eq!(error, "its option `model` has no value `c`; it has: a, b");
+        let switch = SessionConfigOption::boolean("fast", "Fast", false);
+        assert!(matches!(switch.kind, SessionConfigKind::Boolean(_)));
+        let on = SessionConfigOptionValue::boolean(true);
+        assert_eq!(option_value(&switch, "true").unwrap(), on);
+        let error = option_value(&switch, "on").unwrap_err().message;
+        assert_eq!(error, "its option `fast` has no value `on`; it has: true, false");
+    }
+
+    #[test]
+    fn many_values_are_not_all_named() {
+        let names: Vec<String> = (0..30).map(|n| n.to_string()).collect();
+        let values = |n: &String| SessionConfigSelectOption::new(n.clone(), n.clone());
+        let values: Vec<_> = names.iter().map(values).collect();
+        let option = SessionConfigOption::select("model", "Model", "0", values);
+        let error = option_value(&option, "x").unwrap_err().message;
+        assert!(error.ends_with("18, 19, …"), "{error}");
+    }
+}
