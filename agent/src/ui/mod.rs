@@ -40,6 +40,14 @@ pub(crate) fn fail(failure: &Failure) {
     say(&base::text::printable(&failure.to_string()));
 }
 
+/// What is shown after the conversation was replaced with a summary.
+pub(crate) const COMPACTED: &str = "the conversation was compacted";
+
+/// Returns the line about a model request that is tried again.
+pub(crate) fn retry_line(why: &str, after_ms: u64) -> String {
+    format!("retry in {:.1} s: {why}", after_ms as f64 / 1e3)
+}
+
 /// Formats a number of tokens for people, e.g. `12.3k`.
 pub(crate) fn tokens(count: u64) -> String {
     match count {

@@ -83,7 +83,7 @@ impl<O: Write + Send, T: Write + Send> EventSink for PlainOutput<O, T> {
             EventKind::ToolEnd { ok: false, text, .. } => self.failure(text),
             EventKind::Retry { why, after_ms, .. } => {
                 self.end_line();
-                self.say(&format!("retry in {:.1} s: {why}", *after_ms as f64 / 1e3));
+                self.say(&printable(&super::retry_line(why, *after_ms)));
             }
             EventKind::Notice { level, text } => {
                 let mark = match level {
@@ -99,7 +99,9 @@ impl<O: Write + Send, T: Write + Send> EventSink for PlainOutput<O, T> {
                 }
                 lines.iter().for_each(|line| self.say(line));
             }
-            EventKind::Compacted { .. } => self.say("note: the conversation was compacted"),
+            EventKind::Compacted { .. } => {
+                self.say(&format!("note: {}", super::COMPACTED));
+            }
             EventKind::End { status, turns, usage, .. } => {
                 self.end_line();
                 if let Some(line) = summed_up(*status, *turns, *usage, ", ") {

@@ -255,8 +255,7 @@ impl<O: Write + Send> RichOutput<O> {
             }
             EventKind::Todo { items } => self.todo(items),
             EventKind::Retry { why, after_ms, .. } => {
-                let seconds = *after_ms as f64 / 1e3;
-                self.line(YELLOW, &format!("retry in {seconds:.1} s: {}", printable(why)));
+                self.line(YELLOW, &printable(&super::retry_line(why, *after_ms)));
                 self.waits("waiting");
             }
             EventKind::Notice { level, text } => match level {
@@ -267,7 +266,7 @@ impl<O: Write + Send> RichOutput<O> {
                 super::coach_rounds::lines(plan).iter().for_each(|line| self.line(DIM, line));
             }
             EventKind::Thinned { .. } => self.line(DIM, "old tool results were moved into files"),
-            EventKind::Compacted { .. } => self.line(DIM, "the conversation was compacted"),
+            EventKind::Compacted { .. } => self.line(DIM, super::COMPACTED),
             EventKind::Ask { .. } | EventKind::Error { .. } => self.end_words(),
             EventKind::End { status, turns, usage, .. } => {
                 self.live.end(MODEL);

@@ -14,6 +14,7 @@ use base::event::{EventKind, NoticeLevel, TodoItem};
 use base::secret::Secret;
 use serde_json::Value;
 
+use crate::ui;
 use crate::ui::diff::{self, ChangedLines};
 use agent_core::call_line::call_line;
 use agent_core::session::{self, export, snapshot::SessionSnapshot};
@@ -87,11 +88,10 @@ pub(crate) fn update(what: &EventKind, cwd: &Path) -> Option<SessionUpdate> {
             SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))
         }
         EventKind::ToolEnd { id, ok, text, diff, .. } => {
-            let status = if *ok { ToolCallStatus::Completed } else { ToolCallStatus::Failed };
             let changes = diff.as_deref().map(|diff| changes(diff, cwd)).unwrap_or_default();
             // The content replaces that of the start, which showed what the call asked for.
             let content = if changes.is_empty() { vec![text_content(text)] } else { changes };
-            let fields = ToolCallUpdateFields::new().status(status).content(content);
+            let fields = ToolCallUpdateFields::new().status(status(*ok)).content(content);
             SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id.clone(), fields))
         }
         EventKind::Todo { items } => SessionUpdate::Plan(plan(items)),
@@ -123,12 +123,9 @@ pub(crate) fn notice(what: &EventKind) -> Option<Notice> {
             (NoticeSeverity::Warning, text.clone())
         }
         EventKind::Retry { why, after_ms, .. } => {
-            let seconds = *after_ms as f64 / 1e3;
-            (NoticeSeverity::Info, format!("retry in {seconds:.1} s: {why}"))
+            (NoticeSeverity::Info, ui::retry_line(why, *after_ms))
         }
-        EventKind::Compacted { .. } => {
-            (NoticeSeverity::Info, "the conversation was compacted".to_owned())
-        }
+        EventKind::Compacted { .. } => (NoticeSeverity::Info, ui::COMPACTED.to_owned()),
         _ => return None,
     };
     let (title, more) = text.split_once('\n').unwrap_or((&text, ""));
@@ -181,15 +178,11 @@ pub(crate) fn history(messages: &[Message], cwd: &Path) -> Vec<SessionUpdate> {
                 }
                 (_, ContentPart::Result(result)) => {
                     let id = result.call_id.clone();
-                    let mut fields = ToolCallUpdateFields::new();
-                    fields = match result.ok {
-                        true => fields.status(ToolCallStatus::Completed),
-                        false => fields.status(ToolCallStatus::Failed),
-                    };
-                    if !result.ok || !changing.contains(&id) {
-                        fields = fields.content(vec![text_content(&result.text)]);
-                    }
-                    Some(SessionUpdate::ToolCallUpdate(ToolCallUpdate::new(id, fields)))
+                    let keeps_change = result.ok && changing.contains(&id);
+                    let content = (!keeps_change).then(|| vec![text_content(&result.text)]);
+                    let fields = ToolCallUpdateFields::new().status(status(result.ok));
+                    let update = ToolCallUpdate::new(id, fields.content(content));
+                    Some(SessionUpdate::ToolCallUpdate(update))
                 }
                 (
                     _,
@@ -199,6 +192,10 @@ pub(crate) fn history(messages: &[Message], cwd: &Path) -> Vec<SessionUpdate> {
         }
     }
     updates
+}
+
+fn status(ok: bool) -> ToolCallStatus {
+    if ok { ToolCallStatus::Completed } else { ToolCallStatus::Failed }
 }
 
 /// Converts a unified diff into the changes that an editor shows.
