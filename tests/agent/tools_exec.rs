@@ -68,11 +68,11 @@ fn a_process_that_holds_the_output_open_does_not_block() {
 #[test]
 fn secrets_do_not_reach_commands() {
     let mut bench = Bench::new("g3");
-    bench.env.set("ANTHROPIC_API_KEY", "sk-1");
-    bench.env.set("MY_TOKEN", "t-1");
+    bench.env.set("ANTHROPIC_API_KEY", "key-canary");
+    bench.env.set("MY_TOKEN", "token-canary");
     bench.env.set("HARMLESS", "h-1");
     let env = shell(&bench, "env").works().to_owned();
-    assert!(env.contains("HARMLESS=h-1") && !env.contains("sk-1") && !env.contains("t-1"), "{env}");
+    assert!(env.contains("HARMLESS=h-1") && !env.contains("canary"), "{env}");
     bench.profile = "core";
     let env = bench.call("execute_cli", json!({ "command": "env" })).text;
     assert!(env.contains("HOME=") && !env.contains("HARMLESS"), "{env}");
