@@ -235,6 +235,17 @@ impl Git {
         checked(&args, output).map(|_| ())
     }
 
+    /// Fetches objects that a partial clone lacks: `ids`, one in a line, from the remote that has them.
+    /// No ref is written.
+    pub fn fetch_objects(&self, remote: &str, ids: &str) -> Result<(), GitError> {
+        // As git fetches them itself: the remote is not told what the clone has.
+        let mut args = vec!["-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet"];
+        args.extend(["--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"]);
+        args.extend(["--no-prune", "--refmap=", "--filter=blob:none", "--stdin", "--", remote]);
+        let args: Vec<String> = args.into_iter().map(str::to_owned).collect();
+        self.run_remote(&args, ids).map(|_| ())
+    }
+
     /// Returns the URLs of a configured remote: where it is fetched from, and where it is pushed to.
     pub fn remote_urls(&self, remote: &str) -> Result<(String, String), GitError> {
         let fetched = self.run(&["remote", "get-url", "--", remote])?;
@@ -245,7 +256,7 @@ impl Git {
     /// Returns the commit of a branch of another repository; `None` if it has no such branch.
     pub fn remote_tip(&self, url: &str, branch: &str) -> Result<Option<String>, GitError> {
         let args = ["ls-remote", "--quiet", "--refs", "--", url, branch].map(str::to_owned);
-        let text = self.run_remote(&args)?;
+        let text = self.run_remote(&args, "")?;
         let line = text.lines().find_map(|line| line.split_once('\t'));
         Ok(line.filter(|(_, name)| *name == branch).map(|(id, _)| id.to_owned()))
     }
@@ -267,12 +278,12 @@ impl Git {
             args.push("--receive-pack=git -c core.hooksPath=/dev/null receive-pack".to_owned());
         }
         args.extend(["--".to_owned(), url.to_owned(), format!("{commit}:{branch}")]);
-        self.run_remote(&args).map(|_| ())
+        self.run_remote(&args, "").map(|_| ())
     }
 
     /// Runs a command that connects to another repository: with the credentials, and the ssh command,
     /// of the user's own configuration, and without questions.
-    fn run_remote(&self, args: &[String]) -> Result<String, GitError> {
+    fn run_remote(&self, args: &[String], input: &str) -> Result<String, GitError> {
         let mut command = self.command(args);
         let credentials = user_settings_in(&self.git_dir, "^credential\\.");
         let first = FIXED_SETTINGS.len() + self.drivers.get().map_or(0, Vec::len);
@@ -285,7 +296,8 @@ impl Git {
             .env("GIT_CONFIG_COUNT", (first + credentials.len()).to_string())
             .env("GIT_SSH_COMMAND", ssh.as_deref().unwrap_or("ssh -o BatchMode=yes"))
             // Overrides `core.gitProxy`.
-            .env("GIT_PROXY_COMMAND", "");
+            .env("GIT_PROXY_COMMAND", "")
+            .input(input);
         checked(args, command.output(OutputLimits::seconds(REMOTE_SECONDS))?)
             .map(|output| output.text())
     }

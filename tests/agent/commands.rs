@@ -82,6 +82,36 @@ fn undo_works_without_a_repository() {
 }
 
 #[test]
+fn undo_works_with_the_indexes_and_missing_files_of_large_repositories() {
+    let lacks_a_file = |stage: &Stage| {
+        let repo = &stage.repo;
+        repo.commit_file("left-out.txt", "x\n");
+        repo.git(["sparse-checkout", "set", "--no-cone", "/*", "!left-out.txt"]);
+        repo.git(["config", "remote.origin.promisor", "true"]);
+        let id = repo.rev("HEAD:left-out.txt");
+        let object = format!(".git/objects/{}/{}", &id[..2], &id[2..]);
+        std::fs::remove_file(repo.path().join(object)).unwrap();
+    };
+    let kinds: [&dyn Fn(&Stage); 3] = [
+        &|stage| drop(stage.repo.git(["update-index", "--split-index"])),
+        &|stage| {
+            stage.repo.commit_file("out/x", "x\n");
+            stage.repo.git(["sparse-checkout", "set", "--cone", "--sparse-index", "new"]);
+        },
+        &lacks_a_file,
+    ];
+    for (number, make) in kinds.into_iter().enumerate() {
+        let stage = two_turns([]);
+        make(&stage);
+        let ran = stage.g3_with_input([], "write a\nchange it\n/undo\n");
+        ran.output_contains("turn 2: restored");
+        assert_eq!(stage.repo.read("a.txt"), "one\n", "kind {number}");
+        assert_eq!(stage.repo.read("old.txt"), "old\n", "kind {number}");
+        assert_eq!(stage.repo.git(["status", "--porcelain"]), "?? a.txt", "kind {number}");
+    }
+}
+
+#[test]
 fn undo_ignores_gitignored_and_git_internal_files() {
     let stage = Stage::new([
         ScriptedReply::call(

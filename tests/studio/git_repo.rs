@@ -94,7 +94,6 @@ fn unsupported_formats_are_refused_by_name() {
         ("extensions.objectformat", "sha256", "SHA-256"),
         ("extensions.refstorage", "reftable", "reftable"),
         ("extensions.partialclone", "origin", "partial clone"),
-        ("remote.origin.promisor", "true", "partial clone"),
     ];
     for (key, value, name) in cases {
         let s = setting();
@@ -104,20 +103,6 @@ fn unsupported_formats_are_refused_by_name() {
         assert_eq!(failure.kind, FailureKind::Usage);
         assert!(failure.what.contains(name), "{failure}");
     }
-}
-
-#[test]
-fn a_sparse_index_is_refused_by_name() {
-    let s = setting();
-    s.repo.commit_file("a/x", "x");
-    s.repo.commit_file("b/y", "y");
-    s.repo.git(["sparse-checkout", "init", "--cone", "--sparse-index"]);
-    s.repo.git(["sparse-checkout", "set", "a"]);
-    let failure = Repository::discover(s.repo.path()).unwrap_err();
-    assert!(failure.what.contains("sparse index"), "{failure}");
-    assert!(failure.hints[0].contains("--no-sparse-index"), "{failure}");
-    s.repo.git(["sparse-checkout", "reapply", "--no-sparse-index"]);
-    discover(&s.repo);
 }
 
 #[test]

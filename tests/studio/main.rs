@@ -64,6 +64,7 @@ mod model_host;
 mod network;
 mod notifications;
 mod pains;
+mod partial_clone;
 mod permissions;
 mod place_checks;
 mod place_fixtures;

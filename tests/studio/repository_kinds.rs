@@ -20,11 +20,7 @@ type Shape = (&'static str, fn(&TestEnv) -> Repo, Expect);
 
 const SHAPES: &[Shape] = &[
     ("plain", plain, Works),
-    (
-        "split index",
-        |env| with(env, &["update-index", "--split-index"]),
-        Refused("--no-split-index"),
-    ),
+    ("split index", |env| with(env, &["update-index", "--split-index"]), Works),
     (
         "split index by configuration",
         |env| {
@@ -32,8 +28,9 @@ const SHAPES: &[Shape] = &[
             repo.commit_file("second", "2\n");
             repo
         },
-        Refused("--no-split-index"),
+        Works,
     ),
+    ("sparse index", sparse_index, Works),
     ("sparse checkout", sparse, Works),
     ("file system monitor", |env| with(env, &["config", "core.fsmonitor", "exit 1"]), Works),
     ("untracked cache", |env| with(env, &["update-index", "--force-untracked-cache"]), Works),
@@ -52,11 +49,9 @@ const SHAPES: &[Shape] = &[
     ),
     ("SHA-256", |env| init(env, "--object-format=sha256"), Refused("SHA-256")),
     ("reftable", |env| init(env, "--ref-format=reftable"), Refused("reftable")),
-    (
-        "partial clone",
-        |env| with(env, &["config", "remote.origin.promisor", "true"]),
-        Refused("partial clone"),
-    ),
+    ("partial clone", |env| partial(env, "blob:none"), Works),
+    ("partial clone without large files", |env| partial(env, "blob:limit=3"), Works),
+    ("partial clone without trees", |env| partial(env, "tree:0"), Refused("tree:0")),
 ];
 
 fn plain(env: &TestEnv) -> Repo {
@@ -81,6 +76,13 @@ fn sparse(env: &TestEnv) -> Repo {
     repo.git(["sparse-checkout", "init", "--cone"]);
     repo.git(["sparse-checkout", "set", "in", "new"]);
     assert!(!repo.path().join("out/y").exists());
+    repo
+}
+
+fn sparse_index(env: &TestEnv) -> Repo {
+    let repo = sparse(env);
+    repo.git(["sparse-checkout", "reapply", "--sparse-index"]);
+    assert!(repo.git(["ls-files", "--sparse"]).lines().any(|path| path == "out/"));
     repo
 }
 
@@ -113,6 +115,17 @@ fn shallow(env: &TestEnv) -> Repo {
     origin.commit_file("second", "2\n");
     let url = format!("file://{}", origin.path().display());
     origin.git(["clone", "-q", "--depth", "1", &url, "../my repö"]);
+    Repo::at(&env.home().join("my repö"))
+}
+
+fn partial(env: &TestEnv, filter: &str) -> Repo {
+    let origin = env.repo_at("origin");
+    origin.git(["config", "uploadpack.allowFilter", "true"]);
+    origin.git(["config", "uploadpack.allowAnySHA1InWant", "true"]);
+    origin.commit_file("README.md", "# A repository with a history\n");
+    origin.commit_file("second", "2\n");
+    let url = format!("file://{}", origin.path().display());
+    origin.git(["clone", "-q", &format!("--filter={filter}"), &url, "../my repö"]);
     Repo::at(&env.home().join("my repö"))
 }
 
@@ -197,6 +210,11 @@ fn works(scene: &Scene) {
         .output_contains("+changed")
         .output_contains("new/file.txt")
         .output_contains("more.dos");
+
+    scene.studio(["try", &id, "--once"]).exits(0);
+    assert_eq!(repo.read("new/file.txt").trim_end(), "one");
+    scene.studio(["try", "--end"]).exits(0);
+    assert_eq!(seen(repo), before);
 
     scene.studio(["accept", &id, "-m", "Land it"]).exits(0);
 

@@ -4,16 +4,18 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
+use base::git::Git;
 use serde::{Deserialize, Serialize};
 
 use crate::names::BranchName;
 use crate::repo::Repository;
-use crate::sparse::SparsePatterns;
+use crate::sparse::{self, SparsePatterns};
 use crate::stored_index::StoredIndex;
 use crate::{index, tree_diff, worktree};
 
@@ -27,6 +29,15 @@ pub struct Checkout {
     pub worktree: PathBuf,
     /// Its own git directory (HEAD and index).
     pub git_dir: PathBuf,
+}
+
+impl Checkout {
+    /// Returns the checkout of a directory with a `.git`.
+    pub(crate) fn at(worktree: &Path) -> Result<Checkout> {
+        let repo = git2::Repository::open(worktree);
+        let repo = repo.or_fail(|| format!("cannot open {}", worktree.display()))?;
+        Ok(Checkout { worktree: worktree.to_owned(), git_dir: repo.path().to_owned() })
+    }
 }
 
 /// A path that a landing changes.
@@ -171,14 +182,11 @@ pub(crate) fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLo
     match result {
         Ok(file) => {
             let lock = IndexLock { path, file };
-            std::io::Write::write_all(
-                &mut &lock.file,
-                format!("{LOCK_PREFIX}{operation}\n").as_bytes(),
-            )
-            .or_fail(|| format!("cannot write {}", lock.path.display()))?;
+            io::Write::write_all(&mut &lock.file, format!("{LOCK_PREFIX}{operation}\n").as_bytes())
+                .or_fail(|| format!("cannot write {}", lock.path.display()))?;
             Ok(lock)
         }
-        Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             Err(Failure::refused("another git process is running in the checkout")
                 .because(format!("{} exists", path.display()))
                 .hint("wait for it, then try again")
@@ -268,45 +276,88 @@ pub(crate) fn limit_paths(builder: &mut git2::build::CheckoutBuilder<'_>, change
     }
 }
 
-/// Opens a checkout.
+/// Opens a checkout, with an index that libgit2 can read: see [`open_index`].
 pub(crate) fn open(checkout: &Checkout) -> Result<git2::Repository> {
-    git2::Repository::open(&checkout.worktree)
-        .or_fail(|| format!("cannot open {}", checkout.worktree.display()))
+    let repo = open_as_is(checkout)?;
+    if may_need_rewriting(&checkout.git_dir) {
+        repo.set_index(&mut open_index(checkout)?).or_fail(|| cannot_open(checkout))?;
+    }
+    Ok(repo)
+}
+
+fn open_as_is(checkout: &Checkout) -> Result<git2::Repository> {
+    git2::Repository::open(&checkout.worktree).or_fail(|| cannot_open(checkout))
+}
+
+fn cannot_open(checkout: &Checkout) -> String {
+    format!("cannot open {}", checkout.worktree.display())
 }
 
 /// Opens a checkout with its index, which was read before: reading it takes long in a large one.
 pub(crate) fn open_with(checkout: &Checkout, index: &mut git2::Index) -> Result<git2::Repository> {
-    let repo = open(checkout)?;
-    repo.set_index(index).or_fail(|| format!("cannot open {}", checkout.worktree.display()))?;
+    let repo = open_as_is(checkout)?;
+    repo.set_index(index).or_fail(|| cannot_open(checkout))?;
     Ok(repo)
 }
 
-/// Opens an index by its path.
-pub(crate) fn open_index(path: &Path) -> Result<git2::Index> {
-    git2::Index::open(path).map_err(|error| unreadable(Failure::refused, path, &error))
+/// Opens the index of a checkout. If libgit2 cannot read it (a split index, or one with the directories
+/// of a sparse checkout), git rewrites a copy, which is deleted: do not write this one.
+pub(crate) fn open_index(checkout: &Checkout) -> Result<git2::Index> {
+    if let Ok(index) = git2::Index::open(&checkout.git_dir.join("index")) {
+        return Ok(index);
+    }
+    let directory = tempfile::tempdir().or_fail(|| "cannot make a temporary directory")?;
+    copy_index(checkout, &directory.path().join("index"))
 }
 
-/// Refuses (2) a repository in which nothing could land on the branch, because libgit2 cannot read
-/// the index of the main checkout or of a checkout of the branch.
+/// Copies the index of a checkout with its modification time, by which git knows which entries it must
+/// verify, and opens the copy. Git rewrites it if libgit2 cannot read it. Refuses (3) one that git
+/// cannot read either.
+pub(crate) fn copy_index(checkout: &Checkout, copy: &Path) -> Result<git2::Index> {
+    let path = checkout.git_dir.join("index");
+    copy_with_time(&path, copy).or_fail(|| format!("cannot copy {}", path.display()))?;
+    if let Ok(index) = git2::Index::open(copy) {
+        return Ok(index);
+    }
+    let git = Git::at(&checkout.git_dir).with_work_tree(&checkout.worktree);
+    index::rewrite(&git, copy).map_err(|failure| {
+        let failure = Failure::refused(format!("cannot read the index {}", path.display()))
+            .because(failure.into_cause());
+        failure.hint("git status    whether git can read it")
+    })
+}
+
+fn copy_with_time(source: &Path, target: &Path) -> io::Result<()> {
+    match fs::copy(source, target) {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    let modified = fs::metadata(source)?.modified()?;
+    fs::File::options().write(true).open(target)?.set_modified(modified)
+}
+
+/// Returns whether the index of a checkout may be one that libgit2 cannot read: it has shared parts, or
+/// the checkout is sparse.
+fn may_need_rewriting(git_dir: &Path) -> bool {
+    let names = fs::read_dir(git_dir).into_iter().flatten().flatten().map(|it| it.file_name());
+    let mut names = names.filter(|name| name.as_bytes().starts_with(b"sharedindex."));
+    git_dir.join(sparse::PATTERNS_FILE).exists() || names.next().is_some()
+}
+
+/// Refuses a repository in which nothing could land on the branch, because the index of the main
+/// checkout or of a checkout of the branch cannot be read.
 pub fn refuse_unreadable(repository: &Repository, target: Option<&BranchName>) -> Result<()> {
     for checkout in all(repository)? {
         let is_main = checkout.git_dir == repository.common_dir;
         if is_main || target.is_some_and(|target| is_head_on(&checkout.git_dir, target)) {
             let path = checkout.git_dir.join("index");
-            if !matches!(StoredIndex::read(&path), Ok(Some(_))) {
-                git2::Index::open(&path)
-                    .map_err(|error| unreadable(Failure::usage, &path, &error))?;
+            if !matches!(StoredIndex::read(&path), Ok(Some(_))) && path.exists() {
+                open_index(&checkout)?;
             }
         }
     }
     Ok(())
-}
-
-fn unreadable(kind: impl Fn(String) -> Failure, path: &Path, error: &git2::Error) -> Failure {
-    kind(format!("the index {} has an unsupported format", path.display()))
-        .because(error.message())
-        .hint("a split index: git config core.splitIndex false; git update-index --no-split-index")
-        .hint("any other: git -c index.version=2 update-index --force-write-index")
 }
 
 /// Returns the tree of a commit.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 
-use crate::checkout::{self, Checkout, FileChange, FileEntry, open_index};
+use crate::checkout::{self, Checkout, FileChange, FileEntry};
 use crate::commit_attributes::{self, CommitAttributes};
 use crate::sparse::SparsePatterns;
 use crate::stored_index::{Edits, StoredIndex};
@@ -20,11 +20,12 @@ const NEW_INDEX_PREFIX: &str = "index.studio-";
 
 /// The index of a checkout during a landing.
 pub(crate) struct CheckoutIndex {
-    /// The entries of the landed paths and of attributes files, in a temporary file; or the index
-    /// itself, where only libgit2 can read it. It is not written.
+    /// The entries of the landed paths and of attributes files, or all if only libgit2 or git can read
+    /// the index; in a temporary file, which must exist as long as this: without it, libgit2 takes the
+    /// checkout for a new one. It is not written.
     pub entries: git2::Index,
     stored: Option<StoredIndex>,
-    _temporary: Option<tempfile::NamedTempFile>,
+    _temporary: tempfile::NamedTempFile,
 }
 
 impl CheckoutIndex {
@@ -33,13 +34,14 @@ impl CheckoutIndex {
         let path = checkout.git_dir.join("index");
         let fail = || format!("cannot read {}", path.display());
         let Some(stored) = StoredIndex::read(&path).or_fail(fail)? else {
-            let entries = open_index(&path)?;
-            return Ok(CheckoutIndex { entries, stored: None, _temporary: None });
+            let temporary = tempfile::NamedTempFile::with_prefix("index.").or_fail(fail)?;
+            let entries = checkout::copy_index(checkout, temporary.path())?;
+            return Ok(CheckoutIndex { entries, stored: None, _temporary: temporary });
         };
         let paths = changes.iter().map(|change| change.path.as_path());
         let temporary = stored.selection(&std::env::temp_dir(), paths).or_fail(fail)?;
-        let entries = open_index(temporary.path())?;
-        Ok(CheckoutIndex { entries, stored: Some(stored), _temporary: Some(temporary) })
+        let entries = git2::Index::open(temporary.path()).or_fail(fail)?;
+        Ok(CheckoutIndex { entries, stored: Some(stored), _temporary: temporary })
     }
 
     /// Writes a copy with other entries for some paths.
@@ -55,8 +57,7 @@ impl CheckoutIndex {
 
 /// Like [`CheckoutIndex::write`], with libgit2.
 fn write_edited_copy(path: &Path, checkout: &Checkout, edits: &Edits) -> Result<()> {
-    copy_with_times(&checkout.git_dir.join("index"), path).or_fail(cannot_write)?;
-    let mut index = open_index(path)?;
+    let mut index = checkout::copy_index(checkout, path)?;
     for (path, entry) in edits {
         match entry {
             Some(entry) => index.add(entry).or_fail(cannot_write)?,
@@ -146,7 +147,7 @@ pub(crate) fn revert(
 ) -> Result<Vec<PathBuf>> {
     let _keep_alive = filters::keep_alive();
     let repo = checkout::open(checkout)?;
-    let index = open_index(&checkout.git_dir.join("index"))?;
+    let index = checkout::open_index(checkout)?;
     let changes = &checkout::written_changes(checkout, &index, changes)?;
     let attributes = match changes.iter().any(commit_attributes::is_attributes_file) {
         true => Some(CommitAttributes::of(checkout, after)?),
@@ -374,17 +375,6 @@ pub(crate) fn remove_stale_indexes(checkout: &Checkout) {
 
 fn new_index_path(checkout: &Checkout, operation: &str) -> PathBuf {
     checkout.git_dir.join(format!("{NEW_INDEX_PREFIX}{operation}"))
-}
-
-/// Copies an index with its modification time, by which git knows which entries it must verify.
-fn copy_with_times(source: &Path, target: &Path) -> std::io::Result<()> {
-    match fs::copy(source, target) {
-        Ok(_) => {}
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(e),
-    }
-    let modified = fs::metadata(source)?.modified()?;
-    fs::File::options().write(true).open(target)?.set_modified(modified)
 }
 
 fn stat_file(checkout: &Checkout, change: &FileChange) -> Option<fs::Metadata> {

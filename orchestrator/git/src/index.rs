@@ -63,25 +63,25 @@ pub(crate) fn open(scratch: &Path, head: &git2::Commit<'_>) -> Result<git2::Inde
     }
     match git2::Index::open(&path) {
         Ok(index) => Ok(index),
-        Err(_) => rewrite(scratch, &path),
+        Err(_) => rewrite(&Git::at(scratch).without_user_config(), &path),
     }
 }
 
-/// Rewrites the copy in a form that libgit2 reads: an index may be split or have unknown
-/// extensions.
-fn rewrite(scratch: &Path, path: &Path) -> Result<git2::Index> {
-    let args = ["-c", "core.splitIndex=false", "-c", "index.skipHash=false", "update-index"];
-    let args = args.into_iter().chain(["--no-split-index", "--force-write-index"]);
-    let output = Git::at(scratch)
-        .without_user_config()
+/// Rewrites a copied index of a repository in a form that libgit2 reads, and opens it: an index may be
+/// split, have directories of a sparse checkout, or have unknown extensions.
+pub(crate) fn rewrite(git: &Git, copy: &Path) -> Result<git2::Index> {
+    let settings = ["core.splitIndex=false", "index.sparse=false", "index.skipHash=false"];
+    let args = settings.into_iter().flat_map(|setting| ["-c", setting]);
+    let args = args.chain(["update-index", "--no-split-index", "--force-write-index"]);
+    let output = git
         .command(args)
-        .env("GIT_INDEX_FILE", path)
+        .env("GIT_INDEX_FILE", copy)
         .output(OutputLimits::seconds(120))
         .or_fail(|| "cannot start git")?;
     if !output.ok() {
         return Err(Failure::failed(cannot()).because(output.error_text()));
     }
-    git2::Index::open(path).or_fail(cannot)
+    git2::Index::open(copy).or_fail(cannot)
 }
 
 /// The index of a worktree, in which its changes are staged in memory.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::object_quarantine::Quarantine;
 use crate::repo::Repository;
-use crate::{merge, refs, tree_diff};
+use crate::{merge, partial_clone, refs, tree_diff};
 
 /// Maximum number of commits of the target whose changes are compared with those of the work.
 const MAX_COMMITS: usize = 1_000;
@@ -100,7 +100,12 @@ pub fn find(
         work: refs::oid(commits.work)?,
         tip: refs::oid(tip)?,
     };
-    search.run()
+    let is_partial = partial_clone::is_partial(&*repository.open()?)?;
+    match search.run() {
+        // A file of a commit of the target may be missing. It is not fetched: this is asked often.
+        Err(_) if is_partial => Ok(None),
+        result => result,
+    }
 }
 
 struct Search<'a> {

@@ -50,6 +50,7 @@ pub mod overlay;
 pub mod pack_maintenance;
 pub mod pair_conflicts;
 pub mod parallel_checkout;
+pub mod partial_clone;
 pub mod patch;
 pub mod pool;
 pub mod publish;

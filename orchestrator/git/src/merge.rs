@@ -17,7 +17,7 @@ use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::signing::{self, CommitSigner, NewCommit};
 use crate::snapshot::Snapshot;
-use crate::{rebase, receipt, syntax_conflicts, tree_limits};
+use crate::{partial_clone, rebase, receipt, syntax_conflicts, tree_limits};
 
 /// How work lands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,6 +193,7 @@ pub fn prepare_onto(
     let strategy = method.strategy;
     let scratch = Quarantine::open(repository)?;
     let repo = &scratch.repo;
+    partial_clone::fetch_merge(repository, repo, (&target_tip, &snapshot.work), base)?;
     let target_commit = repo.find_commit(refs::oid(&target_tip)?).or_fail(cannot)?;
     let target_tree = target_commit.tree().or_fail(cannot)?;
     tree_limits::refuse(repo, &[&snapshot.head, &snapshot.work], &target_tree)?;

@@ -14,7 +14,7 @@ use base::process::{Command, Running, Stream};
 
 use crate::repo::Repository;
 use crate::session_repo::{Originals, SessionRepo, config};
-use crate::{confined_thread, filters};
+use crate::{checkout, confined_thread, filters, partial_clone, tree_limits};
 
 /// The name that git gives to an empty pack (the SHA-1 of nothing, in a pack's form).
 const EMPTY_PACK: &str = "029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
@@ -304,8 +304,34 @@ pub(crate) fn verified_objects(
     Ok(verify_objects(repository, object_dirs, commits, existing, id)?.0)
 }
 
-/// Copies objects into a new quarantine as one verified pack; returns the pack's name.
+/// Copies objects into a new quarantine as one verified pack; returns the pack's name. In a partial
+/// clone, new directories may refer to files that are missing: these are fetched.
 fn verify_objects(
+    repository: &Repository,
+    object_dirs: &[PathBuf],
+    commits: &[String],
+    existing: &[String],
+    id: &Id,
+) -> Result<(Quarantine, String)> {
+    let verify = || verify_present_objects(repository, object_dirs, commits, existing, id);
+    let result = verify();
+    if result.is_ok() || !partial_clone::is_partial(&*repository.open()?)? {
+        return result;
+    }
+    let quarantine = Quarantine::open(repository)?;
+    object_dirs.iter().try_for_each(|objects| quarantine.add_objects(objects))?;
+    for base in existing {
+        let target = checkout::tree_of(&quarantine.repo, base)?;
+        for commit in commits {
+            tree_limits::refuse(&quarantine.repo, &[commit], &target)?;
+            partial_clone::fetch_neighbors(repository, &quarantine.repo, base, commit)?;
+        }
+    }
+    verify()
+}
+
+/// Like [`verify_objects`]; fails if an object is missing.
+fn verify_present_objects(
     repository: &Repository,
     object_dirs: &[PathBuf],
     commits: &[String],

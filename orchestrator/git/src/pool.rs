@@ -19,7 +19,7 @@ use crate::parallel_checkout::{self, WriteResult, WriteTarget};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::stored_index::StoredIndex;
-use crate::{commit_attributes, filters, gc, worktree};
+use crate::{commit_attributes, filters, gc, partial_clone, worktree};
 
 /// The directory of prepared worktrees, beside those of sessions.
 const POOL_DIR: &str = ".pool";
@@ -103,6 +103,7 @@ fn prepare_one(
     step("pool.record");
     fs::create_dir_all(&worktree).or_fail(cannot)?;
     step("pool.directory");
+    partial_clone::fetch_checkout(repository, commit, None)?;
     let target = WriteTarget {
         git_dir: &repository.common_dir,
         worktree: &worktree,

@@ -18,7 +18,7 @@ use crate::refs::{self, RefChange};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::start_point::StartPoint;
-use crate::{keepalive_refs, snapshot, worktree};
+use crate::{keepalive_refs, partial_clone, snapshot, worktree};
 
 /// Timeout of packing, in seconds.
 const PACK_SECONDS: u64 = 1800;
@@ -98,12 +98,15 @@ pub fn pack(repository: &Repository, commits: &[String], existing: &[String]) ->
         .stdout(Stream::File(copy))
         .output(OutputLimits::seconds(PACK_SECONDS))
         .or_fail(|| "cannot start git")?;
-    match output.ok() {
-        true => Ok(pack),
-        false => Err(Failure::failed("cannot pack the work of a session")
-            .because(output.error_text())
-            .hint("git fsck")),
+    if output.ok() {
+        return Ok(pack);
     }
+    let failure = Failure::failed("cannot pack the work of a session");
+    let is_partial = partial_clone::is_partial(&*repository.open()?)?;
+    Err(failure.because(output.error_text()).hint(match is_partial {
+        true => "git fetch --refetch --no-filter    fetches what this partial clone lacks",
+        false => "git fsck",
+    }))
 }
 
 /// Takes a pack whose commits nothing refers to yet, and keeps them by a ref.

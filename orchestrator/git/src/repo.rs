@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::handle;
 use crate::names::BranchName;
+use crate::partial_clone::PartialClone;
 
 /// The file with the path of a main checkout that is not discoverable otherwise.
 const CHECKOUT_FILE: &str = "checkout";
@@ -69,8 +70,9 @@ impl Repository {
         refuse_formats(&common_dir)?;
         let repo = open_owned(&common_dir)?;
         let main_checkout = main_checkout(&repo, &common_dir, &git_dir, from)?;
-        let checkout_repo = if git_dir == common_dir { repo } else { open_owned(&git_dir)? };
-        refuse_sparse_index(&checkout_repo)?;
+        if git_dir != common_dir {
+            open_owned(&git_dir)?;
+        }
         Ok(Repository { common_dir, main_checkout, checkout_git_dir: git_dir, session })
     }
 
@@ -299,27 +301,17 @@ fn refuse_formats(common_dir: &Path) -> Result<()> {
         )
         .hint("git refs migrate --ref-format=files"));
     }
-    let promisor = config.entries(Some("^remote\\..*\\.promisor$")).is_ok_and(|mut entries| {
-        entries.next().and_then(std::result::Result::ok).is_some_and(|e| e.value() == Ok("true"))
-    });
-    if promisor || config.get_string("extensions.partialclone").is_ok() {
-        return Err(unsupported_failure("a partial clone", "objects may be missing at any moment")
-            .hint("clone it again without --filter"));
+    if let Ok(remote) = config.get_string("extensions.partialclone") {
+        let remote = base::text::printable(&remote);
+        let feature = "a partial clone in the form of git before 2.22";
+        return Err(unsupported_failure(feature, "libgit2 does not open it")
+            .hint(format!("git config remote.{remote}.promisor true    then the next"))
+            .hint("git config --unset extensions.partialClone"));
     }
-    Ok(())
-}
-
-fn refuse_sparse_index(checkout_repo: &git2::Repository) -> Result<()> {
-    let Ok(config) = checkout_repo.config() else { return Ok(()) };
-    let is_enabled = |key| config.get_bool(key).unwrap_or(false);
-    if is_enabled("index.sparse") && is_enabled("core.sparsecheckout") {
-        return Err(unsupported_failure(
-            "a checkout with a sparse index",
-            "libgit2 cannot read it",
-        )
-        .hint("git sparse-checkout reapply --no-sparse-index"));
+    match PartialClone::read(&config) {
+        Some(partial_clone) => partial_clone.refuse_unsupported(),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn unsupported_failure(feature: &str, reason: &str) -> Failure {

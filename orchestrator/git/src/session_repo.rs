@@ -12,6 +12,7 @@ use base::id::Id;
 use serde::{Deserialize, Serialize};
 
 use crate::names::{BranchName, BranchTemplate};
+use crate::partial_clone::PartialClone;
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::sparse::SparsePatterns;
@@ -394,7 +395,14 @@ pub fn config(repo: &git2::Repository) -> Result<String> {
             let _ = write!(text, "[{section}]\n\t{name} = {}\n", quote(value));
         }
     }
+    // The user's own configuration may set them; libgit2 reads neither kind of index.
+    text.push_str("[core]\n\tsplitIndex = false\n[index]\n\tsparse = false\n");
     text.push_str("[gc]\n\tauto = 0\n");
+    if let Some(partial_clone) = PartialClone::read(&settings) {
+        // Without an address: git knows that files may be missing, and fetches none.
+        let remote = quote(&partial_clone.remote);
+        let _ = write!(text, "[remote {remote}]\n\tpromisor = true\n");
+    }
     Ok(text)
 }
 

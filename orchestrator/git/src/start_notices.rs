@@ -9,6 +9,7 @@ use base::failure::{OrFail, Result};
 use base::git::Git;
 use base::process::OutputLimits;
 
+use crate::checkout::{self, Checkout};
 use crate::names::WorktreeTemplate;
 use crate::repo::Repository;
 use crate::stored_index::StoredIndex;
@@ -120,7 +121,7 @@ fn is_unchanged(checkout: &Path, entry: &[u8]) -> bool {
     let Some(path) = entry.strip_prefix(b" M ") else { return false };
     let path = Path::new(OsStr::from_bytes(path));
     filters::are_trusted()
-        && git2::Repository::open(checkout).is_ok_and(|repo| {
+        && Checkout::at(checkout).and_then(|it| checkout::open(&it)).is_ok_and(|repo| {
             filters::applies(&repo, path)
                 && repo.status_file(path).is_ok_and(|status| status == git2::Status::CURRENT)
         })

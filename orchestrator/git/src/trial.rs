@@ -16,7 +16,7 @@ use crate::session_repo::SessionRepo;
 use crate::snapshot::{self, WorktreeContent};
 use crate::transaction::{mark_step, recover_with, write_intent, write_outcome};
 use crate::trial_files::{ChangedPaths, TrialFiles};
-use crate::{accepted_hunks, checkout_conflicts, entry_mode, merge, refs};
+use crate::{accepted_hunks, checkout_conflicts, entry_mode, merge, partial_clone, refs};
 
 /// A session that is being tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -316,6 +316,7 @@ fn merge_work(
         }
         None => None,
     };
+    partial_clone::fetch_merge(repository, &scratch.repo, (head, &work), base.as_deref())?;
     let tree = match merge::merge_tree(&scratch, head, &session_head, &work, base.as_deref())? {
         Ok(tree) => tree,
         Err(conflicts) => return Err(conflict_failure(session_repo, &conflicts)),
@@ -338,7 +339,7 @@ fn merge_work(
                 .any(|entry| entry.mode == entry_mode::GITLINK)
         };
         let (skipped, changes): (Vec<_>, Vec<_>) = changes.into_iter().partition(is_submodule);
-        let index = checkout::open_index(&checkout.git_dir.join("index"))?;
+        let index = checkout::open_index(checkout)?;
         (skipped, checkout::written_changes(checkout, &index, &changes)?)
     };
     let skipped = skipped.into_iter().map(|change| change.path).collect();

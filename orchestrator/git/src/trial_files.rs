@@ -224,7 +224,7 @@ impl TrialFiles {
         }
         let repo = checkout::open(checkout)?;
         let tree = checkout::tree_of(&repo, head)?;
-        let index = checkout::open_index(&checkout.git_dir.join("index"))?;
+        let index = checkout::open_index(checkout)?;
         for path in paths {
             let current = FileState::read(&checkout.worktree, path)?;
             let staged = index.get_path(path, 0);

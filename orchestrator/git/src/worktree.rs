@@ -24,8 +24,9 @@ use crate::refs::{self, RefChange};
 use crate::repo::{Base, Repository};
 use crate::safe_open::read_file;
 use crate::session_repo::{self, Originals, SessionRepo};
+use crate::sparse::SparsePatterns;
 use crate::start_point::{self, StartPoint};
-use crate::{checkout, filters, keepalive_refs, submodules, worktreeinclude};
+use crate::{checkout, filters, keepalive_refs, partial_clone, submodules, worktreeinclude};
 
 /// Maximum size of a `.git` file that is read, in bytes: one line with a path.
 const MAX_POINTER_BYTES: u64 = 8192;
@@ -409,6 +410,8 @@ pub(crate) fn check_out(
     session_repo: &SessionRepo,
     commit: &str,
 ) -> Result<()> {
+    let patterns = SparsePatterns::of_checkout(&session_repo.git_dir)?;
+    partial_clone::fetch_checkout(repository, commit, patterns.as_ref())?;
     let target = WriteTarget {
         git_dir: &session_repo.git_dir,
         worktree: &session_repo.worktree,

@@ -12,6 +12,7 @@ use base::failure::{Failure, OrFail, Result};
 use ignore::WalkBuilder;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use crate::checkout::{self, Checkout};
 use crate::session_repo::{Originals, SessionRepo};
 
 /// The file with the patterns (as in `.gitignore`), at the root of the main checkout.
@@ -96,8 +97,7 @@ fn list_files(
     not_copied: &mut Vec<PathBuf>,
 ) -> Result<Vec<PathBuf>> {
     let Some(patterns) = patterns(checkout)? else { return Ok(Vec::new()) };
-    let repo = git2::Repository::open(checkout).or_fail(|| "cannot open the main checkout")?;
-    let index = repo.index().or_fail(|| "cannot read the index of the main checkout")?;
+    let index = checkout::open_index(&Checkout::at(checkout)?)?;
     // An untracked list is the user's own.
     let is_untracked = index.get_path(Path::new(LIST_FILE), 0).is_none();
     let may_copy_secrets = is_untracked || is_trusted(checkout);

@@ -111,7 +111,10 @@ impl Checkpoints {
         if !input.is_empty() {
             self.run_with_input(&["update-index", "--add", "--remove", "-z", "--stdin"], input)?;
         }
-        self.git.run(&["write-tree"]).or_fail(|| "cannot keep a picture of the files")
+        // In a partial clone, files that a sparse checkout leaves out may be missing.
+        self.git
+            .run(&["write-tree", "--missing-ok"])
+            .or_fail(|| "cannot keep a picture of the files")
     }
 
     /// Records the changes of a turn, if there are any.

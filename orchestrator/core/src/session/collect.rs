@@ -114,6 +114,7 @@ fn summarize(
     snapshot: &Snapshot,
 ) -> Result<WorkSummary> {
     let base = comparison_base(&*repository.open()?, repository, record, &imported.head)?;
+    fetch_changed(repository, &*repository.open()?, &base, &snapshot.work);
     let stats = studio_git::diff::stats(repository, &base, &snapshot.work)?;
     let commits = studio_git::diff::commit_distance(repository, &imported.head, &base)?.ahead;
     let mut notes = imported.notes.clone();
@@ -131,6 +132,11 @@ fn summarize(
         omitted: snapshot.omissions.iter().map(|omission| omission.path.clone()).collect(),
         notes,
     })
+}
+
+/// Fetches what a partial clone lacks of a comparison. Without it, the comparison says what is missing.
+fn fetch_changed(repository: &Repository, repo: &git2::Repository, base: &str, work: &str) {
+    drop(studio_git::partial_clone::fetch_changed(repository, repo, base, work));
 }
 
 /// The commit with which a session's work is compared.
@@ -249,6 +255,7 @@ pub fn current_changes(
         .or_fail(cannot_compare)?;
     let is_dirty = head_tree.tree_id() != worktree_state.tree;
     drop(head_tree);
+    fetch_changed(repository, &worktree_state.scratch.repo, &base, &tree);
     let stats = studio_git::diff::stats_in(&worktree_state.scratch.repo, &base, &tree)?;
     let commits =
         studio_git::diff::commit_distance_in(&worktree_state.scratch.repo, &imported.head, &base)?

@@ -15,6 +15,7 @@ use studio_git::conflict;
 use studio_git::land;
 use studio_git::landing_history;
 use studio_git::merge::{self, Candidate, MergeTarget, PreparedMerge};
+use studio_git::partial_clone;
 use studio_git::refs;
 use studio_git::snapshot::{self, Snapshot, SnapshotLimits};
 use studio_git::{diff, names::BranchName};
@@ -150,7 +151,7 @@ pub(super) fn in_order(project: &Project, entries: &[Entry]) -> Result<Vec<usize
             let is_related = candidates.after[first].contains(&second)
                 || candidates.after[second].contains(&first)
                 || pair.0.target != pair.1.target;
-            if !is_related && conflict(&repo, pair.0, pair.1)? {
+            if !is_related && conflict(project, &repo, pair)? {
                 candidates.conflicts.push((first, second));
             }
         }
@@ -159,10 +160,16 @@ pub(super) fn in_order(project: &Project, entries: &[Entry]) -> Result<Vec<usize
 }
 
 /// Returns whether two sessions conflict. Only those are merged that changed the same file.
-fn conflict(repo: &git2::Repository, first: &Entry, second: &Entry) -> Result<bool> {
+fn conflict(
+    project: &Project,
+    repo: &git2::Repository,
+    (first, second): (&Entry, &Entry),
+) -> Result<bool> {
     if first.paths.is_disjoint(&second.paths) {
         return Ok(false);
     }
+    let works = (first.snapshot.work.as_str(), second.snapshot.work.as_str());
+    partial_clone::fetch_merge(&project.repository, repo, works, None)?;
     let fail = || "cannot compare the work of two sessions";
     let commit = |entry: &Entry| repo.find_commit(refs::oid(&entry.snapshot.work)?).or_fail(fail);
     let mut index = merge::merge_with_base(repo, &commit(first)?, &commit(second)?, None)?;
