@@ -228,9 +228,10 @@ impl Git {
         if let Some(helper) = user_setting("credential.helper") {
             args.extend(["-c".to_owned(), format!("credential.helper={helper}")]);
         }
-        let rest =
-            ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", remote, refspec];
-        args.extend(rest.map(str::to_owned));
+        let options = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head"];
+        args.extend(options.map(str::to_owned));
+        args.extend(self.upload_pack(remote)?);
+        args.extend(["--", remote, refspec].map(str::to_owned));
         let output = self.command(&args).output(OutputLimits::seconds(seconds))?;
         checked(&args, output).map(|_| ())
     }
@@ -241,9 +242,18 @@ impl Git {
         // As git fetches them itself: the remote is not told what the clone has.
         let mut args = vec!["-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet"];
         args.extend(["--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"]);
-        args.extend(["--no-prune", "--refmap=", "--filter=blob:none", "--stdin", "--", remote]);
-        let args: Vec<String> = args.into_iter().map(str::to_owned).collect();
+        args.extend(["--no-prune", "--refmap=", "--filter=blob:none", "--stdin"]);
+        let mut args: Vec<String> = args.into_iter().map(str::to_owned).collect();
+        args.extend(self.upload_pack(remote)?);
+        args.extend(["--".to_owned(), remote.to_owned()]);
         self.run_remote(&args, ids).map(|_| ())
+    }
+
+    /// Returns the option with which git starts its own program as the other side of a repository on
+    /// this machine, and not one that the configuration names.
+    fn upload_pack(&self, remote: &str) -> Result<Option<String>, GitError> {
+        let url = self.run(&["remote", "get-url", "--", remote])?;
+        Ok(is_local(&url).then(|| "--upload-pack=git-upload-pack".to_owned()))
     }
 
     /// Returns the URLs of a configured remote: where it is fetched from, and where it is pushed to.

@@ -1,9 +1,12 @@
 //! Partial clones: files that the clone lacks are fetched before a step that reads them, together.
 
+use std::collections::BTreeSet;
+
 use testkit::env::TestEnv;
 use testkit::repo::Repo;
 
 use crate::fixtures::Scene;
+use crate::git_command::{Attributes, Planted};
 
 /// Creates a scene in a partial clone with all directories, and its origin, which `prepare` fills.
 fn scene_of(prepare: impl Fn(&Repo), options: &[&str]) -> (Scene, Repo) {
@@ -151,4 +154,35 @@ fn a_remote_that_cannot_be_reached_fails_the_start_and_says_why() {
     scene.studio(["resume", &id]).exits(0);
     scene.await_state(&id, "ready");
     scene.repo.is_sound();
+}
+
+#[test]
+fn no_program_of_the_repository_runs_when_files_are_fetched() {
+    let fill = |origin: &Repo| {
+        origin.git(["checkout", "-q", "-b", "next"]);
+        origin.commit_file("more", "1\n");
+        origin.git(["checkout", "-q", "main"]);
+    };
+    let (scene, _origin) = scene_of(fill, &[]);
+    let markers = scene.env.home().join("markers");
+    std::fs::create_dir(&markers).expect("the home is writable");
+    let planted = Planted::in_repository(Repo::at(scene.repo.path()), markers);
+    planted.plant(Attributes::InfoFile);
+    for (key, value) in [
+        ("remote.origin.uploadpack", planted.script("upload-pack")),
+        ("core.sshCommand", planted.script("ssh")),
+        ("core.askPass", planted.script("askpass")),
+        ("core.gitProxy", planted.script("proxy")),
+        ("core.alternateRefsCommand", planted.script("alternates")),
+        ("credential.helper", planted.script("credential")),
+        ("hook.x.command", planted.script("configured-hook")),
+    ] {
+        scene.repo.git(["config", key, &value]);
+    }
+    planted.forget();
+
+    let id = scene.exec(["--base", "origin/next", "write more 2"]);
+
+    scene.await_state(&id, "ready");
+    assert_eq!(planted.found(), BTreeSet::new());
 }

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
+use base::git::GitError;
 use git2::OdbLookupFlags;
 
 use crate::repo::Repository;
@@ -254,7 +255,10 @@ impl<'r> MissingFiles<'r> {
             let (count, remote) = (self.ids.len(), base::text::printable(&self.remote));
             let plural = if count == 1 { "" } else { "s" };
             Failure::failed(format!("cannot fetch {count} file{plural} that this clone lacks"))
-                .because(error)
+                .because(match error {
+                    GitError::Failed { stderr, .. } => stderr,
+                    GitError::Start(error) => error.to_string(),
+                })
                 .hint(format!("git fetch {remote}    whether the remote can be reached"))
                 .hint(format!("git fetch --refetch --no-filter {remote}    fetches all files"))
         })?;
