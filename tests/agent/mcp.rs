@@ -167,6 +167,33 @@ fn a_server_that_dies_is_restarted() {
 }
 
 #[test]
+fn a_server_without_a_handshake_is_used_like_the_others() {
+    let script = [
+        ScriptedReply::new()
+            .calls("mcp__kit__echo", json!({"text": "here"}))
+            .calls("mcp__kit__image", json!({}))
+            .calls("mcp__kit__fail", json!({}))
+            .calls("mcp__kit__structured", json!({})),
+        ScriptedReply::call("mcp__kit__die", json!({})),
+        ScriptedReply::call("mcp__kit__hang", json!({"marker": "marker"})),
+        ScriptedReply::call("mcp__kit__echo", json!({"text": "still here"})),
+        ScriptedReply::says("done"),
+    ];
+    let lines = "calls = \"allow\"\ntimeout_seconds = 4";
+    let stage = stage(script, ["--stateless"], lines);
+    know(&stage);
+    let ran = stage.g3(["--json", "all of it"]);
+    ran.ok();
+    let ends = ends(&ran);
+    let of = |begin: &str| ends.iter().find(|(_, text)| text.contains(begin)).expect(begin).0;
+    assert!(of("here") && of("here it is\n[resource more at file:///more]"));
+    assert!(of("\"answer\": 42") && !of("it did not work"));
+    assert!(!of("lost during the call") && !of("no answer within 4 s"));
+    assert!(of("still here"));
+    assert_eq!(stage.repo.read("marker"), "begun\ncancelled\n");
+}
+
+#[test]
 fn a_dead_server_is_restarted_for_the_call() {
     let kill = "kill -9 $(tail -n 1 pids); while kill -0 $(tail -n 1 pids) 2>/dev/null && \
                 ! grep -q ') Z ' /proc/$(tail -n 1 pids)/stat; do sleep 0.01; done";

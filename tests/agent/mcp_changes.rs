@@ -33,6 +33,15 @@ fn talk<const N: usize>(stage: &Stage, args: [&str; N], input: &str, gate: &Repl
 
 #[test]
 fn changed_tools_are_offered_from_the_next_turn_on() {
+    changed_tools_are_offered([]);
+}
+
+#[test]
+fn changed_tools_of_a_server_without_a_handshake_are_offered_too() {
+    changed_tools_are_offered(["--stateless"]);
+}
+
+fn changed_tools_are_offered<const N: usize>(args: [&str; N]) {
     let gate = ReplyGate::new();
     let stage = stage(
         [
@@ -42,7 +51,7 @@ fn changed_tools_are_offered_from_the_next_turn_on() {
             ScriptedReply::says("done"),
             ScriptedReply::says("still there"),
         ],
-        [],
+        args,
         "calls = \"allow\"",
     );
     know(&stage);

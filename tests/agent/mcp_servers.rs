@@ -260,3 +260,46 @@ fn plain_http_is_local_only_and_a_closed_port_is_reported() {
     test("http://127.0.0.1:9/mcp").exits(1).output_contains("no connection");
     assert!(!stage.env.home().join(".g3/mcp").exists(), "what failed is not remembered");
 }
+
+/// Like [`with_login`], for a client that was registered by hand: `mine`, with the secret `s0`.
+fn with_registered_client(request: &ReceivedRequest) -> ScriptedReply {
+    let form = String::from_utf8_lossy(&request.raw).into_owned();
+    let has_secret = form.contains("client_id=mine") && form.contains("client_secret=s0")
+        || request.header("authorization") == Some("Basic bWluZTpzMA==");
+    match request.path.split('?').next().unwrap_or_default() {
+        "/register" => ScriptedReply::status(403),
+        "/token" if !has_secret => answer(401, json!({"error": "invalid_client"}).to_string()),
+        _ => with_login(request),
+    }
+}
+
+#[test]
+fn a_client_that_was_registered_by_hand_logs_in() {
+    let web = ModelServer::start(Script::by(with_registered_client));
+    let mut stage = Stage::new([]);
+    stage.env.set("KIT_SECRET", "s0");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    configure_web(&stage, &web, "");
+    stage.g3(["mcp", "login", "web"]).exits(1).output_contains("client_id");
+    let lines = format!(
+        "client_id = \"mine\"\nclient_secret = \"${{KIT_SECRET}}\"\ncallback_port = {port}\n\
+         scopes = [\"read\", \"write\"]"
+    );
+    configure_web(&stage, &web, &lines);
+    let mut login = stage.start(["mcp", "login", "web"]);
+    let mut lines = BufReader::new(login.child.stdout.take().unwrap()).lines();
+    let address = lines.by_ref().map(Result::unwrap).find(|line| line.contains("/authorize?"));
+    let address = address.expect("the address is printed");
+    for part in [
+        "client_id=mine".to_owned(),
+        format!("redirect_uri=http%3A%2F%2Flocalhost%3A{port}%2Fcallback"),
+        "scope=read+write".to_owned(),
+    ] {
+        assert!(address.contains(&part), "{part}: {address}");
+    }
+    come_back(&address);
+    assert_eq!(lines.next().unwrap().unwrap(), "logged in to `web`");
+    assert!(login.wait_until(None).unwrap().unwrap().success());
+    // The token has expired: it is renewed, with the secret.
+    stage.g3(["mcp", "test", "web"]).output_contains("mcp__web__add").ok();
+}

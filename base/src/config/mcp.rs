@@ -31,6 +31,14 @@ pub struct McpServerConfig {
     pub headers: BTreeMap<String, Secret>,
     /// A command that prints the token for `Authorization: Bearer`.
     pub bearer_token_command: Option<CommandLine>,
+    /// The client with which g3 logs in, if it was registered by hand; else g3 registers itself.
+    pub client_id: Option<String>,
+    /// The client's secret; `${NAME}` is replaced by that variable of g3.
+    pub client_secret: Option<Secret>,
+    /// The port of this machine to which the browser returns; a free one when absent.
+    pub callback_port: Option<u16>,
+    /// The scopes of a login; those that the server names when empty.
+    pub scopes: Vec<String>,
     /// Whether plain `http` is allowed to other machines.
     pub allow_http: bool,
     /// Timeout of the start and of each call, in seconds.
@@ -64,6 +72,10 @@ impl Default for McpServerConfig {
             url: None,
             headers: BTreeMap::new(),
             bearer_token_command: None,
+            client_id: None,
+            client_secret: None,
+            callback_port: None,
+            scopes: Vec::new(),
             allow_http: false,
             timeout_seconds: 60,
             tools: Vec::new(),
@@ -160,7 +172,7 @@ fn variable(name: &str) -> Option<String> {
 }
 
 /// Parses the format that many agents share: `{"mcpServers": {NAME: {command, args, env} | {url,
-/// headers}}}`. Unknown fields are ignored.
+/// headers, oauth: {clientId, callbackPort}}}}`. Unknown fields are ignored.
 fn parse(
     bytes: &[u8],
     variable: &dyn Fn(&str) -> Option<String>,
@@ -203,8 +215,15 @@ fn parse_server(
         })
         .collect()
     };
+    let oauth = &entry["oauth"];
+    let client_id = match &oauth["clientId"] {
+        Value::String(id) => Some(expand(id, variable)?),
+        _ => None,
+    };
     Ok(McpServerConfig {
         enabled: entry["disabled"] != true,
+        client_id,
+        callback_port: oauth["callbackPort"].as_u64().and_then(|port| u16::try_from(port).ok()),
         command,
         env: texts("env")?,
         cwd: text("cwd")?.map(PathBuf::from),
@@ -263,13 +282,16 @@ mod tests {
     fn the_common_format_is_parsed_and_invalid_servers_are_named() {
         let text = r#"{"mcpServers": {
             "a": {"command": "npx", "args": ["-y", "${TOKEN}"], "env": {"K": "${TOKEN}"}, "new": 1},
-            "b": {"type": "http", "url": "https://x/mcp", "headers": {"X": "1"}, "disabled": true}
+            "b": {"type": "http", "url": "https://x/mcp", "headers": {"X": "1"}, "disabled": true,
+                  "oauth": {"clientId": "id-${TOKEN}", "callbackPort": 7410}}
         }}"#;
         let read = parse(text.as_bytes(), &known).unwrap();
         assert_eq!(read["a"].command, ["npx", "-y", "t0"]);
         assert_eq!(read["a"].env["K"].reveal(), "${TOKEN}");
         assert_eq!(read["b"].url.as_deref(), Some("https://x/mcp"));
         assert!(read["a"].enabled && !read["b"].enabled);
+        assert_eq!(read["b"].client_id.as_deref(), Some("id-t0"));
+        assert_eq!(read["b"].callback_port, Some(7410));
         for (text, why) in [
             (r#"{"mcpServers": {"a": 1}}"#, "`a`: it is not an object"),
             (r#"{"mcpServers": {"a": {"command": ["x"]}}}"#, "`command` must be a string"),

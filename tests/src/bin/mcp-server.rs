@@ -1,23 +1,26 @@
 //! A real MCP server on stdin and stdout, with configurable behavior: normal, slow, or faulty.
 //!
-//! `mcp-server [--pids FILE] [--wait FILE] [--broken] [--many N]`: writes its process id, waits for
-//! a file before it answers, exits immediately, or has N additional tools.
+//! `mcp-server [--pids FILE] [--wait FILE] [--broken] [--many N] [--stateless]`: writes its process
+//! id, waits for a file before it answers, exits immediately, has N additional tools, or refuses a
+//! handshake, as servers may since protocol 2026-07-28.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it misbehaves on purpose")]
 
+use std::borrow::Cow;
 use std::error::Error;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
-    JsonObject, ListToolsResult, PaginatedRequestParams, Resource, ServerCapabilities,
-    ServerConfig, Tool, ToolAnnotations,
+    JsonObject, ListToolsResult, PaginatedRequestParams, ProtocolVersion, Resource,
+    ServerCapabilities, ServerConfig, ServerNotification, SubscriptionFilter, Tool,
+    ToolAnnotations, ToolListChangedNotification,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, SubscriptionContext, SubscriptionSink};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
 use serde_json::{Value, json};
 
@@ -48,17 +51,23 @@ struct Server {
     changed: AtomicBool,
     /// Number of tool list requests.
     lists: AtomicU32,
+    /// The versions that it accepts.
+    versions: Vec<ProtocolVersion>,
+    /// A client without a handshake that wants to know of changes.
+    subscription: Mutex<Option<SubscriptionSink>>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let mut many = 0;
+    let mut versions = ProtocolVersion::KNOWN_VERSIONS.to_vec();
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or("the flag wants a value");
         match arg.as_str() {
             "--pids" => append(Path::new(&value()?), &std::process::id().to_string())?,
             "--wait" => wait_for(&PathBuf::from(value()?)),
             "--many" => many = value()?.parse()?,
+            "--stateless" => versions = vec![ProtocolVersion::LATEST],
             "--broken" => {
                 eprintln!("there is no configuration for me");
                 std::process::exit(7);
@@ -69,11 +78,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let pipes = (tokio::io::stdin(), tokio::io::stdout());
-        Server { many, changed: AtomicBool::default(), lists: AtomicU32::default() }
-            .serve(pipes)
-            .await?
-            .waiting()
-            .await?;
+        let (changed, lists) = (AtomicBool::default(), AtomicU32::default());
+        let server = Server { many, changed, lists, versions, subscription: Mutex::default() };
+        server.serve(pipes).await?.waiting().await?;
         Ok(())
     })
 }
@@ -99,11 +106,42 @@ fn tool(name: String, about: &str, parameters: &[&str], repeatable: bool) -> Too
     Tool::new(name, about.to_owned(), Arc::new(schema)).with_annotations(hints)
 }
 
+impl Server {
+    async fn tell_of_change(&self, context: &RequestContext<RoleServer>) -> Result<(), ErrorData> {
+        let subscription = self.subscription.lock().map_err(failed)?.clone();
+        match subscription {
+            Some(sink) => {
+                let change = ToolListChangedNotification::default();
+                let sent = sink.send(ServerNotification::ToolListChangedNotification(change));
+                sent.await.map_err(failed)
+            }
+            None => context.peer.notify_tool_list_changed().await.map_err(failed),
+        }
+    }
+}
+
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let capabilities =
             ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
         ServerConfig::new(capabilities).with_server_info(Implementation::new("testkit", "1"))
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Owned(self.versions.clone())
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        asked: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        Some(asked.clone())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        *self.subscription.lock().map_err(failed)? = Some(context.sink().clone());
+        context.cancelled().await;
+        Ok(())
     }
 
     async fn list_tools(
@@ -159,14 +197,12 @@ impl ServerHandler for Server {
             }
             "change" => {
                 self.changed.store(true, Ordering::SeqCst);
-                let told = context.peer.notify_tool_list_changed().await;
-                told.map_err(|why| ErrorData::internal_error(why.to_string(), None))?;
+                self.tell_of_change(&context).await?;
                 say("I have other tools".to_owned())
             }
             "flood" => {
                 for _ in 0..text("times").parse().unwrap_or(0) {
-                    let told = context.peer.notify_tool_list_changed().await;
-                    told.map_err(|why| ErrorData::internal_error(why.to_string(), None))?;
+                    self.tell_of_change(&context).await?;
                 }
                 say("that was it".to_owned())
             }
@@ -187,6 +223,6 @@ fn die() -> ! {
     std::process::exit(3)
 }
 
-fn failed(why: std::io::Error) -> ErrorData {
+fn failed(why: impl std::fmt::Display) -> ErrorData {
     ErrorData::internal_error(why.to_string(), None)
 }

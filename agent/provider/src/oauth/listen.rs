@@ -38,6 +38,9 @@ pub struct AuthorizationCode {
     pub url: String,
 }
 
+/// The path to which a browser returns, where the service does not require another.
+pub const CALLBACK_PATH: &str = "/callback";
+
 impl Listener {
     /// Listens on a port of this machine; 0 picks a free one. Listens on IPv4 and IPv6, since
     /// `localhost` may resolve to either.
@@ -134,7 +137,8 @@ fn request_target(head: &str) -> Option<&str> {
 fn parse_callback(request_target: &str, state: &str) -> Option<Callback> {
     let url = Url::parse("http://localhost").ok()?.join(request_target).ok()?;
     let param = |key: &str| url.query_pairs().find(|(k, _)| k == key).map(|(_, v)| v.into_owned());
-    if url.path() != "/" || param("state").as_deref() != Some(state) {
+    let is_ours = matches!(url.path(), "/" | CALLBACK_PATH);
+    if !is_ours || param("state").as_deref() != Some(state) {
         return None;
     }
     if let Some(error) = param("error") {

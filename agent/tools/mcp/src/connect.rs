@@ -6,10 +6,16 @@ use std::sync::Arc;
 use base::config::mcp::McpServerConfig;
 use base::process::{GRACE, find_program};
 use futures_util::future::BoxFuture;
-use rmcp::model::{ClientConfig, Implementation};
-use rmcp::service::{ClientInitializeError, NotificationContext, Peer, RunningService};
+use rmcp::model::{
+    ClientConfig, Implementation, ProtocolVersion, ServerNotification, SubscriptionFilter,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, Peer,
+    RunningService,
+};
+use rmcp::transport::IntoTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use rmcp::{ClientHandler, RoleClient, ServiceExt};
+use rmcp::{ClientHandler, RoleClient};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::http;
@@ -41,10 +47,69 @@ pub(crate) struct G3Client {
     pub on_tools_changed: OnToolsChanged,
 }
 
+impl G3Client {
+    /// Connects without a handshake, as since protocol 2026-07-28, or with the one before it.
+    pub(crate) async fn connect<T, E, A>(
+        self,
+        transport: T,
+        protocol: ProtocolEra,
+    ) -> Result<RunningService<RoleClient, G3Client>, ClientInitializeError>
+    where
+        T: IntoTransport<RoleClient, E, A>,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let on_tools_changed = self.on_tools_changed.clone();
+        let lifecycle = match protocol {
+            ProtocolEra::Handshake => ClientLifecycleMode::Initialize,
+            ProtocolEra::Stateless => {
+                ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] }
+            }
+        };
+        let service = self.serve_with_lifecycle(transport, lifecycle).await?;
+        if protocol == ProtocolEra::Stateless {
+            tokio::spawn(listen(service.peer().clone(), on_tools_changed));
+        }
+        Ok(service)
+    }
+}
+
+/// Receives the notifications of a server to which g3 has to subscribe, until the connection ends.
+async fn listen(peer: Peer<RoleClient>, on_tools_changed: OnToolsChanged) {
+    let filter = SubscriptionFilter::builder().tools_list_changed().build();
+    // A server need not support it.
+    let Ok(mut subscription) = peer.listen(filter).await else { return };
+    while let Ok(Some(notification)) = subscription.next().await {
+        if matches!(notification, ServerNotification::ToolListChangedNotification(_)) {
+            on_tools_changed(peer.clone()).await;
+        }
+    }
+}
+
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProtocolEra {
+    /// After a handshake (`initialize`), up to protocol 2025-11-25.
+    Handshake,
+    /// Each request describes itself, since protocol 2026-07-28.
+    Stateless,
+}
+
+impl ProtocolEra {
+    /// Both, in the order in which they are tried: a server that speaks both loses nothing by a
+    /// handshake, and an older one may end at anything else.
+    pub(crate) const TRIED: [ProtocolEra; 2] = [ProtocolEra::Handshake, ProtocolEra::Stateless];
+
+    /// Returns whether a server may accept the next one: it answered, and refused this one.
+    pub(crate) fn is_refused(self, error: &ClientInitializeError) -> bool {
+        self == ProtocolEra::Handshake && matches!(error, ClientInitializeError::JsonRpcError(_))
+    }
+}
+
 impl ClientHandler for G3Client {
     fn get_info(&self) -> ClientConfig {
         let implementation = Implementation::new("g3", env!("CARGO_PKG_VERSION"));
         ClientConfig::new(Default::default(), implementation)
+            .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
     }
 
     async fn on_tool_list_changed(&self, context: NotificationContext<RoleClient>) {
@@ -68,16 +133,22 @@ pub(crate) async fn open(
     if server.url.is_some() {
         return Ok(McpConnection { service: http::open(server, client).await?, program: None });
     }
-    let (mut program, stdin, stdout) = start(server, part, paths)?;
-    let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MAX_LINE);
-    match client.serve(transport).await {
-        Ok(service) => Ok(McpConnection { service, program: Some(program) }),
-        Err(
-            ClientInitializeError::ConnectionClosed(_)
-            | ClientInitializeError::TransportError { .. },
-        ) => Err(program.describe_end().await),
-        Err(error) => Err(format!("no handshake: {error}")),
+    let mut refusal = String::new();
+    for era in ProtocolEra::TRIED {
+        let (mut program, stdin, stdout) = start(server, part, paths)?;
+        let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MAX_LINE);
+        match client.clone().connect(transport, era).await {
+            Ok(service) => return Ok(McpConnection { service, program: Some(program) }),
+            Err(error) if era.is_refused(&error) => refusal = error.to_string(),
+            Err(
+                ClientInitializeError::ConnectionClosed(_)
+                | ClientInitializeError::TransportError { .. },
+            ) => return Err(program.describe_end().await),
+            Err(_) if !refusal.is_empty() => break,
+            Err(error) => return Err(format!("no handshake: {error}")),
+        }
     }
+    Err(format!("no handshake: {refusal}"))
 }
 
 fn start(

@@ -6,12 +6,12 @@ use base::config::mcp::{McpServerConfig, expand};
 use base::process::{Command, OutputLimits};
 use reqwest::Url;
 use reqwest::header::{HeaderName, HeaderValue};
+use rmcp::RoleClient;
 use rmcp::service::{ClientInitializeError, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
-use rmcp::{RoleClient, ServiceExt};
 
-use super::connect::G3Client;
+use super::connect::{G3Client, ProtocolEra};
 use super::login;
 use provider::http as door;
 
@@ -24,17 +24,27 @@ pub(crate) async fn open(
     let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
         .custom_headers(headers(server)?);
     let token = token(server).await?;
-    let result = if token.is_none() && login::exists(server) {
-        let client = login::client(server).await?;
-        client_handler.serve(StreamableHttpClientTransport::with_client(client, config)).await
-    } else {
-        if let Some(token) = token {
-            config = config.auth_header(token);
+    let is_logged_in = token.is_none() && login::exists(server);
+    if let Some(token) = token {
+        config = config.auth_header(token);
+    }
+    let mut refusal = None;
+    for era in ProtocolEra::TRIED {
+        let (handler, config) = (client_handler.clone(), config.clone());
+        let result = if is_logged_in {
+            let client = login::client(server).await?;
+            handler.connect(StreamableHttpClientTransport::with_client(client, config), era).await
+        } else {
+            let client = door::client(&url).map_err(|error| error.to_string())?;
+            handler.connect(StreamableHttpClientTransport::with_client(client, config), era).await
+        };
+        match result {
+            Ok(service) => return Ok(service),
+            Err(error) if era.is_refused(&error) => refusal = Some(error),
+            Err(error) => return Err(explain(refusal.as_ref().unwrap_or(&error))),
         }
-        let client = door::client(&url).map_err(|error| error.to_string())?;
-        client_handler.serve(StreamableHttpClientTransport::with_client(client, config)).await
-    };
-    result.map_err(|error| explain(&error))
+    }
+    Err(refusal.as_ref().map(explain).unwrap_or_default())
 }
 
 /// Returns the URL. Plain `http` to another machine is rejected.

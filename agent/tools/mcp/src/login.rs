@@ -5,17 +5,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base::config::mcp::McpServerConfig;
+use base::config::mcp::{McpServerConfig, expand};
 use base::config::trust::hash;
 use reqwest::Client;
 use rmcp::transport::auth::{
     AuthClient, AuthError, AuthorizationManager, AuthorizationRequest, AuthorizationSession,
-    CredentialStore, StoredCredentials,
+    CredentialStore, OAuthClientConfig, StoredCredentials,
 };
 
 use super::http;
 use provider::http as door;
-use provider::oauth::listen::{Callback, Listener};
+use provider::oauth::listen::{CALLBACK_PATH, Callback, Listener};
 
 /// Timeout for the user in the browser.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -57,8 +57,19 @@ pub(crate) async fn client(server: &McpServerConfig) -> Result<AuthClient<Client
     if !is_stored {
         return Err("its login has expired; run `g3 mcp login`".to_owned());
     }
+    if let (Some(id), Some(secret)) = (&server.client_id, client_secret(server)?) {
+        // The secret is not stored with the login.
+        let config = OAuthClientConfig::new(id.as_str(), url.as_str()).with_client_secret(secret);
+        manager.configure_client(config).map_err(|error| login_error(&error))?;
+    }
     let client = door::client(&url).map_err(|error| error.to_string())?;
     Ok(AuthClient::new(client, manager))
+}
+
+/// Returns the secret of a client that was registered by hand.
+fn client_secret(server: &McpServerConfig) -> Result<Option<String>, String> {
+    let secret = server.client_secret.as_ref();
+    secret.map(|secret| expand(secret.reveal(), &|name| std::env::var(name).ok())).transpose()
 }
 
 async fn manager(server: &McpServerConfig) -> Result<AuthorizationManager, String> {
@@ -80,11 +91,27 @@ pub async fn begin(server: &McpServerConfig) -> Result<PendingLogin, String> {
     let mut manager = manager(server).await?;
     let metadata = manager.resolve_metadata().await.map_err(|error| login_error(&error))?;
     manager.set_metadata(metadata.metadata);
-    let listener = Listener::open(0).await.map_err(|error| error.sentence())?;
-    let redirect = format!("{}/", listener.address());
-    let request = AuthorizationRequest::new(redirect).with_client_name("g3");
+    let port = server.callback_port.unwrap_or_default();
+    let listener = Listener::open(port).await.map_err(|error| error.sentence())?;
+    let redirect = format!("{}{CALLBACK_PATH}", listener.address());
+    let mut request = AuthorizationRequest::new(redirect)
+        .with_client_name("g3")
+        .with_scopes(server.scopes.clone());
+    if let Some(id) = &server.client_id {
+        request = request.with_preregistered_client(id.as_str());
+        if let Some(secret) = client_secret(server)? {
+            request = request.with_client_secret(secret);
+        }
+    }
     let session = AuthorizationSession::new(manager, request).await;
-    let session = session.map_err(|(_, error)| login_error(&error))?;
+    let session = session.map_err(|(_, error)| match error {
+        AuthError::RegistrationFailed(_) => format!(
+            "{}; register a client by hand, with the redirect URL http://localhost:PORT{CALLBACK_PATH}, \
+             and set its `client_id` and `callback_port`",
+            login_error(&error)
+        ),
+        error => login_error(&error),
+    })?;
     Ok(PendingLogin { session, listener })
 }
 
