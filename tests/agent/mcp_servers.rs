@@ -113,6 +113,38 @@ fn over_http(request: &ReceivedRequest) -> ScriptedReply {
     answer(200, json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string())
 }
 
+/// Like [`over_http`], for protocol 2026-07-28 only, as the TypeScript SDK answers.
+fn stateless_over_http(request: &ReceivedRequest) -> ScriptedReply {
+    let (body, id) = (&request.body, &request.body["id"]);
+    let refuse = |status: u16, code: i32| {
+        let error =
+            json!({"code": code, "message": "refused", "data": {"supported": ["2026-07-28"]}});
+        answer(status, json!({"jsonrpc": "2.0", "id": id, "error": error}).to_string())
+    };
+    if request.header("mcp-protocol-version") != Some("2026-07-28") {
+        return refuse(400, -32_022);
+    }
+    let version = &body["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"];
+    if request.header("mcp-method") != body["method"].as_str() || version != "2026-07-28" {
+        return refuse(400, -32_001);
+    }
+    let mut result = match body["method"].as_str().unwrap_or_default() {
+        "server/discover" => json!({
+            "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}},
+            "_meta": {"io.modelcontextprotocol/serverInfo": {"name": "web", "version": "1"}},
+        }),
+        "tools/list" => json!({"tools": [
+            {"name": "add", "description": "Adds.", "inputSchema": {"type": "object"}},
+        ]}),
+        "tools/call" => json!({"content": [{"type": "text", "text": "4"}]}),
+        _ => return refuse(404, -32_601),
+    };
+    result["resultType"] = json!("complete");
+    result["ttlMs"] = json!(0);
+    result["cacheScope"] = json!("private");
+    answer(200, json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string())
+}
+
 fn answer(status: u16, body: String) -> ScriptedReply {
     ScriptedReply::status(status).body("application/json", body)
 }
@@ -163,6 +195,18 @@ fn a_rejected_token_is_fetched_again() {
     stage.g3(["mcp", "test", "web"]).ok();
     stage.g3(["add"]).ok();
     assert_eq!(result(&stage, 3), "4", "{}", result(&stage, 2));
+}
+
+#[test]
+fn a_server_at_a_url_without_a_handshake_is_used() {
+    let web = ModelServer::start(Script::by(stateless_over_http));
+    let add = || ScriptedReply::call("mcp__web__add", json!({}));
+    let stage = Stage::new([add(), add(), ScriptedReply::says("done")]);
+    configure_web(&stage, &web, "calls = \"allow\"");
+    stage.g3(["mcp", "test", "web"]).output_contains("mcp__web__add").ok();
+    stage.g3(["add"]).ok();
+    assert_eq!(result(&stage, 1), "4");
+    assert_eq!(result(&stage, 2), "4");
 }
 
 /// An authorization server and an MCP server that accepts its tokens.

@@ -139,16 +139,18 @@ pub(crate) async fn open(
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MAX_LINE);
         match client.clone().connect(transport, era).await {
             Ok(service) => return Ok(McpConnection { service, program: Some(program) }),
-            Err(error) if era.is_refused(&error) => refusal = error.to_string(),
+            Err(error) if era.is_refused(&error) => {
+                refusal = format!("no handshake: {error}; without one: ");
+            }
             Err(
                 ClientInitializeError::ConnectionClosed(_)
                 | ClientInitializeError::TransportError { .. },
-            ) => return Err(program.describe_end().await),
-            Err(_) if !refusal.is_empty() => break,
-            Err(error) => return Err(format!("no handshake: {error}")),
+            ) => return Err(refusal + &program.describe_end().await),
+            Err(error) if refusal.is_empty() => return Err(format!("no handshake: {error}")),
+            Err(error) => return Err(format!("{refusal}{error}")),
         }
     }
-    Err(format!("no handshake: {refusal}"))
+    Err(refusal)
 }
 
 fn start(

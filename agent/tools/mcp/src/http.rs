@@ -28,7 +28,7 @@ pub(crate) async fn open(
     if let Some(token) = token {
         config = config.auth_header(token);
     }
-    let mut refusal = None;
+    let mut refusal = String::new();
     for era in ProtocolEra::TRIED {
         let (handler, config) = (client_handler.clone(), config.clone());
         let result = if is_logged_in {
@@ -40,11 +40,13 @@ pub(crate) async fn open(
         };
         match result {
             Ok(service) => return Ok(service),
-            Err(error) if era.is_refused(&error) => refusal = Some(error),
-            Err(error) => return Err(explain(refusal.as_ref().unwrap_or(&error))),
+            Err(error) if era.is_refused(&error) => {
+                refusal = format!("{}; without a handshake: ", explain(&error));
+            }
+            Err(error) => return Err(refusal + &explain(&error)),
         }
     }
-    Err(refusal.as_ref().map(explain).unwrap_or_default())
+    Err(refusal)
 }
 
 /// Returns the URL. Plain `http` to another machine is rejected.
