@@ -193,10 +193,10 @@ pub fn prepare_onto(
     let strategy = method.strategy;
     let scratch = Quarantine::open(repository)?;
     let repo = &scratch.repo;
-    partial_clone::fetch_merge(repository, repo, (&target_tip, &snapshot.work), base)?;
     let target_commit = repo.find_commit(refs::oid(&target_tip)?).or_fail(cannot)?;
     let target_tree = target_commit.tree().or_fail(cannot)?;
     tree_limits::refuse(repo, &[&snapshot.head, &snapshot.work], &target_tree)?;
+    partial_clone::fetch_merge(repository, repo, (&target_tip, &snapshot.work), base)?;
     let syntax = if method.by_syntax { SyntaxMergeUse::Merge } else { SyntaxMergeUse::Mark };
     let merge_work = || merge_all(repo, &target_commit, &snapshot.work, base, syntax);
     let (merged, parents) = match strategy {

@@ -1,7 +1,7 @@
 //! Files that a partial clone lacks. Git fetches each one when it reads it; here, those that a step reads
 //! are fetched together before it, as `git checkout` does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use git2::OdbLookupFlags;
 
 use crate::repo::Repository;
 use crate::sparse::SparsePatterns;
-use crate::{entry_mode, refs, tree_diff};
+use crate::{checkout, entry_mode, refs, tree_limits};
 
 /// Files with these names are read from commits for their rules, wherever the patterns put them.
 const RULE_FILES: [&[u8]; 2] = [b".gitattributes", b".gitmodules"];
@@ -79,7 +79,8 @@ pub(crate) fn fetch_checkout(
 
 /// Fetches what a merge of two commits reads: the files that both sides changed, and those that one
 /// side deleted or added, which may be renames. `repo` sees both; without a merge base, it is that of
-/// the commits.
+/// the commits. No file is fetched whose name comes from an agent alone: only those of the merge base
+/// and of `ours`.
 pub fn fetch_merge(
     repository: &Repository,
     repo: &git2::Repository,
@@ -87,30 +88,35 @@ pub fn fetch_merge(
     base: Option<&str>,
 ) -> Result<()> {
     let Some(mut missing) = MissingFiles::of(repository, repo)? else { return Ok(()) };
-    let (ours, theirs) = (refs::oid(ours)?, refs::oid(theirs)?);
     let base = match base {
-        Some(base) => refs::oid(base)?,
-        None => match repo.merge_base(ours, theirs) {
-            Ok(base) => base,
+        Some(base) => base.to_owned(),
+        None => match repo.merge_base(refs::oid(ours)?, refs::oid(theirs)?) {
+            Ok(base) => base.to_string(),
             Err(_) => return Ok(()),
         },
     };
-    let [base, ours, theirs] = [base, ours, theirs].map(|id| find_tree(repo, &id.to_string()));
-    let (base, ours, theirs) = (base?, ours?, theirs?);
+    let (base, ours) = (find_tree(repo, &base)?, find_tree(repo, ours)?);
+    tree_limits::refuse(repo, &[theirs], &ours)?;
+    let theirs = find_tree(repo, theirs)?;
     missing.add_tree(&ours, Path::new(""), &|_, _| false)?;
-    let sides = [changes(repo, &base, &ours)?, changes(repo, &base, &theirs)?];
-    for (own, other) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
-        for change in own {
-            let is_common = || other.iter().any(|it| it.path == change.path);
-            if change.ids.len() == 1 || is_common() {
-                missing.add(&change.ids);
-            }
-        }
+    let our_changes = changes(repo, &base, &ours)?;
+    let their_changes = changes(repo, &base, &theirs)?;
+    let read = |own: &Changes, other: &Changes| -> Vec<Change> {
+        let read = own.iter().filter(|(path, change)| {
+            change.before.is_none() || change.after.is_none() || other.contains_key(*path)
+        });
+        read.map(|(_, change)| *change).collect()
+    };
+    for change in read(&our_changes, &their_changes) {
+        missing.add(change.before.into_iter().chain(change.after));
+    }
+    for change in read(&their_changes, &our_changes) {
+        missing.add(change.before);
     }
     missing.fetch()
 }
 
-/// Fetches the files that differ between two commits or trees. `repo` sees both.
+/// Fetches the files of a commit or tree that differ in another one, an agent's. `repo` sees both.
 pub fn fetch_changed(
     repository: &Repository,
     repo: &git2::Repository,
@@ -118,9 +124,8 @@ pub fn fetch_changed(
     after: &str,
 ) -> Result<()> {
     let Some(mut missing) = MissingFiles::of(repository, repo)? else { return Ok(()) };
-    for change in changes(repo, &find_tree(repo, before)?, &find_tree(repo, after)?)? {
-        missing.add(&change.ids);
-    }
+    let changes = changes(repo, &find_tree(repo, before)?, &find_tree(repo, after)?)?;
+    missing.add(changes.values().filter_map(|change| change.before));
     missing.fetch()
 }
 
@@ -133,9 +138,11 @@ pub(crate) fn fetch_neighbors(
     after: &str,
 ) -> Result<()> {
     let Some(mut missing) = MissingFiles::of(repository, repo)? else { return Ok(()) };
-    let (before, after) = (find_tree(repo, before)?, find_tree(repo, after)?);
+    let before = find_tree(repo, before)?;
+    tree_limits::refuse(repo, &[after], &before)?;
+    let after = find_tree(repo, after)?;
     let changes = changes(repo, &before, &after)?;
-    let directories = changes.iter().flat_map(|change| change.path.ancestors().skip(1));
+    let directories = changes.keys().flat_map(|path| path.ancestors().skip(1));
     for directory in directories.collect::<BTreeSet<_>>() {
         let find = |tree: &git2::Tree<'_>| match directory.as_os_str().is_empty() {
             true => repo.find_tree(tree.id()).ok(),
@@ -143,7 +150,7 @@ pub(crate) fn fetch_neighbors(
         };
         let (Some(old), Some(_)) = (find(&before), find(&after)) else { continue };
         let files = old.iter().filter(|entry| entry.kind() == Some(git2::ObjectType::Blob));
-        missing.add(&files.map(|entry| entry.id()).collect::<Vec<_>>());
+        missing.add(files.map(|entry| entry.id()));
     }
     missing.fetch()
 }
@@ -166,28 +173,27 @@ fn read(repo: &git2::Repository) -> Result<Option<PartialClone>> {
     Ok(partial_clone)
 }
 
-/// A changed path, with the files before and after.
+/// A change of a path: its file before and after.
+#[derive(Clone, Copy, Debug, Default)]
 struct Change {
-    path: PathBuf,
-    ids: Vec<git2::Oid>,
+    before: Option<git2::Oid>,
+    after: Option<git2::Oid>,
 }
+
+type Changes = BTreeMap<PathBuf, Change>;
 
 fn changes(
     repo: &git2::Repository,
     before: &git2::Tree<'_>,
     after: &git2::Tree<'_>,
-) -> Result<Vec<Change>> {
-    let diff = tree_diff::diff_trees(repo, Some(before), Some(after), git2::DiffOptions::new())
-        .or_fail(cannot)?;
-    let deltas = diff.deltas().filter_map(|delta| {
-        let files = [delta.old_file(), delta.new_file()];
-        let path = files.iter().find_map(git2::DiffFile::path_bytes)?;
-        let files = files.iter().filter(|file| !file.id().is_zero());
-        let files = files.filter(|file| file.mode() != git2::FileMode::Commit);
-        let path = PathBuf::from(OsStr::from_bytes(path));
-        Some(Change { path, ids: files.map(git2::DiffFile::id).collect() })
+) -> Result<Changes> {
+    let file = |id: git2::Oid, mode: u32| (mode != entry_mode::GITLINK).then_some(id);
+    let changes = checkout::tree_changes(repo, before, after)?.into_iter().map(|change| {
+        let [before, after] =
+            [change.before, change.after].map(|entry| entry.and_then(|it| file(it.id, it.mode)));
+        (change.path, Change { before, after })
     });
-    Ok(deltas.collect())
+    Ok(changes.collect())
 }
 
 /// The files that a step reads and that are missing.
@@ -230,7 +236,7 @@ impl<'r> MissingFiles<'r> {
                 Some(git2::ObjectType::Blob) => {
                     let mode = u32::try_from(entry.filemode()).unwrap_or(entry_mode::FILE);
                     if RULE_FILES.contains(&entry.name_bytes()) || is_selected(&path, mode) {
-                        self.add(&[entry.id()]);
+                        self.add([entry.id()]);
                     }
                 }
                 Some(_) | None => {}
@@ -240,9 +246,9 @@ impl<'r> MissingFiles<'r> {
     }
 
     /// Adds those of these files that are missing.
-    fn add(&mut self, ids: &[git2::Oid]) {
-        let is_missing = |id: &&git2::Oid| !self.odb.exists_ext(**id, OdbLookupFlags::NO_REFRESH);
-        self.ids.extend(ids.iter().filter(is_missing));
+    fn add(&mut self, ids: impl IntoIterator<Item = git2::Oid>) {
+        let is_missing = |id: &git2::Oid| !self.odb.exists_ext(*id, OdbLookupFlags::NO_REFRESH);
+        self.ids.extend(ids.into_iter().filter(is_missing));
     }
 
     /// Fetches them in one connection.

@@ -52,21 +52,21 @@ impl G3Client {
     pub(crate) async fn connect<T, E, A>(
         self,
         transport: T,
-        protocol: ProtocolEra,
+        era: ProtocolEra,
     ) -> Result<RunningService<RoleClient, G3Client>, ClientInitializeError>
     where
         T: IntoTransport<RoleClient, E, A>,
         E: std::error::Error + Send + Sync + 'static,
     {
         let on_tools_changed = self.on_tools_changed.clone();
-        let lifecycle = match protocol {
+        let lifecycle = match era {
             ProtocolEra::Handshake => ClientLifecycleMode::Initialize,
             ProtocolEra::Stateless => {
                 ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] }
             }
         };
         let service = self.serve_with_lifecycle(transport, lifecycle).await?;
-        if protocol == ProtocolEra::Stateless {
+        if era == ProtocolEra::Stateless {
             tokio::spawn(listen(service.peer().clone(), on_tools_changed));
         }
         Ok(service)
@@ -85,7 +85,7 @@ async fn listen(peer: Peer<RoleClient>, on_tools_changed: OnToolsChanged) {
     }
 }
 
-/// How a server is spoken to.
+/// How g3 speaks with a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProtocolEra {
     /// After a handshake (`initialize`), up to protocol 2025-11-25.
