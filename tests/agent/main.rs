@@ -38,6 +38,7 @@ mod lsp_support;
 mod many_calls;
 mod mcp;
 mod mcp_changes;
+mod mcp_questions;
 mod mcp_serve;
 mod mcp_servers;
 mod mcp_support;

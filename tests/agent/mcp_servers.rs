@@ -81,7 +81,7 @@ fn g3_mcp_lists_and_tests_servers() {
     let echo = tools.iter().find(|tool| tool["tool"] == "echo").unwrap();
     assert_eq!(echo["name"], "mcp__kit__echo");
     assert_eq!(echo["parameters"]["required"], json!(["text"]));
-    stage.g3(["mcp", "list"]).output_contains("known, 14 tools").ok();
+    stage.g3(["mcp", "list"]).output_contains("known, 15 tools").ok();
     configure(&stage, &["--broken"], "");
     let broken = stage.g3(["mcp", "test", "kit", "--json"]);
     assert!(broken.exits(1).json()["error"].as_str().unwrap().contains("code 7"));

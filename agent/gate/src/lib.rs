@@ -10,11 +10,13 @@ use base::config::agent::{CommandPolicy, GateAction, GateConfig as Config};
 use futures_util::future::BoxFuture;
 
 use core_exact::Evaluator;
+use form::{FormAnswer, UserForm};
 use permission_mode::PermissionMode;
 use policy::SandboxUse;
 use rules::{CompiledRule, build_question};
 
 pub mod core_exact;
+pub mod form;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz_tests;
 pub mod hosts;
@@ -131,6 +133,17 @@ pub enum PermissionAnswer {
 pub trait Asker: Send + Sync {
     /// Asks a question and waits for the answer.
     fn ask<'a>(&'a self, question: &'a PermissionQuestion) -> BoxFuture<'a, PermissionAnswer>;
+
+    /// Whether it can show forms.
+    fn can_show_forms(&self) -> bool {
+        false
+    }
+
+    /// Shows a form, and waits until the user fills or rejects it.
+    fn fill<'a>(&'a self, form: &'a UserForm) -> BoxFuture<'a, FormAnswer> {
+        let _ = form;
+        Box::pin(std::future::ready(FormAnswer::Declined))
+    }
 }
 
 /// How a call may run, the strictest last.
@@ -333,6 +346,19 @@ impl Gate {
     /// Asks the user. Returns `None` if there is no asker.
     pub async fn ask_user(&self, question: &PermissionQuestion) -> Option<PermissionAnswer> {
         Some(self.asker.as_ref()?.ask(question).await)
+    }
+
+    /// Whether a form can be shown to the user.
+    pub fn can_show_forms(&self) -> bool {
+        self.asker.as_ref().is_some_and(|asker| asker.can_show_forms())
+    }
+
+    /// Shows a form to the user.
+    pub async fn fill(&self, form: &UserForm) -> FormAnswer {
+        match &self.asker {
+            Some(asker) => asker.fill(form).await,
+            None => FormAnswer::Declined,
+        }
     }
 
     fn remembered_rules(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {

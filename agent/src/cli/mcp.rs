@@ -117,7 +117,7 @@ fn list(as_json: bool, common: &GlobalArgs) -> Result<()> {
     let cwd = directory(common)?;
     let LoadedConfig { config, notices, .. } = load(common, &cwd)?;
     let sandbox = CommandSandbox::of(&config.sandbox, &root_of(&cwd));
-    let configured = servers(&config.mcp, &ServerPaths { cwd, logs: None, sandbox });
+    let configured = servers(&config.mcp, &ServerPaths { cwd, logs: None, sandbox }, None);
     let rows = config.mcp.iter().map(|(name, definition)| {
         let server = configured.iter().find(|server| server.name == *name);
         row(name, definition, server.map(Arc::as_ref))

@@ -12,9 +12,10 @@ use futures_util::future::BoxFuture;
 
 use super::diff::DiffView;
 use super::terminal::QuestionInput;
-use super::{diff, terminal};
+use super::{diff, form, terminal};
 use agent_core::bus::Bus;
 use agent_core::current_call;
+use gate::form::{FormAnswer, UserForm};
 use gate::{Asker, PermissionAnswer, PermissionQuestion};
 
 /// The possible answers.
@@ -27,6 +28,13 @@ const DETAILS: usize = 100;
 pub(crate) fn event(id: &str, question: &PermissionQuestion) -> EventKind {
     let what = format!("{} wants to {}, and {}", question.tool, question.what, question.reason);
     let options = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
+    EventKind::Ask { id: id.to_owned(), what, options }
+}
+
+/// Returns the event for a form.
+pub(crate) fn form_event(id: &str, form: &UserForm) -> EventKind {
+    let what = format!("{} asks: {}", form.source, form.message);
+    let options = ["answer", "no"].map(str::to_owned).into();
     EventKind::Ask { id: id.to_owned(), what, options }
 }
 
@@ -67,21 +75,52 @@ impl Drop for Open<'_> {
     }
 }
 
+impl TerminalAsker {
+    /// Runs a dialog on a thread of its own; `None` if it was dropped or the input ended.
+    async fn show<T: Send + 'static>(
+        &self,
+        event: EventKind,
+        dialog: impl FnOnce(&AtomicBool) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        let _turn = self.turn.lock().await;
+        let dropped = Arc::new(AtomicBool::new(false));
+        let (input, bus) = (Some(QuestionInput::begin()), self.bus.get());
+        let mut open = Open { dropped: dropped.clone(), is_answered: false, input, bus };
+        if let Some(bus) = bus {
+            bus.emit(event);
+        }
+        let answered = tokio::task::spawn_blocking(move || dialog(&dropped));
+        let answer = answered.await.ok().flatten();
+        open.is_answered = answer.is_some();
+        answer
+    }
+}
+
 impl Asker for TerminalAsker {
     fn ask<'a>(&'a self, question: &'a PermissionQuestion) -> BoxFuture<'a, PermissionAnswer> {
         Box::pin(async move {
-            let _turn = self.turn.lock().await;
-            let dropped = Arc::new(AtomicBool::new(false));
-            let (input, bus) = (Some(QuestionInput::begin()), self.bus.get());
-            let mut open = Open { dropped: dropped.clone(), is_answered: false, input, bus };
-            if let Some(bus) = bus {
-                bus.emit(event(&current_call::call_id(), question));
-            }
+            let event = event(&current_call::call_id(), question);
             let question = question.clone();
-            let answered = tokio::task::spawn_blocking(move || put(&question, &dropped));
-            let answer = answered.await.ok().flatten();
-            open.is_answered = answer.is_some();
+            let answer = self.show(event, move |dropped| put(&question, dropped)).await;
             answer.unwrap_or(PermissionAnswer::No)
+        })
+    }
+
+    fn can_show_forms(&self) -> bool {
+        true
+    }
+
+    fn fill<'a>(&'a self, form: &'a UserForm) -> BoxFuture<'a, FormAnswer> {
+        Box::pin(async move {
+            let (event, form) = (form_event(&current_call::call_id(), form), form.clone());
+            let dialog =
+                move |dropped: &AtomicBool| match form::fill(&form, &mut write, &mut || {
+                    read_line(dropped)
+                }) {
+                    FormAnswer::Cancelled => None,
+                    answer => Some(answer),
+                };
+            self.show(event, dialog).await.unwrap_or(FormAnswer::Cancelled)
         })
     }
 }

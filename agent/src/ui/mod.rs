@@ -4,6 +4,7 @@ pub mod ask;
 pub mod clipboard;
 pub mod coach_rounds;
 pub mod diff;
+pub mod form;
 pub mod json;
 pub mod live_area;
 pub mod markdown;

@@ -7,6 +7,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "it misbehaves on purpose")]
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,10 +16,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
-    JsonObject, ListToolsResult, PaginatedRequestParams, ProtocolVersion, Resource,
-    ServerCapabilities, ServerConfig, ServerNotification, SubscriptionFilter, Tool,
-    ToolAnnotations, ToolListChangedNotification,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ElicitRequest,
+    ElicitRequestParams, Implementation, InputRequest, InputRequiredResult, JsonObject,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, Resource, ServerCapabilities,
+    ServerConfig, ServerNotification, SubscriptionFilter, Tool, ToolAnnotations,
+    ToolListChangedNotification,
 };
 use rmcp::service::{RequestContext, SubscriptionContext, SubscriptionSink};
 use rmcp::{ErrorData, RoleServer, ServerHandler, ServiceExt};
@@ -41,6 +43,7 @@ const TOOLS: &[(&str, &str, &[&str], bool)] = &[
     ("structured", "Gives a number, structured.", &[], true),
     ("change", "Gives the server the tool `fresh` instead of `image`, and says so.", &[], false),
     ("flood", "Says many times that its tools are others.", &["times"], false),
+    ("ask", "Asks the user, and says what was answered.", &[], false),
     ("lists", "Says how often it was asked for its tools.", &[], true),
     ("dotted.name", "Has a name that not every wire takes.", &[], true),
 ];
@@ -169,6 +172,7 @@ impl ServerHandler for Server {
         let args = Value::Object(request.arguments.unwrap_or_default());
         let text = |key: &str| args[key].as_str().unwrap_or_default().to_owned();
         let say = |text: String| CallToolResult::success(vec![ContentBlock::text(text)]);
+        let mut answers = request.input_responses.unwrap_or_default();
         Ok(match request.name.as_ref() {
             "echo" => say(text("text")),
             "env" => say(std::env::var(text("name")).unwrap_or_else(|_| "unset".to_owned())),
@@ -206,6 +210,10 @@ impl ServerHandler for Server {
                 }
                 say("that was it".to_owned())
             }
+            "ask" => match ask(&context, answers.remove("form")).await? {
+                CallToolResponse::Complete(result) => result,
+                asked => return Ok(asked),
+            },
             "lists" => say(format!("asked {} times", self.lists.load(Ordering::SeqCst))),
             "structured" => {
                 let mut result = CallToolResult::structured(json!({ "answer": 42 }));
@@ -216,6 +224,39 @@ impl ServerHandler for Server {
         }
         .into())
     }
+}
+
+/// Asks the user for a release, in the way of the client's protocol; `answer` is what the client sent
+/// with its call.
+async fn ask(
+    context: &RequestContext<RoleServer>,
+    answer: Option<Value>,
+) -> Result<CallToolResponse, ErrorData> {
+    let say = |text: String| CallToolResult::success(vec![ContentBlock::text(text)]);
+    if let Some(answer) = answer {
+        return Ok(say(answer.to_string()).into());
+    }
+    let capabilities = context.client_capabilities();
+    if capabilities.is_none_or(|capabilities| capabilities.elicitation.is_none()) {
+        return Ok(say("this client cannot ask".to_owned()).into());
+    }
+    let schema = json!({"type": "object", "required": ["branch", "count"], "properties": {
+        "branch": {"type": "string", "minLength": 2, "description": "Where it lands."},
+        "count": {"type": "integer", "minimum": 1},
+        "sign": {"type": "boolean", "default": true},
+    }});
+    let params = ElicitRequestParams::FormElicitationParams {
+        meta: None,
+        message: "Which release?".to_owned(),
+        requested_schema: serde_json::from_value(schema).map_err(failed)?,
+    };
+    if context.protocol_version() >= Some(ProtocolVersion::V_2026_07_28) {
+        let question = InputRequest::Elicitation(ElicitRequest::new(params));
+        let questions = BTreeMap::from([("form".to_owned(), question)]);
+        return Ok(InputRequiredResult::new(Some(questions), Some("asked".to_owned())).into());
+    }
+    let answer = context.peer.create_elicitation(params).await.map_err(failed)?;
+    Ok(say(serde_json::to_value(answer).map_err(failed)?.to_string()).into())
 }
 
 fn die() -> ! {

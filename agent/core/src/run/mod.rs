@@ -177,7 +177,8 @@ impl AgentSession {
         let sandbox = CommandSandbox::of(&config.sandbox, &context.root);
         let hooks_sandbox = sandbox.clone();
         let start = || {
-            let hub = McpHub::start(&config.mcp, (&settings.cwd, sandbox), &session.dir, &warn);
+            let place = (&*settings.cwd, sandbox);
+            let hub = McpHub::start(&config.mcp, place, &session.dir, &context.gate, &warn);
             hub.map(|hub| hub as _)
         };
         let mcp = if use_servers { owner.servers(start) } else { None };

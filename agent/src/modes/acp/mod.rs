@@ -447,8 +447,8 @@ impl Host {
             has_events,
             output: HashMap::new(),
         };
-        let client_io = Arc::new(EditorIo::new(client.clone(), updates.session(), able));
-        let asker = Arc::new(AcpAsker::new(client, updates.session()));
+        let asker = Arc::new(AcpAsker::new(client.clone(), updates.session(), &able));
+        let client_io = Arc::new(EditorIo::new(client, updates.session(), able));
         let bus = Bus::new(Clock::from_env(), vec![Box::new(sink)]);
         asker.set_bus(&bus);
         let pair = self

@@ -6,9 +6,10 @@ use std::sync::{Arc, OnceLock};
 
 use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
-    ConfigOptionUpdate, PermissionOption, PermissionOptionKind, RequestPermissionOutcome,
-    RequestPermissionRequest, SessionNotification, SessionUpdate, ToolCallLocation, ToolCallUpdate,
-    ToolCallUpdateFields, ToolKind,
+    ClientCapabilities, ConfigOptionUpdate, CreateElicitationRequest, ElicitationAction,
+    ElicitationFormMode, ElicitationSchema, ElicitationSessionScope, PermissionOption,
+    PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest, SessionNotification,
+    SessionUpdate, ToolCallId, ToolCallLocation, ToolCallUpdate, ToolCallUpdateFields, ToolKind,
 };
 use agent_client_protocol::{Client, JsonRpcNotification};
 use base::event::{Event, EventKind};
@@ -20,6 +21,7 @@ use super::state::SharedState;
 use crate::ui::ask;
 use agent_core::bus::{Bus, EventSink};
 use agent_core::current_call;
+use gate::form::{FormAnswer, UserForm};
 use gate::{Asker, PermissionAnswer, PermissionQuestion};
 
 /// g3's own events, sent in addition to the protocol's: they include cost.
@@ -143,12 +145,19 @@ pub(crate) struct AcpAsker {
     client: ConnectionTo<Client>,
     session: SessionName,
     bus: OnceLock<Arc<Bus>>,
+    /// Whether the editor shows forms.
+    shows_forms: bool,
 }
 
 impl AcpAsker {
     /// Creates an asker for this session of this connection.
-    pub(crate) fn new(client: ConnectionTo<Client>, session: SessionName) -> AcpAsker {
-        AcpAsker { client, session, bus: OnceLock::new() }
+    pub(crate) fn new(
+        client: ConnectionTo<Client>,
+        session: SessionName,
+        able: &ClientCapabilities,
+    ) -> AcpAsker {
+        let forms = able.elicitation.as_ref().and_then(|it| it.form.as_ref());
+        AcpAsker { client, session, bus: OnceLock::new(), shows_forms: forms.is_some() }
     }
 
     /// Sets a bus that receives the questions as well.
@@ -202,6 +211,36 @@ impl Asker for AcpAsker {
                     }
                 }
                 Ok(_) | Err(_) => PermissionAnswer::No,
+            }
+        })
+    }
+
+    fn can_show_forms(&self) -> bool {
+        self.shows_forms
+    }
+
+    fn fill<'a>(&'a self, form: &'a UserForm) -> BoxFuture<'a, FormAnswer> {
+        Box::pin(async move {
+            let id = current_call::call_id();
+            let Some(session) = self.session.get().cloned() else { return FormAnswer::Cancelled };
+            let schema = serde_json::from_value::<ElicitationSchema>(form.schema.clone());
+            let Ok(schema) = schema else { return FormAnswer::Declined };
+            if let Some(bus) = self.bus.get() {
+                bus.emit(ask::form_event(&id, form));
+            }
+            let scope = ElicitationSessionScope::new(session).tool_call_id(ToolCallId::new(id));
+            let message = format!("{} asks: {}", form.source, form.message);
+            let mode = ElicitationFormMode::new(scope, schema);
+            let request = CreateElicitationRequest::new(mode, message);
+            let response = self.client.send_request(request).block_task().await;
+            match response.map(|response| response.action) {
+                Ok(ElicitationAction::Accept(accepted)) => {
+                    let values = serde_json::to_value(accepted.content.unwrap_or_default());
+                    let values = values.ok().and_then(|values| values.as_object().cloned());
+                    values.map_or(FormAnswer::Cancelled, FormAnswer::Filled)
+                }
+                Ok(ElicitationAction::Decline) => FormAnswer::Declined,
+                Ok(_) | Err(_) => FormAnswer::Cancelled,
             }
         })
     }

@@ -7,11 +7,12 @@ use base::config::mcp::McpServerConfig;
 use base::process::{GRACE, find_program};
 use futures_util::future::BoxFuture;
 use rmcp::model::{
-    ClientConfig, Implementation, ProtocolVersion, ServerNotification, SubscriptionFilter,
+    ClientCapabilities, ClientConfig, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ErrorData, Implementation, ProtocolVersion, ServerNotification, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, Peer,
-    RunningService,
+    RequestContext, RunningService,
 };
 use rmcp::transport::IntoTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
@@ -19,6 +20,7 @@ use rmcp::{ClientHandler, RoleClient};
 use tokio::process::{ChildStdin, ChildStdout};
 
 use super::http;
+use super::user_questions::UserQuestions;
 use tools::child_server::{self, ServerProcess, ServerStart};
 use tools::exec::confinement::CommandSandbox;
 
@@ -40,11 +42,13 @@ pub struct ServerPaths {
 pub(crate) type OnToolsChanged =
     Arc<dyn Fn(Peer<RoleClient>) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// g3 as a client of a server: it calls tools and answers no requests.
+/// g3 as a client of a server: it calls tools, and answers no requests but questions to the user.
 #[derive(Clone)]
 pub(crate) struct G3Client {
     /// Called when the server's tools changed.
     pub on_tools_changed: OnToolsChanged,
+    /// Shows the server's questions, if they can be shown.
+    pub questions: Option<Arc<UserQuestions>>,
 }
 
 impl G3Client {
@@ -108,8 +112,21 @@ impl ProtocolEra {
 impl ClientHandler for G3Client {
     fn get_info(&self) -> ClientConfig {
         let implementation = Implementation::new("g3", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(Default::default(), implementation)
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = self.questions.as_ref().map(|_| UserQuestions::capability());
+        ClientConfig::new(capabilities, implementation)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        match &self.questions {
+            Some(questions) => questions.answer(request).await,
+            None => Ok(ElicitResult::new(ElicitationAction::Decline)),
+        }
     }
 
     async fn on_tool_list_changed(&self, context: NotificationContext<RoleClient>) {

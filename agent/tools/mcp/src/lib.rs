@@ -10,6 +10,7 @@ pub mod result;
 pub mod search;
 pub mod server;
 pub mod tool_selection;
+mod user_questions;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,8 @@ use serde_json::{Map, Value};
 use self::connect::ServerPaths;
 use self::server::{ConfiguredServer, KnownTool};
 use self::tool_selection::ToolSelection;
-use gate::{Access, AccessRequest, Permit, Preview};
+use self::user_questions::UserQuestions;
+use gate::{Access, AccessRequest, Gate, Permit, Preview};
 use provider::ToolDefinition;
 use tools::context::ToolContext;
 use tools::exec::confinement::CommandSandbox;
@@ -43,16 +45,21 @@ pub struct McpHub {
     closed: Arc<AtomicBool>,
 }
 
-/// Returns the enabled servers of a configuration, none of them started.
+/// Returns the enabled servers of a configuration, none of them started. With a gate, they can ask the
+/// user.
 pub fn servers(
     configured: &BTreeMap<String, McpServerConfig>,
     paths: &ServerPaths,
+    gate: Option<&Arc<Gate>>,
 ) -> Vec<Arc<ConfiguredServer>> {
     let enabled: Vec<_> = configured.iter().filter(|(_, server)| server.enabled).collect();
     let parts = name::servers(enabled.iter().map(|(name, _)| name.as_str()));
     let named_servers = enabled.into_iter().zip(parts);
     named_servers
-        .map(|((name, server), part)| Arc::new(ConfiguredServer::new(name, &part, server, paths)))
+        .map(|((name, server), part)| {
+            let questions = gate.and_then(|gate| UserQuestions::new(gate, name));
+            Arc::new(ConfiguredServer::new(name, &part, server, paths).with_questions(questions))
+        })
         .collect()
 }
 
@@ -63,10 +70,12 @@ impl McpHub {
         configured: &BTreeMap<String, McpServerConfig>,
         (cwd, sandbox): (&Path, CommandSandbox),
         session_dir: &Path,
+        gate: &Arc<Gate>,
         on_notice: &OnServerNotice,
     ) -> Option<Arc<McpHub>> {
         let logs = Some(session_dir.join("mcp"));
-        let servers = servers(configured, &ServerPaths { cwd: cwd.to_owned(), logs, sandbox });
+        let paths = ServerPaths { cwd: cwd.to_owned(), logs, sandbox };
+        let servers = servers(configured, &paths, Some(gate));
         if servers.is_empty() {
             return None;
         }

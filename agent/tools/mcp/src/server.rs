@@ -10,8 +10,8 @@ use base::config::mcp::McpServerConfig;
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, JsonObject,
-    ServerResult, Tool,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, CallToolResult, ClientRequest,
+    JsonObject, ServerResult, Tool,
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle, ServiceError};
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::connect::{self, G3Client, McpConnection, OnToolsChanged, ServerPaths};
+use super::user_questions::UserQuestions;
 use super::{cache, name};
 use tools::output::{ToolError, ToolErrorKind};
 
@@ -45,6 +46,7 @@ pub struct ConfiguredServer {
     pub definition: McpServerConfig,
     allowed: GlobSet,
     paths: ServerPaths,
+    questions: Option<Arc<UserQuestions>>,
     connection: tokio::sync::Mutex<Option<McpConnection>>,
     known: Arc<ToolList>,
 }
@@ -106,11 +108,13 @@ enum CallLost {
 const MAX_DESCRIPTION: usize = 2_000;
 /// Delay before a server that keeps changing its tools is queried again.
 const DEBOUNCE: Duration = Duration::from_millis(200);
+/// Maximum number of times that a server asks the user in one call.
+const MAX_QUESTION_ROUNDS: usize = 10;
 /// Timeout for sending a cancellation.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl ConfiguredServer {
-    /// Creates a server that is not started, with its cached tools.
+    /// Creates a server that is not started, with its cached tools. It cannot ask the user.
     pub fn new(
         name: &str,
         part: &str,
@@ -127,8 +131,14 @@ impl ConfiguredServer {
             }),
             definition: definition.clone(),
             paths: paths.clone(),
+            questions: None,
             connection: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Lets the server ask the user.
+    pub(crate) fn with_questions(self, questions: Option<Arc<UserQuestions>>) -> ConfiguredServer {
+        ConfiguredServer { questions, ..self }
     }
 
     /// Returns the permitted tools, if the tools are known.
@@ -176,7 +186,9 @@ impl ConfiguredServer {
         // The process group of a dead server is killed first.
         *connection = None;
         let open_result = async {
-            let client = G3Client { on_tools_changed: self.tools_changed_callback() };
+            let (on_tools_changed, questions) =
+                (self.tools_changed_callback(), self.questions.clone());
+            let client = G3Client { on_tools_changed, questions };
             let open = connect::open(&self.definition, &self.part, &self.paths, client).await?;
             let tools = open.peer().list_all_tools().await;
             let tools = tools.map_err(|error| format!("it does not list its tools: {error}"))?;
@@ -269,27 +281,67 @@ impl ConfiguredServer {
         )))
     }
 
+    /// Calls a tool once, again with the user's answers if the server asks for them.
     async fn attempt(
         &self,
         tool: &KnownTool,
         args: JsonObject,
         cancel: &CancellationToken,
     ) -> Result<CallToolResult, CallLost> {
+        if let Some(questions) = &self.questions {
+            questions.begin_call(cancel);
+        }
+        let mut params = CallToolRequestParams::new(tool.name.clone()).with_arguments(args);
+        for _ in 0..MAX_QUESTION_ROUNDS {
+            let asked = match self.exchange(params.clone(), cancel).await? {
+                CallToolResponse::Complete(result) => return Ok(result),
+                CallToolResponse::InputRequired(asked) => asked,
+                _ => return Err(self.lacks_capability()),
+            };
+            let Some(questions) = &self.questions else { return Err(self.lacks_capability()) };
+            let answers = questions.answer_all(&asked).await;
+            let answers = answers.map_err(|error| {
+                CallLost::ToolError(ToolError::failed(format!("`{}`: {error}", self.name)))
+            })?;
+            params.input_responses = Some(answers);
+            params.request_state = asked.request_state;
+        }
+        let text = format!("`{}` asked {MAX_QUESTION_ROUNDS} times", self.name);
+        Err(CallLost::ToolError(ToolError::failed(text)))
+    }
+
+    /// Sends a request and waits for its response.
+    async fn exchange(
+        &self,
+        params: CallToolRequestParams,
+        cancel: &CancellationToken,
+    ) -> Result<CallToolResponse, CallLost> {
         let request = tokio::select! {
-            request = self.send(tool, args) => request?,
+            request = self.send(params) => request?,
             () = cancel.cancelled() => return Err(CallLost::ToolError(cancelled())),
         };
         let mut request = request;
+        let limit = async {
+            match &self.questions {
+                Some(questions) => questions.sleep(self.limit()).await,
+                None => tokio::time::sleep(self.limit()).await,
+            }
+        };
         let error = tokio::select! {
             response = &mut request.rx => {
                 return self.to_output(response.unwrap_or(Err(ServiceError::TransportClosed)));
             }
             () = cancel.cancelled() => cancelled(),
-            () = tokio::time::sleep(self.limit()) => self.timeout_error(),
+            () = limit => self.timeout_error(),
         };
         let reason = Some(base::text::head(&error.text, 200).to_owned());
         let _ = tokio::time::timeout(CANCEL_TIMEOUT, request.cancel(reason)).await;
         Err(CallLost::ToolError(error))
+    }
+
+    fn lacks_capability(&self) -> CallLost {
+        let text = format!("`{}` requires a capability that g3 does not have", self.name);
+        CallLost::ToolError(ToolError::failed(text))
     }
 
     fn timeout_error(&self) -> ToolError {
@@ -300,14 +352,13 @@ impl ConfiguredServer {
         ToolError::new(ToolErrorKind::Timeout, text)
     }
 
-    async fn send(&self, tool: &KnownTool, args: JsonObject) -> Result<Sent, CallLost> {
+    async fn send(&self, params: CallToolRequestParams) -> Result<Sent, CallLost> {
         let mut connection = self.connection.lock().await;
         self.ensure_connected(&mut connection).await.map_err(|error| {
             let text = format!("the MCP server `{}` cannot be started: {error}", self.name);
             CallLost::ToolError(ToolError::failed(text))
         })?;
         let Some(open_connection) = connection.as_ref() else { return Err(CallLost::Died(None)) };
-        let params = CallToolRequestParams::new(tool.name.clone()).with_arguments(args);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let options = PeerRequestOptions::no_options();
         open_connection
@@ -320,11 +371,14 @@ impl ConfiguredServer {
     fn to_output(
         &self,
         answer: Result<ServerResult, ServiceError>,
-    ) -> Result<CallToolResult, CallLost> {
+    ) -> Result<CallToolResponse, CallLost> {
         let failed = |text: String| Err(CallLost::ToolError(ToolError::failed(text)));
         match answer {
-            Ok(ServerResult::CallToolResult(answer)) => Ok(answer),
-            Ok(_) => failed(format!("`{}` requires a capability that g3 does not have", self.name)),
+            Ok(ServerResult::CallToolResult(answer)) => Ok(CallToolResponse::Complete(answer)),
+            Ok(ServerResult::InputRequiredResult(asked)) => {
+                Ok(CallToolResponse::InputRequired(asked))
+            }
+            Ok(_) => Err(self.lacks_capability()),
             Err(ServiceError::TransportClosed) => Err(CallLost::Died(None)),
             // Over HTTP a request may have arrived although its answer did not.
             Err(ServiceError::TransportSend(error)) if self.definition.url.is_some() => {
