@@ -60,7 +60,7 @@ struct Field {
 }
 
 enum FieldKind {
-    Text { min: Option<u64>, max: Option<u64> },
+    Text { min: Option<u64>, max: Option<u64>, format: Option<String> },
     Number { is_whole: bool, min: Option<f64>, max: Option<f64> },
     Switch,
     OneOf(Vec<Choice>),
@@ -113,7 +113,11 @@ fn kind(property: &Value) -> FieldKind {
             max: count("maxItems"),
         },
         _ if !choices.is_empty() => FieldKind::OneOf(choices),
-        _ => FieldKind::Text { min: count("minLength"), max: count("maxLength") },
+        _ => FieldKind::Text {
+            min: count("minLength"),
+            max: count("maxLength"),
+            format: property["format"].as_str().map(printable),
+        },
     }
 }
 
@@ -156,6 +160,7 @@ impl Field {
     /// Returns the line on which the value is typed.
     fn prompt(&self) -> String {
         let kind = match &self.kind {
+            FieldKind::Text { format: Some(format), .. } => format.as_str(),
             FieldKind::Text { .. } => "text",
             FieldKind::Number { is_whole: true, .. } => "a whole number",
             FieldKind::Number { is_whole: false, .. } => "a number",
@@ -164,10 +169,7 @@ impl Field {
             FieldKind::SomeOf { .. } => "numbers, separated by commas",
         };
         let empty = match (&self.default, self.is_required) {
-            (Some(default), _) => {
-                let shown = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
-                format!("; Enter for {}", printable(&shown).replace('\n', " "))
-            }
+            (Some(default), _) => format!("; Enter for {}", self.kind.label(default)),
             (None, true) => String::new(),
             (None, false) => "; Enter for none".to_owned(),
         };
@@ -188,9 +190,28 @@ impl Field {
 }
 
 impl FieldKind {
+    /// Returns a value as it is shown.
+    fn label(&self, value: &Value) -> String {
+        let label = match (self, value) {
+            (
+                FieldKind::OneOf(choices) | FieldKind::SomeOf { choices, .. },
+                Value::String(value),
+            ) => {
+                let choice = choices.iter().find(|choice| choice.value == *value);
+                choice.map_or_else(|| printable(value), |choice| choice.label.clone())
+            }
+            (_, Value::Array(values)) => {
+                values.iter().map(|value| self.label(value)).collect::<Vec<_>>().join(", ")
+            }
+            (_, Value::String(text)) => printable(text),
+            (_, value) => printable(&value.to_string()),
+        };
+        label.replace('\n', " ")
+    }
+
     fn parse(&self, line: &str) -> Result<Value, String> {
         match self {
-            FieldKind::Text { min, max } => {
+            FieldKind::Text { min, max, .. } => {
                 let length = line.chars().count() as u64;
                 match (min.filter(|min| length < *min), max.filter(|max| length > *max)) {
                     (Some(min), _) => Err(format!("at least {min} characters, not {length}")),
@@ -274,9 +295,10 @@ mod tests {
             "ratio": {"type": "number", "default": 0.5},
             "yes": {"type": "boolean"},
             "one": {"type": "string", "oneOf": [{"const": "a", "title": "First"}, {"const": "b"}]},
-            "some": {"type": "array", "minItems": 1, "items": {"enum": ["x", "y", "z"]}},
+            "some": {"type": "array", "minItems": 1, "items": {"anyOf": [
+                {"const": "x", "title": "X"}, {"const": "y"}, {"const": "z"}]}, "default": ["x", "z"]},
             "more": {"type": "string", "enum": ["p", "q"], "enumNames": ["P", "Q"]},
-            "none": {"type": "string"},
+            "none": {"type": "string", "format": "email"},
         }});
         // The required fields come first.
         let lines = "what\ny\n\na\nab\nmany\n10\n3\nmaybe\nN\n3\nb\n\n7\n1, z\n2\n\n";
@@ -297,8 +319,9 @@ mod tests {
             "  │ 1. First\n  │ 2. b\none (its number): ",
             "  a number from 1 to 2\n",
             "more (its number; Enter for none): ",
+            "none (email; Enter for none): ",
             "ratio (a number; Enter for 0.5): ",
-            "some (numbers, separated by commas; Enter for none): ",
+            "some (numbers, separated by commas; Enter for X, z): ",
         ] {
             assert!(shown.contains(text), "{text}:\n{shown}");
         }
