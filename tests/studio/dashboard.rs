@@ -275,7 +275,9 @@ fn the_terminal_is_restored_after_every_end_and_other_programs_can_use_it() {
     });
     terminal.enters("echo in \"$(basename \"$PWD\")\"");
     terminal.shows(&format!("in {id}"));
-    terminal.enters("sleep 600").presses("C-c").shows("^C");
+    // The interrupt is for the program, which runs.
+    terminal.enters("sh -c 'echo begun$((1+1)); exec sleep 600'").shows("begun2");
+    terminal.presses("C-c").shows("^C");
     terminal.enters("exit");
     terminal.shows("READY 1");
     terminal.presses("q").ends();
