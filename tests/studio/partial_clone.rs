@@ -16,7 +16,8 @@ fn scene_of(prepare: impl Fn(&Repo), options: &[&str]) -> (Scene, Repo) {
     origin.git(["config", "uploadpack.allowAnySHA1InWant", "true"]);
     prepare(&origin);
     let url = format!("file://{}", origin.path().display());
-    let clone = ["clone", "-q", "--filter=blob:none"].iter().chain(options);
+    let clone = ["-c", "protocol.file.allow=always", "clone", "-q", "--filter=blob:none"];
+    let clone = clone.iter().chain(options);
     let done = origin
         .job()
         .args(clone.chain(&[url.as_str(), "../repo"]))
@@ -154,6 +155,34 @@ fn a_remote_that_cannot_be_reached_fails_the_start_and_says_why() {
     scene.studio(["resume", &id]).exits(0);
     scene.await_state(&id, "ready");
     scene.repo.is_sound();
+}
+
+#[test]
+fn a_submodule_that_is_a_partial_clone_has_the_files_of_its_commit() {
+    let fill = |origin: &Repo| {
+        let part = Repo::make(&origin.path().with_file_name("part"));
+        part.git(["config", "uploadpack.allowFilter", "true"]);
+        part.git(["config", "uploadpack.allowAnySHA1InWant", "true"]);
+        part.commit_file("same", "one\n");
+        let url = format!("file://{}", part.path().display());
+        origin.git(["-c", "protocol.file.allow=always", "submodule", "-q", "add", &url, "part"]);
+        origin.git(["commit", "-q", "-m", "part"]);
+        part.commit_file("same", "two\n");
+        let inside = Repo::at(&origin.path().join("part"));
+        inside.git(["-c", "protocol.file.allow=always", "pull", "-q"]);
+        origin.git(["commit", "-q", "-a", "-m", "the next part"]);
+    };
+    let options = ["--recurse-submodules", "--also-filter-submodules"];
+    let (scene, _origin) = scene_of(fill, &options);
+    let part = Repo::at(&scene.repo.path().join("part"));
+    assert!(missing(&part, "HEAD") > 0);
+
+    let base = scene.repo.rev("HEAD~1");
+    let id = scene.exec(["--base", &base, "sh cp part/same seen; write part/new 1"]);
+
+    scene.await_state(&id, "ready");
+    assert_eq!(scene.worktree(&id).read("seen"), "one\n");
+    assert_eq!(part.read("same"), "two\n", "the checkout is as it was");
 }
 
 #[test]

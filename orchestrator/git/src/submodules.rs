@@ -22,7 +22,7 @@ use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::{self, Originals, SessionRepo};
 use crate::snapshot::SnapshotLimits;
-use crate::{confined_thread, entry_mode, head, index, snapshot, worktree};
+use crate::{confined_thread, entry_mode, head, index, partial_clone, snapshot, worktree};
 
 /// The record of the copied submodules, beside the originals.
 const RECORD_FILE: &str = "originals/submodules";
@@ -276,6 +276,7 @@ fn copy(
 ) -> Result<()> {
     let fail = || "cannot write its git directory";
     let target = submodule.git_dir(session_repo);
+    partial_clone::fetch_checkout(&repository_at(source), &submodule.commit, None)?;
     fs::create_dir_all(target.join("objects")).or_fail(fail)?;
     copy_objects(&source.join("objects"), &target.join("objects"), 0).or_fail(fail)?;
     let git_dir = submodule.open_git_dir(session_repo).or_fail(fail)?;
