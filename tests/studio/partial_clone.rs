@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use studio_git::replica;
+use studio_git::repo::Repository;
 use testkit::env::TestEnv;
 use testkit::repo::Repo;
 
-use crate::fixtures::Scene;
+use crate::fixtures::{Scene, studio};
 use crate::git_command::{Attributes, Planted};
 
 /// Creates a scene in a partial clone with all directories, and its origin, which `prepare` fills.
@@ -91,13 +93,18 @@ fn a_merge_with_commits_whose_files_were_never_checked_out_fetches_what_it_reads
 
     scene.studio(["list"]).exits(0).output_contains("ready");
     scene.studio(["conflicts"]).exits(0);
-    scene.studio(["accept", &id, "-m", "Land it"]).exits(0);
-
-    assert_eq!(scene.repo.show("main", "both"), lines("one").replace("10", "ten").trim_end());
-    assert_eq!(scene.repo.show("main", "new-name"), "a\nb\nc\nfour\ne\nf\ng");
-    scene.repo.is_sound();
-    scene.studio(["undo"]).exits(0);
-    assert_eq!(scene.repo.rev("main"), scene.repo.rev("origin/main"));
+    for strategy in ["rebase", "merge", "squash"] {
+        let accept: &[&str] = match strategy {
+            "rebase" => &["accept", &id, "--strategy", strategy],
+            _ => &["accept", &id, "--strategy", strategy, "-m", "Land it"],
+        };
+        scene.env.run(studio(), scene.repo.path(), accept).exits(0);
+        assert_eq!(scene.repo.show("main", "both"), lines("one").replace("10", "ten").trim_end());
+        assert_eq!(scene.repo.show("main", "new-name"), "a\nb\nc\nfour\ne\nf\ng", "{strategy}");
+        scene.repo.is_sound();
+        scene.studio(["undo"]).exits(0);
+        assert_eq!(scene.repo.rev("main"), scene.repo.rev("origin/main"));
+    }
 }
 
 #[test]
@@ -129,6 +136,41 @@ fn a_sparse_partial_clone_fetches_what_its_patterns_select_and_what_changes_besi
     scene.repo.is_sound();
     scene.studio(["undo"]).exits(0);
     assert_eq!(scene.repo.git(["status", "--porcelain"]), "");
+}
+
+#[test]
+fn prepared_worktrees_have_the_files_too() {
+    let (scene, _origin) = scene_of(|origin| origin.commit_file("a", "1\n"), &[]);
+    scene.configure("pool = 1");
+    for number in 0..3 {
+        let id = scene.ready(&format!("sh cp a copy{number}"));
+        scene.await_free(&id);
+        assert_eq!(scene.worktree(&id).read(&format!("copy{number}")), "1\n");
+    }
+}
+
+#[test]
+fn the_hints_of_what_is_refused_lead_out_of_it() {
+    let fill = |origin: &Repo| {
+        origin.commit_file("dir/a", "first\n");
+        origin.commit_file("dir/a", "second\n");
+    };
+    let (scene, _origin) = scene_of(fill, &["--filter=tree:0"]);
+    scene
+        .studio(["exec", "write b 1"])
+        .exits(2)
+        .output_contains("git fetch --refetch --filter=blob");
+    scene.repo.git(["fetch", "-q", "--refetch", "--filter=blob:none", "origin"]);
+    scene.repo.git(["config", "remote.origin.partialclonefilter", "blob:none"]);
+    scene.ready("write b 1");
+
+    // For another machine, all files are packed.
+    let repository = Repository::discover(scene.repo.path()).expect("it is supported now");
+    let head = [scene.repo.rev("HEAD")];
+    let failure = replica::pack(&repository, &head, &[]).expect_err("a file is missing");
+    assert!(failure.hints[0].starts_with("git fetch --refetch --no-filter"), "{failure}");
+    scene.repo.git(["fetch", "-q", "--refetch", "--no-filter", "origin"]);
+    replica::pack(&repository, &head, &[]).expect("nothing is missing");
 }
 
 #[test]

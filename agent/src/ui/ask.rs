@@ -113,13 +113,11 @@ impl Asker for TerminalAsker {
     fn fill<'a>(&'a self, form: &'a UserForm) -> BoxFuture<'a, FormAnswer> {
         Box::pin(async move {
             let (event, form) = (form_event(&current_call::call_id(), form), form.clone());
-            let dialog =
-                move |dropped: &AtomicBool| match form::fill(&form, &mut write, &mut || {
-                    read_line(dropped)
-                }) {
-                    FormAnswer::Cancelled => None,
-                    answer => Some(answer),
-                };
+            let dialog = move |dropped: &AtomicBool| {
+                let mut read_line = || read_line(dropped);
+                let answer = form::fill(&form, &mut write, &mut read_line);
+                (answer != FormAnswer::Cancelled).then_some(answer)
+            };
             self.show(event, dialog).await.unwrap_or(FormAnswer::Cancelled)
         })
     }

@@ -99,7 +99,7 @@ fn fields(schema: &Value) -> Vec<Field> {
 fn kind(property: &Value) -> FieldKind {
     let number = |key: &str| property[key].as_f64();
     let count = |key: &str| property[key].as_u64();
-    let choices = choices(property);
+    let values = choices(property);
     match property["type"].as_str() {
         Some("boolean") => FieldKind::Switch,
         Some("number" | "integer") => FieldKind::Number {
@@ -108,11 +108,11 @@ fn kind(property: &Value) -> FieldKind {
             max: number("maximum"),
         },
         Some("array") => FieldKind::SomeOf {
-            choices: self::choices(&property["items"]),
+            choices: choices(&property["items"]),
             min: count("minItems").unwrap_or_default(),
             max: count("maxItems"),
         },
-        _ if !choices.is_empty() => FieldKind::OneOf(choices),
+        _ if !values.is_empty() => FieldKind::OneOf(values),
         _ => FieldKind::Text {
             min: count("minLength"),
             max: count("maxLength"),

@@ -55,11 +55,11 @@ impl PartialClone {
         else {
             return Ok(());
         };
-        let part = base::text::printable(part);
+        let (part, remote) = (base::text::printable(part), base::text::printable(&self.remote));
         Err(Failure::usage(format!("a partial clone with the filter {part} is not supported"))
             .because("directories may be missing at any moment; only files may be")
-            .hint(format!("git fetch --refetch --filter=blob:none {}", self.remote))
-            .hint(format!("git config remote.{}.partialclonefilter blob:none", self.remote)))
+            .hint(format!("git fetch --refetch --filter=blob:none {remote}    then the next"))
+            .hint(format!("git config remote.{remote}.partialclonefilter blob:none")))
     }
 }
 
@@ -79,8 +79,8 @@ pub(crate) fn fetch_checkout(
 
 /// Fetches what a merge of two commits reads: the files that both sides changed, and those that one
 /// side deleted or added, which may be renames. `repo` sees both; without a merge base, it is that of
-/// the commits. No file is fetched whose name comes from an agent alone: only those of the merge base
-/// and of `ours`.
+/// the commits. Only files of the merge base and of `ours` are fetched: an agent may name any in
+/// `theirs`.
 pub fn fetch_merge(
     repository: &Repository,
     repo: &git2::Repository,
