@@ -228,6 +228,31 @@ fn a_submodule_that_is_a_partial_clone_has_the_files_of_its_commit() {
 }
 
 #[test]
+fn no_file_is_fetched_that_only_an_agent_names() {
+    let fill = |origin: &Repo| {
+        origin.git(["checkout", "-q", "-b", "hidden"]);
+        origin.commit_file("secret", "nobody else has it\n");
+        origin.git(["checkout", "-q", "main"]);
+    };
+    let (scene, _origin) = scene_of(fill, &[]);
+    let secret = scene.repo.git(["ls-tree", "--object-only", "origin/hidden", "secret"]);
+    let staged = format!("git update-index --add --cacheinfo 100644,{secret},taken");
+    let committed = format!(
+        "{staged} && git reset -q --soft $(git commit-tree -p HEAD -m x $(git write-tree --missing-ok))"
+    );
+    let hidden = format!("{staged} && git update-index --skip-worktree taken");
+    for script in [committed, staged, hidden] {
+        let id = scene.exec([&format!("write b 1; sh {script}")]);
+        scene.await_end(&id);
+        for args in [["diff", &id], ["status", &id], ["try", &id], ["accept", &id]] {
+            scene.studio(args);
+        }
+        assert_eq!(missing(&scene.repo, "origin/hidden"), 1, "{script}");
+        scene.repo.is_sound();
+    }
+}
+
+#[test]
 fn no_program_of_the_repository_runs_when_files_are_fetched() {
     let fill = |origin: &Repo| {
         origin.git(["checkout", "-q", "-b", "next"]);
