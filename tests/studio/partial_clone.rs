@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use studio_git::replica;
 use studio_git::repo::Repository;
-use testkit::env::TestEnv;
+use testkit::env::{TestEnv, until};
 use testkit::repo::Repo;
 
 use crate::fixtures::{Scene, studio};
@@ -136,6 +136,18 @@ fn a_sparse_partial_clone_fetches_what_its_patterns_select_and_what_changes_besi
     scene.repo.is_sound();
     scene.studio(["undo"]).exits(0);
     assert_eq!(scene.repo.git(["status", "--porcelain"]), "");
+
+    // Beside a missing file, without a commit, and while the agent works.
+    scene.configure("");
+    let id = scene.exec(["sh mkdir far && echo new > far/v; gate go"]);
+    let far = scene.worktree(&id).path().join("far/v");
+    until("the file", || far.exists().then_some(()));
+    scene.studio(["diff", &id]).exits(0).output_contains("+new").output_lacks("deleted");
+    scene.worktree(&id).write("go", "");
+    scene.await_state(&id, "ready");
+    scene.studio(["accept", &id, "-m", "Land it too"]).exits(0);
+    assert_eq!(scene.repo.show("main", "far/w"), "far/w");
+    assert_eq!(scene.repo.show("main", "far/v"), "new");
 }
 
 #[test]

@@ -160,17 +160,22 @@ fn find_tree<'r>(repo: &'r git2::Repository, id: &str) -> Result<git2::Tree<'r>>
     object.and_then(|object| object.peel_to_tree()).or_fail(cannot)
 }
 
-/// Returns whether a repository is a partial clone. Then new trees may refer to files that are missing.
+/// Returns whether a repository is a partial clone.
 pub(crate) fn is_partial(repo: &git2::Repository) -> Result<bool> {
     Ok(read(repo)?.is_some())
 }
 
-fn read(repo: &git2::Repository) -> Result<Option<PartialClone>> {
-    let partial_clone = PartialClone::read(&repo.config().or_fail(cannot)?);
-    if partial_clone.is_some() {
+/// Lets this process make trees that refer to missing files, if the repository is a partial clone.
+/// Objects are verified when they are imported.
+pub(crate) fn allow_missing_files(repo: &git2::Repository) -> Result<()> {
+    if is_partial(repo)? {
         git2::opts::strict_object_creation(false);
     }
-    Ok(partial_clone)
+    Ok(())
+}
+
+fn read(repo: &git2::Repository) -> Result<Option<PartialClone>> {
+    Ok(PartialClone::read(&repo.config().or_fail(cannot)?))
 }
 
 /// A change of a path: its file before and after.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::handle;
 use crate::names::BranchName;
-use crate::partial_clone::PartialClone;
+use crate::partial_clone::{self, PartialClone};
 
 /// The file with the path of a main checkout that is not discoverable otherwise.
 const CHECKOUT_FILE: &str = "checkout";
@@ -104,7 +104,9 @@ impl Repository {
 
     /// Like [`Repository::open`], as a handle of the caller's own, which may get other objects.
     pub(crate) fn open_own(&self) -> Result<git2::Repository> {
-        open_without_index(&self.common_dir)
+        let repo = open_without_index(&self.common_dir)?;
+        partial_clone::allow_missing_files(&repo)?;
+        Ok(repo)
     }
 
     /// Like [`Repository::open`], for the checkout in which the search started.
