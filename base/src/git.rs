@@ -71,9 +71,6 @@ const SUBMODULE_COMMANDS: &[&str] = &["diff", "diff-files", "diff-index", "statu
 /// Timeout of a connection to another repository, in seconds.
 const REMOTE_SECONDS: u64 = 600;
 
-/// The empty tree, which every git knows.
-const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
-
 /// Why a git call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
@@ -107,12 +104,12 @@ pub struct Git {
 }
 
 /// The attributes that git uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Attributes {
     /// Those of the files: checkout needs `eol`.
     OfFiles,
-    /// Only those of the git directory.
-    None,
+    /// Those of the git directory and of a tree.
+    OfTree(String),
 }
 
 /// A key and value for one call.
@@ -139,10 +136,11 @@ impl Git {
     }
 
     /// Returns a handle that ignores `.gitattributes` if git supports it (2.41 and later): a second
-    /// protection against drivers, for everything but checkout.
+    /// protection against drivers, for everything but checkout. `empty_tree` is the repository's id of
+    /// the empty tree, which git knows in every repository.
     #[must_use]
-    pub fn without_attributes(&self) -> Git {
-        Git { attributes: Attributes::None, ..self.clone() }
+    pub fn without_attributes(&self, empty_tree: &str) -> Git {
+        Git { attributes: Attributes::OfTree(empty_tree.to_owned()), ..self.clone() }
     }
 
     /// Returns a handle with additional object directories: the value of
@@ -176,10 +174,10 @@ impl Git {
             false => self.drivers.get_or_init(|| self.driver_overrides()).as_slice(),
         };
         let mut command = self.bare_command(drivers);
-        let attr_source = self.attributes == Attributes::None
-            && git_version::detect().is_ok_and(|version| version >= ATTR_SOURCE_VERSION);
-        if attr_source {
-            command = command.arg(format!("--attr-source={EMPTY_TREE}"));
+        if let Attributes::OfTree(tree) = &self.attributes
+            && git_version::detect().is_ok_and(|version| version >= ATTR_SOURCE_VERSION)
+        {
+            command = command.arg(format!("--attr-source={tree}"));
         }
         command = command.args(&args[..args.len().min(index + 1)]);
         if DIFF_COMMANDS.contains(&subcommand) {

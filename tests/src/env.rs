@@ -83,8 +83,8 @@ impl TestEnv {
 
     /// Prepares a program of this workspace or of the system.
     pub fn command(&self, program: impl AsRef<OsStr>, directory: &Path) -> Command {
-        let mut job = Command::new(program, directory)
-            .env_clear()
+        let job = Command::new(program, directory).env_clear();
+        let mut job = crate::repo::with_repository_format(job)
             .env("HOME", self.home())
             .env("TMPDIR", self.home().join("tmp"))
             .env("XDG_RUNTIME_DIR", self.home().join("run"))

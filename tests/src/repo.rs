@@ -8,10 +8,23 @@ use std::path::{Path, PathBuf};
 
 use base::process::{Command, OutputLimits};
 
+/// The variables with which git makes repositories of another format. If they are set, all tests use
+/// such repositories.
+const FORMAT_VARIABLES: [&str; 2] = ["GIT_DEFAULT_HASH", "GIT_DEFAULT_REF_FORMAT"];
+
 /// A real git repository. Its directory belongs to the test's `TestEnv`.
 #[derive(Clone, Debug)]
 pub struct Repo {
     path: PathBuf,
+}
+
+pub(crate) fn with_repository_format(mut job: Command) -> Command {
+    for name in FORMAT_VARIABLES {
+        if let Some(value) = std::env::var_os(name) {
+            job = job.env(name, value);
+        }
+    }
+    job
 }
 
 impl Repo {
@@ -63,8 +76,7 @@ impl Repo {
 
     /// Prepares a git call as a user would make it.
     pub fn job(&self) -> Command {
-        Command::new("git", &self.path)
-            .env_clear()
+        with_repository_format(Command::new("git", &self.path).env_clear())
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", "/nonexistent")
             .env("GIT_CONFIG_GLOBAL", "/nonexistent/.gitconfig")

@@ -257,7 +257,9 @@ fn no_planted_command_runs_with_any_git() {
 fn no_planted_command_runs_without_attributes() {
     let planted = Planted::new(Attributes::Committed);
     let git_dir = planted.repo.path().join(".git");
-    let door = Git::at(git_dir).with_work_tree(planted.repo.path()).without_attributes();
+    let door = Git::at(git_dir).with_work_tree(planted.repo.path());
+    let empty_tree = planted.repo.git(["hash-object", "-t", "tree", "/dev/null"]);
+    let door = door.without_attributes(&empty_tree);
     planted.session(|args| door.command(args));
     assert_eq!(planted.found(), BTreeSet::new());
     let attributes = door.run(&["check-attr", "filter", "a.txt"]).unwrap();

@@ -91,8 +91,7 @@ fn a_directory_without_a_repository_is_refused_with_a_hint() {
 #[test]
 fn unsupported_formats_are_refused_by_name() {
     let cases = [
-        ("extensions.objectformat", "sha256", "SHA-256"),
-        ("extensions.refstorage", "reftable", "reftable"),
+        ("extensions.refstorage", "tree", "ref format `tree`"),
         ("extensions.partialclone", "origin", "partial clone"),
     ];
     for (key, value, name) in cases {

@@ -138,10 +138,9 @@ impl Baseline {
         }
         let new = now.keys().filter(|name| !self.refs.contains_key(*name));
         found.extend(new.map(|name| format!("{name} is new")));
-        let log = fs::read_to_string(self.git_dir.join("logs").join(&self.head));
-        let last = log.unwrap_or_default().lines().last().map(str::to_owned).unwrap_or_default();
+        let last = run(&self.git, &["log", "-g", "-1", "--format=%H", &self.head])?;
         let tip = run(&self.git, &["rev-parse", "--verify", &self.head])?;
-        if last.split(' ').nth(1) != Some(tip.as_str()) {
+        if last != tip {
             found.push(format!("the reflog of {} does not end at {tip}", self.head));
         }
         Ok(found)

@@ -351,7 +351,7 @@ impl LiveSessions {
     /// each other may have another result.
     pub fn comparison_version(&self, project: &Project) -> u64 {
         let mut hasher = DefaultHasher::new();
-        let mut refs = BTreeSet::from(["packed-refs".to_owned()]);
+        let mut refs = BTreeSet::from(["packed-refs", "reftable/tables.list"].map(str::to_owned));
         for view in self.compared_views() {
             view.record.id.as_str().hash(&mut hasher);
             view.work().map(WorkSummary::commit).hash(&mut hasher);

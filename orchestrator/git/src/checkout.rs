@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
 use crate::names::BranchName;
 use crate::repo::Repository;
 use crate::sparse::{self, SparsePatterns};
 use crate::stored_index::StoredIndex;
-use crate::{index, tree_diff, worktree};
+use crate::{index, refs, repo, tree_diff, worktree};
 
 /// The start of the content of studio's index locks; the operation's id follows.
 const LOCK_PREFIX: &str = "studio ";
@@ -34,9 +35,14 @@ pub struct Checkout {
 impl Checkout {
     /// Returns the checkout of a directory with a `.git`.
     pub(crate) fn at(worktree: &Path) -> Result<Checkout> {
-        let repo = git2::Repository::open(worktree);
+        let repo = repo::open_any(worktree);
         let repo = repo.or_fail(|| format!("cannot open {}", worktree.display()))?;
         Ok(Checkout { worktree: worktree.to_owned(), git_dir: repo.path().to_owned() })
+    }
+
+    /// Returns the kind of its repository's object ids.
+    pub(crate) fn object_format(&self) -> Result<git2::ObjectFormat> {
+        Ok(open_as_is(self)?.object_format())
     }
 }
 
@@ -138,8 +144,7 @@ pub fn current(repository: &Repository) -> Result<Checkout> {
 
 /// Returns whether the HEAD in a git directory is on a branch.
 pub(crate) fn is_head_on(git_dir: &Path, target: &BranchName) -> bool {
-    let head = fs::read_to_string(git_dir.join("HEAD")).unwrap_or_default();
-    head.strip_prefix("ref:").map(str::trim) == Some(target.full().as_str())
+    refs::head_branch(git_dir).as_deref() == Some(target.full().as_str())
 }
 
 /// Refuses if the checkout is being rebased or bisected: both detach HEAD and return to the branch
@@ -165,8 +170,8 @@ fn refuse_busy(checkout: &Checkout, target: &BranchName) -> Result<()> {
 
 fn refuse_merging(checkout: &Checkout, target: &BranchName) -> Result<()> {
     let state_files = ["MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-apply"];
-    let Some(state_file) = state_files.iter().find(|sign| checkout.git_dir.join(sign).exists())
-    else {
+    let exists = |name: &&&str| refs::has_own_ref(&checkout.git_dir, name);
+    let Some(state_file) = state_files.iter().find(exists) else {
         return Ok(());
     };
     Err(Failure::refused(format!("a merge into `{target}` is not finished"))
@@ -286,7 +291,7 @@ pub(crate) fn open(checkout: &Checkout) -> Result<git2::Repository> {
 }
 
 fn open_as_is(checkout: &Checkout) -> Result<git2::Repository> {
-    git2::Repository::open(&checkout.worktree).or_fail(|| cannot_open(checkout))
+    repo::open_any(&checkout.worktree).or_fail(|| cannot_open(checkout))
 }
 
 fn cannot_open(checkout: &Checkout) -> String {
@@ -300,10 +305,60 @@ pub(crate) fn open_with(checkout: &Checkout, index: &mut git2::Index) -> Result<
     Ok(repo)
 }
 
+/// A working tree opened to write files. libgit2 reads HEAD before it does so: where HEAD is in a
+/// reftable, it gets a temporary git directory with HEAD as a file.
+pub(crate) struct WritableTree {
+    /// The repository, with the index for this.
+    pub repo: git2::Repository,
+    _directory: Option<TempDir>,
+}
+
+impl WritableTree {
+    /// Opens the working tree of a git directory, with this index.
+    pub(crate) fn open(
+        git_dir: &Path,
+        worktree: &Path,
+        index: &mut git2::Index,
+    ) -> Result<WritableTree> {
+        let fail = || format!("cannot open {}", worktree.display());
+        let directory = directory_with_head(git_dir).or_fail(fail)?;
+        let repo = repo::open_any(directory.as_ref().map_or(git_dir, TempDir::path));
+        let repo = repo.or_fail(fail)?;
+        repo.set_workdir(worktree, false).and_then(|()| repo.set_index(index)).or_fail(fail)?;
+        Ok(WritableTree { repo, _directory: directory })
+    }
+}
+
+/// Makes a git directory as git does for a linked worktree, whose HEAD is a commit; `None` if HEAD
+/// of this one is a file.
+fn directory_with_head(git_dir: &Path) -> io::Result<Option<TempDir>> {
+    if !refs::is_head_in_table(git_dir) {
+        return Ok(None);
+    }
+    let repo = repo::open_any(git_dir).map_err(io::Error::other)?;
+    let head = refs::head(&repo).map_err(io::Error::other)?.id;
+    let head = head.map_or_else(|| "ref: refs/heads/none".to_owned(), |id| id.to_string());
+    let parent = repo.commondir().join("studio/scratch");
+    fs::create_dir_all(&parent)?;
+    let directory = tempfile::Builder::new().prefix("h").tempdir_in(parent)?;
+    fs::write(directory.path().join("HEAD"), format!("{head}\n"))?;
+    let common_dir = [repo.commondir().as_os_str().as_bytes(), b"\n"].concat();
+    fs::write(directory.path().join("commondir"), common_dir)?;
+    fs::create_dir(directory.path().join("info"))?;
+    for name in ["config.worktree", sparse::PATTERNS_FILE] {
+        match fs::copy(git_dir.join(name), directory.path().join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(Some(directory))
+}
+
 /// Opens the index of a checkout. If libgit2 cannot read it (a split index, or one with the directories
 /// of a sparse checkout), git rewrites a copy, which is deleted: do not write this one.
 pub(crate) fn open_index(checkout: &Checkout) -> Result<git2::Index> {
-    if let Ok(index) = git2::Index::open(&checkout.git_dir.join("index")) {
+    let format = checkout.object_format()?;
+    if let Ok(index) = git2::Index::open_ext(&checkout.git_dir.join("index"), format) {
         return Ok(index);
     }
     let directory = tempfile::tempdir().or_fail(|| "cannot make a temporary directory")?;
@@ -316,11 +371,12 @@ pub(crate) fn open_index(checkout: &Checkout) -> Result<git2::Index> {
 pub(crate) fn copy_index(checkout: &Checkout, copy: &Path) -> Result<git2::Index> {
     let path = checkout.git_dir.join("index");
     copy_with_time(&path, copy).or_fail(|| format!("cannot copy {}", path.display()))?;
-    if let Ok(index) = git2::Index::open(copy) {
+    let format = checkout.object_format()?;
+    if let Ok(index) = git2::Index::open_ext(copy, format) {
         return Ok(index);
     }
     let git = Git::at(&checkout.git_dir).with_work_tree(&checkout.worktree);
-    index::rewrite(&git, copy).map_err(|failure| {
+    index::rewrite(&git, copy, format).map_err(|failure| {
         let failure = Failure::refused(format!("cannot read the index {}", path.display()))
             .because(failure.into_cause());
         failure.hint("git status    whether git can read it")
@@ -352,7 +408,9 @@ pub fn refuse_unreadable(repository: &Repository, target: Option<&BranchName>) -
         let is_main = checkout.git_dir == repository.common_dir;
         if is_main || target.is_some_and(|target| is_head_on(&checkout.git_dir, target)) {
             let path = checkout.git_dir.join("index");
-            if !matches!(StoredIndex::read(&path), Ok(Some(_))) && path.exists() {
+            if !matches!(StoredIndex::read(&path, checkout.object_format()?), Ok(Some(_)))
+                && path.exists()
+            {
                 open_index(&checkout)?;
             }
         }

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 
-use crate::checkout::{self, Checkout, FileChange, FileEntry};
+use crate::checkout::{self, Checkout, FileChange, FileEntry, WritableTree};
 use crate::commit_attributes::{self, CommitAttributes};
 use crate::sparse::SparsePatterns;
 use crate::stored_index::{Edits, StoredIndex};
-use crate::{entry_mode, filters, index};
+use crate::{entry_mode, filters, index, refs};
 
 /// The prefix of the name of a new index; the operation's id follows.
 const NEW_INDEX_PREFIX: &str = "index.studio-";
@@ -33,14 +33,15 @@ impl CheckoutIndex {
     pub(crate) fn read(checkout: &Checkout, changes: &[FileChange]) -> Result<CheckoutIndex> {
         let path = checkout.git_dir.join("index");
         let fail = || format!("cannot read {}", path.display());
-        let Some(stored) = StoredIndex::read(&path).or_fail(fail)? else {
+        let format = checkout.object_format()?;
+        let Some(stored) = StoredIndex::read(&path, format).or_fail(fail)? else {
             let temporary = tempfile::NamedTempFile::with_prefix("index.").or_fail(fail)?;
             let entries = checkout::copy_index(checkout, temporary.path())?;
             return Ok(CheckoutIndex { entries, stored: None, _temporary: temporary });
         };
         let paths = changes.iter().map(|change| change.path.as_path());
         let temporary = stored.selection(&std::env::temp_dir(), paths).or_fail(fail)?;
-        let entries = git2::Index::open(temporary.path()).or_fail(fail)?;
+        let entries = git2::Index::open_ext(temporary.path(), format).or_fail(fail)?;
         Ok(CheckoutIndex { entries, stored: Some(stored), _temporary: temporary })
     }
 
@@ -101,8 +102,9 @@ pub(crate) fn apply(
             }
         }
         // A new one for each, because it remembers attributes.
-        let repo = checkout::open_with(checkout, index)?;
-        let tree = checkout::tree_of(&repo, after)?;
+        let tree = WritableTree::open(&checkout.git_dir, &checkout.worktree, index)?;
+        let repo = &tree.repo;
+        let tree = checkout::tree_of(repo, after)?;
         let mut builder = git2::build::CheckoutBuilder::new();
         checkout::limit_paths(&mut builder, changes);
         match first || attributes.is_empty() {
@@ -185,8 +187,10 @@ pub(crate) fn revert(
     }
     let (attributes, others) = commit_attributes::divide(&rewritten);
     for rewritten in [attributes, others].iter().filter(|changes| !changes.is_empty()) {
-        let repo = checkout::open(checkout)?;
-        let tree = checkout::tree_of(&repo, before)?;
+        let mut index = checkout::open_index(checkout)?;
+        let tree = WritableTree::open(&checkout.git_dir, &checkout.worktree, &mut index)?;
+        let repo = &tree.repo;
+        let tree = checkout::tree_of(repo, before)?;
         let mut builder = git2::build::CheckoutBuilder::new();
         checkout::limit_paths(&mut builder, rewritten);
         builder.force().update_index(false);
@@ -204,7 +208,8 @@ fn find_claimed(
     index: &git2::Index,
     changes: &[FileChange],
 ) -> BTreeSet<PathBuf> {
-    let head = repo.head().and_then(|head| head.peel_to_tree()).ok();
+    let head = refs::head(repo).ok().and_then(|head| head.id);
+    let head = head.and_then(|id| repo.find_object(id, None).ok()?.peel_to_tree().ok());
     let entry_in = |head: &git2::Tree<'_>, path: &Path| {
         let entry = head.get_path(path).ok()?;
         Some(FileEntry { id: entry.id(), mode: u32::try_from(entry.filemode()).ok()? })

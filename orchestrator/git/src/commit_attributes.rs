@@ -50,7 +50,7 @@ pub(crate) fn apply_to(
     tree: &git2::Tree<'_>,
     directory: &Path,
 ) -> std::result::Result<(), git2::Error> {
-    let mut index = git2::Index::new()?;
+    let mut index = git2::Index::new_ext(repo.object_format())?;
     index.read_tree(tree)?;
     repo.set_workdir(directory, false)?;
     repo.set_index(&mut index)

@@ -8,6 +8,7 @@ use std::path::Path;
 use base::failure::{OrFail, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::object_format;
 use crate::refs;
 use crate::repo::Repository;
 use crate::stage::is_g3s_own;
@@ -123,7 +124,7 @@ pub fn change_id(repository: &Repository, from: &str, to: &str) -> Result<String
             true
         };
     diff.foreach(&mut on_file, Some(&mut on_binary), None, Some(&mut on_line)).or_fail(cannot)?;
-    let id = git2::Oid::hash_object(git2::ObjectType::Blob, &text.borrow());
+    let id = object_format::hash_blob(&text.borrow(), git2::ObjectFormat::Sha1);
     Ok(id.or_fail(cannot)?.to_string())
 }
 

@@ -16,9 +16,9 @@ use base::text::{printable_output, tail};
 
 use crate::filter_process::{ConversionError, FilterProcess};
 use crate::filters::{FilterSet, TrustedFilter};
-use crate::lfs_objects;
 use crate::object_quarantine::Quarantine;
 use crate::session_repo::quote;
+use crate::{lfs_objects, object_format};
 
 /// Maximum size of what a command returns, in bytes.
 pub(crate) const MAX_BYTES: usize = 1 << 30;
@@ -215,7 +215,8 @@ fn config_for_filters(set: &FilterSet) -> base::failure::Result<String> {
     let fail = || "cannot read the configuration of the repository";
     let repo = set.repository.open()?;
     let config = repo.config().and_then(|mut config| config.snapshot()).or_fail(fail)?;
-    let mut text = String::from("[core]\n\tbare = false\n");
+    let mut text = String::from(object_format::config(repo.object_format()));
+    text.push_str("[core]\n\tbare = false\n");
     let storage = lfs_objects::storage(&set.repository);
     let _ = write!(text, "[lfs]\n\tstorage = {}\n", quote(&storage.to_string_lossy()));
     let mut entries = config.entries(Some(LFS_SETTINGS)).or_fail(fail)?;

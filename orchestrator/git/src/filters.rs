@@ -17,7 +17,7 @@ use base::git::user_settings_in;
 use base::process::search_path_outside;
 use git2::{AttrCheckFlags, AttrValue};
 
-use crate::checkout::{FileChange, FileEntry};
+use crate::checkout::{FileChange, FileEntry, WritableTree};
 use crate::checkout_update::index_entry;
 use crate::filter_program::{self, Direction, KeepAlive, RunningFilters};
 use crate::repo::Repository;
@@ -281,14 +281,12 @@ pub(crate) fn smudge_selected_files(
 ) -> Result<()> {
     let Some(set) = current() else { return Ok(()) };
     let fail = || format!("cannot check files out into {}", worktree.display());
-    let open = || -> std::result::Result<(git2::Repository, git2::Index), git2::Error> {
-        let repo = git2::Repository::open(git_dir)?;
-        repo.set_workdir(worktree, false)?;
-        let mut index = git2::Index::open(index_path)?;
-        repo.set_index(&mut index)?;
-        Ok((repo, index))
+    let open = || -> Result<(WritableTree, git2::Index)> {
+        let format = crate::repo::open_any(git_dir).or_fail(fail)?.object_format();
+        let mut index = git2::Index::open_ext(index_path, format).or_fail(fail)?;
+        Ok((WritableTree::open(git_dir, worktree, &mut index)?, index))
     };
-    let (repo, mut index) = open().or_fail(fail)?;
+    let (tree, mut index) = open()?;
     let entries = index.iter().filter(|entry| entry_mode::is_file(entry.mode));
     let entries = entries.map(|entry| {
         let path = PathBuf::from(OsStr::from_bytes(&entry.path));
@@ -296,7 +294,7 @@ pub(crate) fn smudge_selected_files(
     });
     let filtered: Vec<(PathBuf, FileEntry)> = entries
         .filter(|(path, _)| is_selected(path))
-        .filter(|(path, _)| filter_of(&set, &repo, path).is_some())
+        .filter(|(path, _)| filter_of(&set, &tree.repo, path).is_some())
         .filter(|(path, _)| worktree.join(path).symlink_metadata().is_ok())
         .collect();
     if filtered.is_empty() {
@@ -306,14 +304,15 @@ pub(crate) fn smudge_selected_files(
     let threads = std::thread::available_parallelism().map_or(2, usize::from).min(MAX_THREADS);
     let chunks = filtered.chunks(filtered.len().div_ceil(threads));
     let write = |chunk: &[(PathBuf, FileEntry)]| -> Result<()> {
-        let (repo, mut index) = open().or_fail(fail)?;
+        let (tree, mut index) = open()?;
         let mut builder = git2::build::CheckoutBuilder::new();
         builder.force().update_index(false).disable_pathspec_match(true);
         for (path, _) in chunk {
             fs::remove_file(worktree.join(path)).or_fail(fail)?;
             builder.path(path.as_os_str().as_bytes());
         }
-        repo.checkout_index(Some(&mut index), Some(&mut builder))
+        tree.repo
+            .checkout_index(Some(&mut index), Some(&mut builder))
             .map_err(|error| failure(fail(), &error))
     };
     std::thread::scope(|scope| {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use base::failure::{Failure, OrFail, Result};
 
+use crate::object_format;
 use crate::safe_open::SafeDir;
 
 /// Maximum depth of symbolic refs, as in git.
@@ -41,7 +42,7 @@ pub fn read(git_dir: &Path) -> Result<HeadState> {
         };
         let line = String::from_utf8_lossy(bytes).trim_end().to_owned();
         let Some(name) = line.strip_prefix("ref:").map(str::trim) else {
-            let commit = git2::Oid::from_str(&line).ok().filter(|_| line.len() == 40);
+            let commit = object_format::parse_id(&line).ok().filter(|id| id.to_string() == line);
             let commit = commit.ok_or_else(|| unreadable(git_dir))?.to_string();
             return Ok(HeadState {
                 branch,

@@ -304,7 +304,7 @@ pub(crate) fn apply(
     files: &[FilePatch],
     is_chosen: &dyn Fn(&DiffHunk) -> bool,
 ) -> Result<git2::Oid> {
-    let mut index = git2::Index::new().or_fail(cannot_apply)?;
+    let mut index = git2::Index::new_ext(repo.object_format()).or_fail(cannot_apply)?;
     index.read_tree(base).or_fail(cannot_apply)?;
     let mut entries = index.len();
     let chosen: Vec<&FilePatch> =

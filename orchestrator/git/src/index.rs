@@ -51,9 +51,9 @@ pub(crate) fn copy(scratch: &Quarantine, git_dir: &Path) -> Result<()> {
 /// Opens the copied index. A missing one is replaced by that of HEAD, with the sparse patterns of
 /// the scratch directory.
 pub(crate) fn open(scratch: &Path, head: &git2::Commit<'_>) -> Result<git2::Index> {
-    let path = scratch.join("index");
+    let (path, format) = (scratch.join("index"), head.id().object_format());
     if !path.exists() {
-        let mut index = git2::Index::open(&path).or_fail(cannot)?;
+        let mut index = git2::Index::open_ext(&path, format).or_fail(cannot)?;
         index.read_tree(&head.tree().or_fail(cannot)?).or_fail(cannot)?;
         if let Some(patterns) = SparsePatterns::read(&scratch.join(sparse::PATTERNS_FILE), false)? {
             mark_left_out(&mut index, &patterns)?;
@@ -61,15 +61,15 @@ pub(crate) fn open(scratch: &Path, head: &git2::Commit<'_>) -> Result<git2::Inde
         index.write().or_fail(cannot)?;
         return Ok(index);
     }
-    match git2::Index::open(&path) {
+    match git2::Index::open_ext(&path, format) {
         Ok(index) => Ok(index),
-        Err(_) => rewrite(&Git::at(scratch).without_user_config(), &path),
+        Err(_) => rewrite(&Git::at(scratch).without_user_config(), &path, format),
     }
 }
 
 /// Rewrites a copied index of a repository in a form that libgit2 reads, and opens it: an index may be
 /// split, have directories of a sparse checkout, or have unknown extensions.
-pub(crate) fn rewrite(git: &Git, copy: &Path) -> Result<git2::Index> {
+pub(crate) fn rewrite(git: &Git, copy: &Path, format: git2::ObjectFormat) -> Result<git2::Index> {
     let settings = ["core.splitIndex=false", "index.sparse=false", "index.skipHash=false"];
     let args = settings.into_iter().flat_map(|setting| ["-c", setting]);
     let args = args.chain(["update-index", "--no-split-index", "--force-write-index"]);
@@ -81,7 +81,7 @@ pub(crate) fn rewrite(git: &Git, copy: &Path) -> Result<git2::Index> {
     if !output.ok() {
         return Err(Failure::failed(cannot()).because(output.error_text()));
     }
-    git2::Index::open(copy).or_fail(cannot)
+    git2::Index::open_ext(copy, format).or_fail(cannot)
 }
 
 /// The index of a worktree, in which its changes are staged in memory.
@@ -133,7 +133,7 @@ impl WorktreeIndex {
             return Ok(None);
         };
         let file = stored.selection(scratch, paths).or_fail(cannot)?;
-        let entries = git2::Index::open(file.path()).or_fail(cannot)?;
+        let entries = git2::Index::open_ext(file.path(), repo.object_format()).or_fail(cannot)?;
         let selection = Selection { before: files_of(&entries), tree, _file: file };
         Ok(Some(WorktreeIndex { entries, staged: Some(tree), selection: Some(selection) }))
     }

@@ -7,7 +7,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use sha1::{Digest, Sha1};
+use git2::ObjectFormat;
+
+use crate::object_format;
 
 /// The flags of an entry: the length of its path, if that is shorter, and whether it has extended flags.
 pub(crate) const PATH_LENGTH_MASK: u16 = 0x0FFF;
@@ -74,7 +76,7 @@ pub(crate) struct IndexedTree {
     pub id: git2::Oid,
 }
 
-/// Writes an index. The entries are sorted by path; the trees are all directories.
+/// Writes an index. The entries are sorted by path; the trees are all directories, the root first.
 pub(crate) fn write(path: &Path, files: &[IndexedFile], trees: &[IndexedTree]) -> io::Result<()> {
     let bytes = encode(files, trees)?;
     let lock = path.with_extension("lock");
@@ -126,7 +128,8 @@ fn encode(files: &[IndexedFile], trees: &[IndexedTree]) -> io::Result<Vec<u8>> {
     bytes.extend(b"TREE");
     bytes.extend(u32::try_from(extension.len()).map_err(io::Error::other)?.to_be_bytes());
     bytes.append(&mut extension);
-    let checksum = Sha1::digest(&bytes);
+    let format = trees.first().map_or(ObjectFormat::Sha1, |root| root.id.object_format());
+    let checksum = object_format::digest(format, &[&bytes]);
     bytes.extend(checksum);
     Ok(bytes)
 }

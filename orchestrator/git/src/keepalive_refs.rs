@@ -4,6 +4,7 @@
 use base::failure::{OrFail, Result};
 use base::id::Id;
 
+use crate::object_format;
 use crate::object_quarantine::{self, Quarantine};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
@@ -44,7 +45,7 @@ pub(crate) fn pin_start(
 /// Returns whether a pin ends in this commit: then an interrupted import has pinned it.
 pub(crate) fn ends_with(repo: &git2::Repository, pinned: &str, head: &str) -> bool {
     let last_parent = || -> std::result::Result<git2::Oid, git2::Error> {
-        let commit = repo.find_commit(git2::Oid::from_str(pinned)?)?;
+        let commit = repo.find_commit(object_format::parse_id(pinned)?)?;
         commit.parent_id(commit.parent_count().saturating_sub(1))
     };
     last_parent().is_ok_and(|last| last.to_string() == head)
@@ -61,7 +62,7 @@ pub(crate) fn create_commit(
     let write_commit = || -> std::result::Result<git2::Oid, git2::Error> {
         let mut text = format!("tree {}\n", repo.treebuilder(None)?.write()?);
         for parent in parents {
-            text.push_str(&format!("parent {}\n", git2::Oid::from_str(parent)?));
+            text.push_str(&format!("parent {}\n", object_format::parse_id(parent)?));
         }
         text.push_str("author studio <studio@studio.invalid> 0 +0000\n");
         text.push_str("committer studio <studio@studio.invalid> 0 +0000\n\n");

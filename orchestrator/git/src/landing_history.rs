@@ -7,7 +7,8 @@ use base::failure::{Failure, OrFail, Result};
 use planner::verdict::{Disagreement, RequirementVerdict};
 use serde::Deserialize;
 
-use crate::receipt::NOTES;
+use crate::receipt;
+use crate::refs;
 use crate::repo::Repository;
 
 /// The trailer for a requirement.
@@ -76,7 +77,8 @@ pub fn read(repository: &Repository, from: &str, since: Option<&str>) -> Result<
     if let Some(since) = since {
         walk.hide(commit(since)?).or_fail(cannot)?;
     }
-    let mut receipts = receipts(&repo).or_fail(|| "cannot read the receipts")?;
+    let notes = receipt::all(&repo)?;
+    let mut receipts = receipts(&repo, notes).or_fail(|| "cannot read the receipts")?;
     let mut landings = Vec::new();
     for id in walk {
         let id = id.or_fail(cannot)?;
@@ -115,8 +117,7 @@ pub fn resolve(repository: &Repository, name: &str) -> Result<(String, String)> 
 }
 
 fn resolve_commit<'a>(repo: &'a git2::Repository, name: &str) -> Result<git2::Commit<'a>> {
-    let commit = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
-    commit.map_err(|error| {
+    refs::find_commit(repo, name).map_err(|error| {
         let printable_name = base::text::printable(name);
         Failure::usage(format!("no such commit: `{printable_name}`")).because(error.message())
     })
@@ -125,15 +126,10 @@ fn resolve_commit<'a>(repo: &'a git2::Repository, name: &str) -> Result<git2::Co
 /// Returns all receipts by commit; other notes are skipped.
 fn receipts(
     repo: &git2::Repository,
+    notes: BTreeMap<git2::Oid, git2::Oid>,
 ) -> std::result::Result<BTreeMap<git2::Oid, Receipt>, git2::Error> {
-    let notes = match repo.notes(Some(NOTES)) {
-        Ok(notes) => notes,
-        Err(error) if error.code() == git2::ErrorCode::NotFound => return Ok(BTreeMap::new()),
-        Err(error) => return Err(error),
-    };
     let mut receipts = BTreeMap::new();
-    for note in notes {
-        let (blob, commit) = note?;
+    for (commit, blob) in notes {
         let text = repo.find_blob(blob)?;
         if let Ok(receipt) = serde_json::from_slice(text.content()) {
             receipts.insert(commit, receipt);

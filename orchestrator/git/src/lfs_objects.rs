@@ -19,7 +19,7 @@ use sha2::Digest as _;
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::session_repo::SessionRepo;
-use crate::{filters, refs};
+use crate::{filters, object_format, refs};
 
 /// Maximum size of a file that is copied, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
@@ -110,7 +110,7 @@ fn named(
     }
     let mut files = BTreeSet::new();
     for line in output.text().lines() {
-        let blob = git2::Oid::from_str(line).and_then(|id| repo.find_blob(id));
+        let blob = object_format::parse_id(line).and_then(|id| repo.find_blob(id));
         let file = blob.ok().and_then(|blob| LfsFile::of_pointer(blob.content()));
         let is_here = |file: &LfsFile| {
             let size = file.path_in(&storage).metadata().map(|metadata| metadata.len());

@@ -17,7 +17,7 @@ use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::signing::{self, CommitSigner, NewCommit};
 use crate::snapshot::Snapshot;
-use crate::{partial_clone, rebase, receipt, syntax_conflicts, tree_limits};
+use crate::{object_format, partial_clone, rebase, receipt, syntax_conflicts, tree_limits};
 
 /// How work lands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -288,7 +288,7 @@ pub(crate) fn merge_tree(
 
 /// Makes the attributes of a tree apply to merges.
 pub(crate) fn set_attributes(repo: &git2::Repository, tree: &git2::Tree<'_>) -> Result<()> {
-    let mut attributes = git2::Index::new().or_fail(cannot)?;
+    let mut attributes = git2::Index::new_ext(repo.object_format()).or_fail(cannot)?;
     let mut files = Vec::new();
     let walked = tree.walk(git2::TreeWalkMode::PreOrder, |directory, entry| {
         if entry.name_bytes() == b".gitattributes" && entry.kind() == Some(git2::ObjectType::Blob) {
@@ -457,8 +457,8 @@ fn session_parent(
         return refs::oid(&snapshot.head);
     }
     let create_commit = || -> std::result::Result<git2::Oid, git2::Error> {
-        let head = repo.find_commit(git2::Oid::from_str(&snapshot.head)?)?;
-        let work = repo.find_commit(git2::Oid::from_str(&snapshot.work)?)?;
+        let head = repo.find_commit(object_format::parse_id(&snapshot.head)?)?;
+        let work = repo.find_commit(object_format::parse_id(&snapshot.work)?)?;
         let signature = crate::repo::signature(repo, now)?;
         let message = format!("Uncommitted work of {}\n", session_repo.id);
         repo.commit(None, &signature, &signature, &message, &work.tree()?, &[&head])

@@ -14,10 +14,13 @@ use base::process::{Command, Running, Stream};
 
 use crate::repo::Repository;
 use crate::session_repo::{Originals, SessionRepo, config};
-use crate::{confined_thread, filters, partial_clone};
+use crate::{confined_thread, filters, object_format, partial_clone};
 
-/// The name that git gives to an empty pack (the SHA-1 of nothing, in a pack's form).
-const EMPTY_PACK: &str = "029d08823bd8a8eab510ad6ac75c823cfd3ed31e";
+/// The names that git gives to an empty pack: the SHA-1 and the SHA-256 of nothing, in a pack's form.
+const EMPTY_PACKS: [&str; 2] = [
+    "029d08823bd8a8eab510ad6ac75c823cfd3ed31e",
+    "7ed890d8a45760f3eecf73045b1d1047085af4776dc683d78eac82203df1993f",
+];
 /// Timeout of one import.
 const TIMEOUT: Duration = Duration::from_secs(1800);
 /// The lock of a scratch directory, held while it is in use.
@@ -50,6 +53,13 @@ impl Quarantine {
         let source = repository.open()?;
         let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
         Quarantine::create(repository, config(&source)?.as_bytes(), shallow.as_deref())
+    }
+
+    /// Creates a scratch directory in which packs are made and read.
+    fn bare(repository: &Repository, shallow: Option<&[u8]>) -> Result<Quarantine> {
+        let format = object_format::config(repository.open()?.object_format());
+        let config = format!("{format}[core]\n\tbare = true\n");
+        Quarantine::create(repository, config.as_bytes(), shallow)
     }
 
     /// Creates a scratch directory with this configuration.
@@ -107,7 +117,7 @@ impl Quarantine {
             std::fs::write(dir.path().join("config"), config)
         };
         write().or_fail(cannot_write)?;
-        let repo = git2::Repository::open(dir.path()).or_fail(cannot_write)?;
+        let repo = crate::repo::open_any(dir.path()).or_fail(cannot_write)?;
         let imported = repository.common_dir.join("objects");
         let scratch = Quarantine { dir, _lock: lock, imported, repo };
         scratch.add_objects(&scratch.imported)?;
@@ -116,7 +126,7 @@ impl Quarantine {
 
     /// Returns the objects of the user's repository alone: no agent can have damaged them.
     pub(crate) fn imported_objects(&self) -> Option<git2::Odb<'static>> {
-        let odb = git2::Odb::new().ok()?;
+        let odb = git2::Odb::new_ext(self.repo.object_format()).ok()?;
         odb.add_disk_alternate(self.imported.to_str()?).ok()?;
         Some(odb)
     }
@@ -264,7 +274,7 @@ fn created_objects(objects: &Path) -> std::io::Result<Vec<git2::Oid>> {
         let Some(start) = start.to_str().filter(|name| name.len() == 2) else { continue };
         for file in std::fs::read_dir(directory.path())? {
             let name = file?.file_name();
-            let id = name.to_str().map(|rest| git2::Oid::from_str(&format!("{start}{rest}")));
+            let id = name.to_str().map(|rest| object_format::parse_id(&format!("{start}{rest}")));
             created.extend(id.and_then(std::result::Result::ok));
         }
     }
@@ -282,7 +292,7 @@ pub(crate) fn import_objects(
     id: &Id,
 ) -> Result<KeepFiles> {
     let (quarantine, name) = verify_objects(repository, object_dirs, commits, existing, id)?;
-    if name == EMPTY_PACK {
+    if EMPTY_PACKS.contains(&name.as_str()) {
         return Ok(KeepFiles { path: None });
     }
     move_pack(
@@ -343,7 +353,7 @@ fn verify_present_objects(
         .collect();
     // Indexed in a separate directory: `git gc --prune=now` removes unfinished packs of other
     // processes.
-    let quarantine = Quarantine::create(repository, b"[core]\n\tbare = true\n", None)?;
+    let quarantine = Quarantine::bare(repository, None)?;
     let packer = pack(repository, object_dirs)?;
     let keep = format!("--keep=studio-{id}");
     // It sees only the repository's objects: forged objects of a session, and everything they refer
@@ -363,7 +373,7 @@ pub(crate) fn import_pack(
     pack: std::fs::File,
     id: &Id,
 ) -> Result<KeepFiles> {
-    let quarantine = Quarantine::create(repository, b"[core]\n\tbare = true\n", None)?;
+    let quarantine = Quarantine::bare(repository, None)?;
     let keep = format!("--keep=studio-{id}");
     let visible = [repository.common_dir.join("objects")];
     let output = Git::at(quarantine.path())
@@ -379,7 +389,7 @@ pub(crate) fn import_pack(
     }
     let text = output.text();
     let name = text.split_whitespace().next_back().unwrap_or_default();
-    if name == EMPTY_PACK {
+    if EMPTY_PACKS.contains(&name) {
         return Ok(KeepFiles { path: None });
     }
     move_pack(&quarantine.objects().join("pack"), &repository.common_dir.join("objects/pack"), name)
@@ -393,8 +403,7 @@ fn pack(repository: &Repository, object_dirs: &[PathBuf]) -> Result<Packer> {
     let error_copy = errors.try_clone().or_fail(|| "cannot make a temporary file")?;
     // In a separate directory: the files beside the repository's objects change.
     let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
-    let quarantine =
-        Quarantine::create(repository, b"[core]\n\tbare = true\n", shallow.as_deref())?;
+    let quarantine = Quarantine::bare(repository, shallow.as_deref())?;
     let mut visible = vec![repository.common_dir.join("objects")];
     visible.extend_from_slice(object_dirs);
     let packer = Git::at(quarantine.path())

@@ -378,7 +378,7 @@ struct PairMerger {
     /// Whether files have a merge attribute.
     has_attribute: HashMap<PathBuf, bool>,
     /// The lines that each change of a text replaces; `None` for binary files.
-    replaced: HashMap<(git2::Oid, git2::Oid), Option<Vec<Range<u32>>>>,
+    replaced: BTreeMap<(git2::Oid, git2::Oid), Option<Vec<Range<u32>>>>,
 }
 
 impl PairMerger {
@@ -387,7 +387,7 @@ impl PairMerger {
             repo,
             attributes_of: None,
             has_attribute: HashMap::new(),
-            replaced: HashMap::new(),
+            replaced: BTreeMap::new(),
         }
     }
 

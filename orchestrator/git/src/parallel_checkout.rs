@@ -20,10 +20,10 @@ use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use base::process::OutputLimits;
 use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
-use sha1::{Digest, Sha1};
 
 use crate::entry_mode;
 use crate::index_file::{self, FileStat, IndexedFile, IndexedTree};
+use crate::object_format;
 use crate::repo::Repository;
 
 /// Maximum number of files of a directory that one thread takes at once.
@@ -128,7 +128,7 @@ fn has_unusual_settings(git_dir: &Path) -> bool {
 /// Returns the configurations that apply in a git directory. Git reads those that variables name, libgit2
 /// does not.
 fn configurations(git_dir: &Path) -> Vec<git2::Config> {
-    let own = git2::Repository::open(git_dir).and_then(|repo| repo.config());
+    let own = crate::repo::open_any(git_dir).and_then(|repo| repo.config());
     let named = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"].into_iter().filter_map(std::env::var_os);
     let named = named.filter_map(|path| git2::Config::open(Path::new(&path)).ok());
     own.into_iter().chain(named).collect()
@@ -152,7 +152,7 @@ struct PlannedDirectory {
 impl CheckoutPlan {
     /// Lists a commit; `None` if git must decide what to do with it.
     fn of(repo: &git2::Repository, commit: &str) -> Option<CheckoutPlan> {
-        let tree = repo.revparse_single(commit).ok()?.peel_to_tree().ok()?;
+        let tree = repo.find_commit(object_format::parse_id(commit).ok()?).ok()?.tree().ok()?;
         let (files, trees, directories) = (Vec::new(), Vec::new(), Vec::new());
         let mut plan = CheckoutPlan { files, trees, directories, attributes: Vec::new() };
         plan.add_tree(repo, &tree, Vec::new(), Vec::new(), 0)?;
@@ -523,9 +523,9 @@ fn read_blob<'o>(odb: &'o git2::Odb<'_>, id: git2::Oid) -> io::Result<git2::OdbO
     if blob.kind() != git2::ObjectType::Blob {
         return Err(io::Error::other(format!("{id} is not a blob")));
     }
-    let mut digest = Sha1::new_with_prefix(format!("blob {}\0", blob.len()));
-    digest.update(blob.data());
-    if digest.finalize().as_slice() != id.as_bytes() {
+    let header = format!("blob {}\0", blob.len());
+    let digest = object_format::digest(id.object_format(), &[header.as_bytes(), blob.data()]);
+    if digest != id.as_bytes() {
         let message = format!("the content of the object {id} is damaged");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }

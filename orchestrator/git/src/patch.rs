@@ -12,9 +12,9 @@ use base::git::Git;
 use base::process::{Command, OutputLimits};
 
 use crate::object_quarantine::Quarantine;
-use crate::refs;
 use crate::repo::Repository;
 use crate::stage::is_g3s_own;
+use crate::{object_format, refs};
 
 /// Two states of the files, and the location of their objects.
 pub struct Comparison {
@@ -132,8 +132,8 @@ impl Comparison {
     }
 
     fn git(&self, args: &[OsString]) -> Command {
-        let git = Git::at(&self.git_dir).without_attributes();
-        let mut command = git.command(args);
+        let empty_tree = object_format::empty_tree(object_format::of_id(&self.from));
+        let mut command = Git::at(&self.git_dir).without_attributes(&empty_tree).command(args);
         if !self.objects.is_empty() {
             let quoted_paths: Vec<Vec<u8>> =
                 self.objects.iter().map(|path| quote(path.as_os_str())).collect();
@@ -145,7 +145,7 @@ impl Comparison {
 
     /// Opens a repository that has the objects of both states.
     pub fn open(&self) -> Result<git2::Repository> {
-        let repo = git2::Repository::open(&self.git_dir).or_fail(cannot)?;
+        let repo = crate::repo::open_any(&self.git_dir).or_fail(cannot)?;
         {
             let odb = repo.odb().or_fail(cannot)?;
             for objects in &self.objects {

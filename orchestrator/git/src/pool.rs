@@ -19,7 +19,7 @@ use crate::parallel_checkout::{self, WriteResult, WriteTarget};
 use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::stored_index::StoredIndex;
-use crate::{commit_attributes, filters, gc, partial_clone, worktree};
+use crate::{commit_attributes, filters, gc, object_format, partial_clone, worktree};
 
 /// The directory of prepared worktrees, beside those of sessions.
 const POOL_DIR: &str = ".pool";
@@ -124,7 +124,7 @@ fn prepare_one(
         gc::remove(&record);
         return result.map(|_| false);
     }
-    write_directories(&record, &worktree)?;
+    write_directories(&record, &worktree, object_format::of_id(commit))?;
     base::files::replace(&record.join(COMMIT_FILE), commit.as_bytes()).or_fail(cannot)?;
     step("pool.complete");
     Ok(true)
@@ -132,8 +132,8 @@ fn prepare_one(
 
 /// Records the states of the directories, if they have only names of the index. Without them, the
 /// names are counted when the worktree is taken over.
-fn write_directories(record: &Path, worktree: &Path) -> Result<()> {
-    let Some(stored) = StoredIndex::read(&record.join("index")).or_fail(cannot)? else {
+fn write_directories(record: &Path, worktree: &Path, format: git2::ObjectFormat) -> Result<()> {
+    let Some(stored) = StoredIndex::read(&record.join("index"), format).or_fail(cannot)? else {
         return Ok(());
     };
     let Ok(states) = stored.directory_states(worktree) else { return Ok(()) };
@@ -187,7 +187,8 @@ impl PreparedWorktree {
 
     /// Returns whether the files and directories are exactly those that were written.
     fn is_intact(&self) -> bool {
-        let stored = StoredIndex::read(&self.record.join("index")).ok().flatten();
+        let format = object_format::of_id(&self.commit);
+        let stored = StoredIndex::read(&self.record.join("index"), format).ok().flatten();
         let is_intact = |stored: StoredIndex| match self.has_recorded_directories(&stored) {
             true => stored.describes_files(&self.worktree),
             false => stored.describes(&self.worktree),

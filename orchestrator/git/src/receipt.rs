@@ -1,8 +1,11 @@
 //! Receipts of landed work, as notes in `refs/notes/studio`.
 
+use std::collections::BTreeMap;
+
 use base::failure::{OrFail, Result};
 use base::id::Id;
 
+use crate::object_format;
 use crate::object_quarantine::{self, Quarantine};
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
@@ -44,26 +47,65 @@ pub(crate) fn create_note(
     let repo = &scratch.repo;
     let write_note = || -> std::result::Result<git2::Oid, git2::Error> {
         if let Some(before) = &before {
-            repo.reference(NOTES, git2::Oid::from_str(before)?, true, "")?;
+            repo.reference(NOTES, object_format::parse_id(before)?, true, "")?;
         }
-        let commit = repo.find_commit(git2::Oid::from_str(commit)?)?;
+        let commit = repo.find_commit(object_format::parse_id(commit)?)?;
         let time = jiff::Timestamp::from_second(commit.time().seconds()).unwrap_or_default();
         let signature = crate::repo::signature(repo, time)?;
-        repo.note(&signature, &signature, Some(NOTES), commit.id(), text, true)?;
-        repo.refname_to_id(NOTES)
+        repo.note(&signature, &signature, Some(NOTES), commit.id(), text, true)
     };
-    let after = write_note().or_fail(cannot)?.to_string();
-    Ok(RefChange::new(NOTES, before, Some(after)))
+    write_note().or_fail(cannot)?;
+    Ok(RefChange::new(NOTES, before, refs::read(repo, NOTES)?))
 }
 
 /// Returns the note of a commit.
 pub fn read(repository: &Repository, commit: &str) -> Result<Option<String>> {
     let repo = repository.open()?;
-    match repo.find_note(Some(NOTES), refs::oid(commit)?) {
-        Ok(note) => Ok(Some(String::from_utf8_lossy(note.message_bytes()).into_owned())),
-        Err(e) if e.code() == git2::ErrorCode::NotFound => Ok(None),
-        Err(e) => Err(e).or_fail(|| "cannot read the receipt"),
-    }
+    let Some(tree) = tree(&repo)? else { return Ok(None) };
+    let find = || -> std::result::Result<Option<String>, git2::Error> {
+        let (mut tree, mut name) = (tree, commit);
+        loop {
+            if let Some(entry) = tree.get_name(name) {
+                let note = repo.find_blob(entry.id())?;
+                return Ok(Some(String::from_utf8_lossy(note.content()).into_owned()));
+            }
+            // git divides many notes among directories: `ab/cd/ef…`.
+            let Some((directory, rest)) = name.split_at_checked(2) else { return Ok(None) };
+            let Some(id) = tree.get_name(directory).map(|entry| entry.id()) else {
+                return Ok(None);
+            };
+            (tree, name) = (repo.find_tree(id)?, rest);
+        }
+    };
+    find().or_fail(cannot_read)
+}
+
+/// Returns the blobs of all notes by their commits.
+pub(crate) fn all(repo: &git2::Repository) -> Result<BTreeMap<git2::Oid, git2::Oid>> {
+    let mut notes = BTreeMap::new();
+    let Some(tree) = tree(repo)? else { return Ok(notes) };
+    let walked = tree.walk(git2::TreeWalkMode::PreOrder, |directory, entry| {
+        let name = entry.name().unwrap_or_default();
+        let digits = format!("{directory}{name}").replace('/', "");
+        let commit = object_format::parse_id(&digits).ok().filter(|id| id.to_string() == digits);
+        if let (Some(commit), Some(git2::ObjectType::Blob)) = (commit, entry.kind()) {
+            notes.insert(commit, entry.id());
+        }
+        git2::TreeWalkResult::Ok
+    });
+    walked.or_fail(cannot_read)?;
+    Ok(notes)
+}
+
+/// Returns the tree of the notes; `None` if there are none.
+fn tree(repo: &git2::Repository) -> Result<Option<git2::Tree<'_>>> {
+    let Some(notes) = refs::read(repo, NOTES)? else { return Ok(None) };
+    let tree = repo.find_commit(refs::oid(&notes)?).and_then(|notes| notes.tree());
+    tree.map(Some).or_fail(cannot_read)
+}
+
+fn cannot_read() -> &'static str {
+    "cannot read the receipts"
 }
 
 fn cannot() -> &'static str {

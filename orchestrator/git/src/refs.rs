@@ -1,12 +1,22 @@
-//! Refs: read with libgit2, moved by compare-and-swap in one transaction.
+//! Refs: read with libgit2, or from git's reftables, which it does not know, and moved by
+//! compare-and-swap in one transaction.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "where the functions that know one format are called"
+)]
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 use base::failure::{Failure, OrFail, Result};
+use base::git::Git;
 use base::process::OutputLimits;
 use serde::{Deserialize, Serialize};
 
+use crate::reftable::{RefTables, RefValue};
 use crate::repo::Repository;
+use crate::{object_format, reftable};
 
 /// The change of one ref; `None` if the ref does not exist before or after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,6 +89,7 @@ fn update_with(
         return Ok(SwapResult::Done);
     }
     if let ([change], []) = (effective.as_slice(), settings)
+        && !reftable::is_used(&repository.common_dir)
         && let Some(result) = update_one(&*repository.open()?, change, reason)?
     {
         return Ok(result);
@@ -160,24 +171,117 @@ pub(crate) fn update_or_fail(
 
 /// Returns the value of a ref.
 pub fn read(repo: &git2::Repository, name: &str) -> Result<Option<String>> {
+    let fail = || format!("cannot read {name}");
+    if let Some(tables) = RefTables::of(repo).or_fail(fail)? {
+        let (_, id) = tables.resolve(name).or_fail(fail)?;
+        return Ok(id.map(|id| id.to_string()));
+    }
     match repo.refname_to_id(name) {
         Ok(id) => Ok(Some(id.to_string())),
         Err(e) if e.code() == git2::ErrorCode::NotFound => Ok(None),
-        Err(e) => Err(Failure::failed(format!("cannot read {name}")).because(e.message())),
+        Err(e) => Err(Failure::failed(fail()).because(e.message())),
     }
 }
 
-/// Returns all refs with a prefix, e.g. `refs/studio/kept/`, and their values.
+/// Returns all refs with a prefix, e.g. `refs/studio/kept/`, and their values; no symbolic ones.
 pub(crate) fn list(repo: &git2::Repository, prefix: &str) -> Result<BTreeMap<String, String>> {
-    let references = repo.references_glob(&format!("{prefix}*")).or_fail(|| "cannot list refs")?;
+    let fail = || "cannot list refs";
+    if let Some(tables) = RefTables::of(repo).or_fail(fail)? {
+        let listed = tables.list(prefix).or_fail(fail)?.into_iter();
+        let direct = listed.filter_map(|(name, value)| match value {
+            RefValue::Direct(id) => Some((name, id.to_string())),
+            RefValue::Symbolic(_) => None,
+        });
+        return Ok(direct.collect());
+    }
+    let references = repo.references_glob(&format!("{prefix}*")).or_fail(fail)?;
     let mut refs = BTreeMap::new();
     for reference in references {
-        let reference = reference.or_fail(|| "cannot list refs")?;
+        let reference = reference.or_fail(fail)?;
         if let (Ok(name), Some(target)) = (reference.name(), reference.target()) {
             refs.insert(name.to_owned(), target.to_string());
         }
     }
     Ok(refs)
+}
+
+/// The ref that HEAD of a checkout leads to, and its object.
+pub(crate) struct Head {
+    /// The full name; `HEAD` for a detached one.
+    pub name: String,
+    /// The object; `None` for an unborn branch.
+    pub id: Option<git2::Oid>,
+}
+
+/// Reads HEAD of the checkout for which a repository was opened.
+pub(crate) fn head(repo: &git2::Repository) -> Result<Head> {
+    let fail = || "cannot read HEAD";
+    if is_head_in_table(repo.path())
+        && let Some(tables) = RefTables::of(repo).or_fail(fail)?
+    {
+        let (name, id) = tables.resolve("HEAD").or_fail(fail)?;
+        return Ok(Head { name, id });
+    }
+    match repo.head() {
+        Ok(head) => {
+            let name = head.name().or_fail(|| "HEAD is not UTF-8")?.to_owned();
+            Ok(Head { name, id: head.target() })
+        }
+        Err(error) => match error.code() {
+            git2::ErrorCode::UnbornBranch | git2::ErrorCode::NotFound => {
+                Ok(Head { name: "HEAD".to_owned(), id: None })
+            }
+            _ => Err(error).or_fail(fail),
+        },
+    }
+}
+
+/// Returns the full name of the branch that HEAD of a git directory names; `None` for a detached
+/// HEAD.
+pub(crate) fn head_branch(git_dir: &Path) -> Option<String> {
+    let text = fs::read_to_string(git_dir.join("HEAD")).ok()?;
+    match text.strip_prefix("ref:")?.trim() {
+        reftable::HEAD_ELSEWHERE => match reftable::own_ref(git_dir, "HEAD").ok()?? {
+            RefValue::Symbolic(name) => Some(name),
+            RefValue::Direct(_) => None,
+        },
+        name => Some(name.to_owned()),
+    }
+}
+
+/// Returns whether HEAD of a git directory is in a reftable.
+pub(crate) fn is_head_in_table(git_dir: &Path) -> bool {
+    let text = fs::read_to_string(git_dir.join("HEAD")).unwrap_or_default();
+    text.strip_prefix("ref:").map(str::trim) == Some(reftable::HEAD_ELSEWHERE)
+}
+
+/// Returns whether the git directory of a checkout has a ref such as `CHERRY_PICK_HEAD`.
+pub(crate) fn has_own_ref(git_dir: &Path, name: &str) -> bool {
+    git_dir.join(name).exists() || matches!(reftable::own_ref(git_dir, name), Ok(Some(_)))
+}
+
+/// Returns the commit that a revision names, such as `HEAD~2`, a tag or the start of an id.
+pub(crate) fn find_commit<'repo>(
+    repo: &'repo git2::Repository,
+    revision: &str,
+) -> std::result::Result<git2::Commit<'repo>, git2::Error> {
+    if !reftable::is_used(repo.commondir()) {
+        return repo.revparse_single(revision)?.peel_to_commit();
+    }
+    // git says of an unknown name that it "needed a single revision".
+    let not_found = || {
+        let message = format!("no commit has the name {}", base::text::printable(revision));
+        git2::Error::new(git2::ErrorCode::NotFound, git2::ErrorClass::Reference, message)
+    };
+    let revision = format!("{revision}^{{commit}}");
+    let output = Git::at(repo.path())
+        .command(["rev-parse", "--verify", "--quiet", "--end-of-options", &revision])
+        .output(OutputLimits::seconds(60))
+        .map_err(|error| git2::Error::from_str(&error.to_string()))?;
+    if !output.ok() {
+        return Err(not_found());
+    }
+    repo.find_commit(object_format::parse_id(output.text().trim())?)
 }
 
 /// Returns the input of `git rev-list --stdin`, and of commands like it, for what is reachable from
@@ -196,5 +300,5 @@ pub(crate) fn range_input(
 
 /// Parses an object id that studio wrote.
 pub fn oid(text: &str) -> Result<git2::Oid> {
-    git2::Oid::from_str(text).or_fail(|| format!("`{text}` is not an object id"))
+    object_format::parse_id(text).or_fail(|| format!("`{text}` is not an object id"))
 }

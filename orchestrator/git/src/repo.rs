@@ -3,6 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Once;
 
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::handle;
 use crate::names::BranchName;
 use crate::partial_clone::{self, PartialClone};
+use crate::refs;
 
 /// The file with the path of a main checkout that is not discoverable otherwise.
 const CHECKOUT_FILE: &str = "checkout";
@@ -35,7 +37,7 @@ pub struct Repository {
 pub struct Base {
     /// The branch that work lands on by default; `None` for a detached base.
     pub branch: Option<BranchName>,
-    /// The commit, as 40 hex digits.
+    /// The commit, as 40 or, in a SHA-256 repository, 64 hex digits.
     pub commit: String,
 }
 
@@ -164,32 +166,25 @@ impl Repository {
 
     fn head(&self) -> Result<Base> {
         let repo = self.open_checkout()?;
-        let head = match repo.head() {
-            Ok(head) => head,
-            Err(e) if e.code() == git2::ErrorCode::UnbornBranch => return Err(no_commit()),
-            Err(e) if e.code() == git2::ErrorCode::NotFound => return Err(no_commit()),
-            Err(e) => return Err(Failure::failed("cannot read HEAD").because(e)),
-        };
-        let branch = match head.is_branch() {
-            true => Some(BranchName::parse(head.shorthand().or_fail(|| "HEAD is not UTF-8")?)?),
-            false => None,
-        };
-        let commit = head.peel_to_commit().or_fail(|| "HEAD is not a commit")?.id().to_string();
+        let head = refs::head(&repo)?;
+        let id = head.id.ok_or_else(no_commit)?;
+        let object = repo.find_object(id, None).and_then(|object| object.peel_to_commit());
+        let commit = object.or_fail(|| "HEAD is not a commit")?.id().to_string();
+        let branch = head.name.strip_prefix("refs/heads/").map(BranchName::parse).transpose()?;
         Ok(Base { branch, commit })
     }
 
     fn named_base(&self, name: &str) -> Result<Base> {
         let repo = self.open_checkout()?;
         let short_name = name.strip_prefix("refs/heads/").unwrap_or(name);
-        if let Ok(branch) = repo.find_branch(short_name, git2::BranchType::Local) {
-            let commit = branch.get().peel_to_commit().or_fail(|| format!("cannot read {name}"))?;
-            return Ok(Base {
-                branch: Some(BranchName::parse(short_name)?),
-                commit: commit.id().to_string(),
-            });
+        if let Ok(branch) = BranchName::parse(short_name)
+            && let Some(id) = refs::read(&repo, &branch.full())?
+        {
+            let commit = repo.find_commit(refs::oid(&id)?);
+            let commit = commit.or_fail(|| format!("cannot read {name}"))?.id().to_string();
+            return Ok(Base { branch: Some(branch), commit });
         }
-        let commit = repo.revparse_single(name).and_then(|object| object.peel_to_commit());
-        match commit {
+        match refs::find_commit(&repo, name) {
             Ok(commit) => Ok(Base { branch: None, commit: commit.id().to_string() }),
             Err(error) => {
                 let printable_name = base::text::printable(name);
@@ -207,17 +202,14 @@ impl Repository {
 
     /// Returns the names of the local branches.
     pub fn branches(&self) -> Result<Vec<String>> {
-        let repo = self.open_checkout()?;
-        let branches =
-            repo.branches(Some(git2::BranchType::Local)).or_fail(|| "cannot list the branches")?;
-        let names =
-            branches.filter_map(|branch| branch.ok()?.0.name().ok().flatten().map(str::to_owned));
-        Ok(names.collect())
+        let prefix = "refs/heads/";
+        let branches = refs::list(&*self.open()?, prefix)?.into_keys();
+        Ok(branches.filter_map(|name| name.strip_prefix(prefix).map(str::to_owned)).collect())
     }
 
     /// Returns the tip of a branch; `None` if it does not exist.
     pub fn tip(&self, branch: &BranchName) -> Result<Option<String>> {
-        crate::refs::read(&*self.open()?, &branch.full())
+        refs::read(&*self.open()?, &branch.full())
     }
 }
 
@@ -259,9 +251,26 @@ fn canonical(path: &Path) -> Result<PathBuf> {
     path.canonicalize().or_fail(|| format!("cannot find {}", path.display()))
 }
 
+/// Opens a repository with libgit2, which knows the refs of another format as little as its own
+/// functions for refs do: [`crate::refs`] has those for all formats.
+#[expect(clippy::disallowed_methods, reason = "the one place")]
+pub(crate) fn open_any(path: &Path) -> std::result::Result<git2::Repository, git2::Error> {
+    static ALLOWED: Once = Once::new();
+    ALLOWED.call_once(allow_reftables);
+    git2::Repository::open(path)
+}
+
+/// Makes libgit2 open repositories with reftables, for their objects and settings.
+#[allow(unsafe_code)] // The bindings say so of every global setting.
+fn allow_reftables() {
+    // SAFETY: it is called once, before the first repository is opened, which reads the setting.
+    let allowed = unsafe { git2::opts::set_extensions(&["refstorage"]) };
+    debug_assert!(allowed.is_ok(), "libgit2 accepts the names of extensions");
+}
+
 /// Opens a repository that the user owns or has allowed.
 fn open_owned(path: &Path) -> Result<git2::Repository> {
-    git2::Repository::open(path).map_err(|error| {
+    open_any(path).map_err(|error| {
         let printable_path = path.display();
         if error.code() == git2::ErrorCode::Owner {
             let checkout =
@@ -281,7 +290,8 @@ fn open_owned(path: &Path) -> Result<git2::Repository> {
 /// Like [`open_owned`], with an empty index.
 fn open_without_index(path: &Path) -> Result<git2::Repository> {
     let repo = open_owned(path)?;
-    let mut empty_index = git2::Index::new().or_fail(|| "cannot make an index")?;
+    let mut empty_index =
+        git2::Index::new_ext(repo.object_format()).or_fail(|| "cannot make an index")?;
     repo.set_index(&mut empty_index).or_fail(|| "cannot make an index")?;
     Ok(repo)
 }
@@ -290,18 +300,13 @@ fn open_without_index(path: &Path) -> Result<git2::Repository> {
 fn refuse_formats(common_dir: &Path) -> Result<()> {
     let config = git2::Config::open(&common_dir.join("config"))
         .or_fail(|| "cannot read the configuration of the repository")?;
-    let has_value = |key: &str, value: &str| {
-        config.get_string(key).is_ok_and(|configured| configured.eq_ignore_ascii_case(value))
-    };
-    if has_value("extensions.objectformat", "sha256") {
-        return Err(unsupported_failure("a SHA-256 repository", "its object ids have 64 digits"));
-    }
-    if has_value("extensions.refstorage", "reftable") {
-        return Err(unsupported_failure(
-            "a repository with reftable refs",
-            "libgit2 cannot read them",
-        )
-        .hint("git refs migrate --ref-format=files"));
+    if let Ok(format) = config.get_string("extensions.refstorage")
+        && !["files", "reftable"].iter().any(|known| format.eq_ignore_ascii_case(known))
+    {
+        let format = base::text::printable(&format);
+        let feature = format!("a repository with the ref format `{format}`");
+        return Err(unsupported_failure(&feature, "studio does not know it")
+            .hint("git refs migrate --ref-format=files"));
     }
     if let Ok(remote) = config.get_string("extensions.partialclone") {
         let remote = base::text::printable(&remote);

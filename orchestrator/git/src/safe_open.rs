@@ -223,9 +223,9 @@ fn is_left_empty(stat: &rustix::fs::Stat) -> bool {
     stat.st_size == 0 && age >= WRITE_TIME
 }
 
-/// Returns whether a file has the name of a loose object: all digits but the first two.
+/// Returns whether a file has the name of a loose object: all digits of an id but the first two.
 fn is_of_loose_object(name: &std::ffi::CStr) -> bool {
-    name.count_bytes() == 38 && name.to_bytes().iter().all(u8::is_ascii_hexdigit)
+    matches!(name.count_bytes(), 38 | 62) && name.to_bytes().iter().all(u8::is_ascii_hexdigit)
 }
 
 /// Returns the content of a regular file of at most `limit` bytes, by path; `None` if it is missing

@@ -16,7 +16,7 @@ use crate::partial_clone::PartialClone;
 use crate::repo::Repository;
 use crate::safe_open::SafeDir;
 use crate::sparse::SparsePatterns;
-use crate::{filters, refs, submodules, worktree};
+use crate::{filters, object_format, refs, submodules, worktree};
 
 /// Settings that the agent's git must share with the repository's, because they affect what is
 /// written to or read from the worktree.
@@ -322,7 +322,7 @@ pub fn remove_dead_refs(
     for line in text.split_inclusive('\n') {
         if !line.starts_with(['#', '^']) {
             let (id, name) = line.trim_end().split_once(' ').unwrap_or_default();
-            is_dead = git2::Oid::from_str(id).is_ok_and(|id| !odb.exists(id));
+            is_dead = object_format::parse_id(id).is_ok_and(|id| !odb.exists(id));
             if is_dead {
                 removed.push(name.to_owned());
             }
@@ -379,8 +379,8 @@ pub fn config(repo: &git2::Repository) -> Result<String> {
         .config()
         .and_then(|mut config| config.snapshot())
         .or_fail(|| "cannot read the configuration")?;
-    let mut text = String::from("[core]\n\trepositoryformatversion = 0\n\tbare = false\n");
-    text.push_str("\tlogallrefupdates = true\n");
+    let mut text = String::from(object_format::config(repo.object_format()));
+    text.push_str("[core]\n\tbare = false\n\tlogallrefupdates = true\n");
     for key in SHARED_SETTINGS {
         let fallback = match *key {
             "user.name" => Some("studio agent"),

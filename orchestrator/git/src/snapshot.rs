@@ -21,7 +21,7 @@ use crate::session_repo::SessionRepo;
 use crate::stage::{self, Listing};
 use crate::stored_index::StoredIndex;
 use crate::submodules::{self, SubmoduleState};
-use crate::{check_leftovers, confined_thread, index};
+use crate::{check_leftovers, confined_thread, index, object_format};
 
 /// Timeout of reading a worktree.
 const TIMEOUT: Duration = Duration::from_secs(1800);
@@ -271,7 +271,7 @@ fn list_changes(
     others: &[FileChange],
 ) -> Result<(WorktreeIndex, Listing)> {
     let (repo, scratch) = (&scratch.repo, scratch.path());
-    let stored = StoredIndex::read(&scratch.join("index")).or_fail(cannot)?;
+    let stored = StoredIndex::read(&scratch.join("index"), repo.object_format()).or_fail(cannot)?;
     if let Some(stored) = &stored {
         let listing = stage::list(git, Some(stored), worktree)?;
         let others = others.iter().map(|change| change.path.as_path());
@@ -400,7 +400,7 @@ fn store(
 }
 
 fn has_same_content(repo: &git2::Repository, commit: &str, content: &SnapshotTree) -> bool {
-    let Ok(commit) = git2::Oid::from_str(commit).and_then(|id| repo.find_commit(id)) else {
+    let Ok(commit) = object_format::parse_id(commit).and_then(|id| repo.find_commit(id)) else {
         return false;
     };
     let staged = commit.parent(1).ok().map(|parent| parent.tree_id());
@@ -417,7 +417,7 @@ fn commit_snapshot(
 ) -> std::result::Result<git2::Oid, git2::Error> {
     let time = git2::Time::new(now.as_second(), 0);
     let signature = git2::Signature::new("studio", "studio@studio.invalid", &time)?;
-    let head = repo.find_commit(git2::Oid::from_str(&content.head)?)?;
+    let head = repo.find_commit(object_format::parse_id(&content.head)?)?;
     let create_commit = |tree: git2::Oid, message: &str, parents: &[&git2::Commit<'_>]| {
         repo.commit(None, &signature, &signature, message, &repo.find_tree(tree)?, parents)
     };

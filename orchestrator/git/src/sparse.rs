@@ -27,7 +27,7 @@ pub(crate) struct SparsePatterns {
 impl SparsePatterns {
     /// Returns the patterns of a checkout, by its git directory; `None` if it has all files.
     pub(crate) fn of_checkout(git_dir: &Path) -> Result<Option<SparsePatterns>> {
-        let config = git2::Repository::open(git_dir).and_then(|repo| repo.config());
+        let config = crate::repo::open_any(git_dir).and_then(|repo| repo.config());
         let config = config.or_fail(|| "cannot read the configuration")?;
         if !config.get_bool("core.sparsecheckout").unwrap_or(false) {
             return Ok(None);

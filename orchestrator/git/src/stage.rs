@@ -17,7 +17,7 @@ use crate::safe_open::read_file;
 use crate::snapshot::{Omission, OmissionReason, SnapshotLimits};
 use crate::stored_index::StoredIndex;
 use crate::submodules::SubmoduleState;
-use crate::{endless_patterns, entry_mode, filters, index, untracked};
+use crate::{endless_patterns, entry_mode, filters, index, object_format, untracked};
 
 /// Timeout of listing the changes with git.
 const LIST_TIMEOUT: Duration = Duration::from_secs(300);
@@ -262,7 +262,7 @@ pub(crate) fn add_submodule(
     match head {
         Some(head) if *head != linked && head != started => {
             if linked == *started {
-                entry.id = git2::Oid::from_str(head).or_fail(cannot)?;
+                entry.id = object_format::parse_id(head).or_fail(cannot)?;
                 index.add(&entry).or_fail(cannot)?;
             } else {
                 stays_behind = true;
@@ -412,7 +412,7 @@ impl<'a> Stager<'a> {
         if content.contains(&b'\r') {
             return Some(false);
         }
-        let mut id = git2::Oid::hash_object(git2::ObjectType::Blob, &content).ok()?;
+        let mut id = object_format::hash_blob(&content, self.scratch.repo.object_format()).ok()?;
         if !self.imported.as_ref().is_some_and(|imported| imported.exists(id)) {
             id = self.scratch.repo.blob(&content).ok()?;
         }

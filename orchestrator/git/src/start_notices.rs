@@ -13,7 +13,7 @@ use crate::checkout::{self, Checkout};
 use crate::names::WorktreeTemplate;
 use crate::repo::Repository;
 use crate::stored_index::StoredIndex;
-use crate::{filters, submodules, untracked, worktreeinclude};
+use crate::{filters, object_format, submodules, untracked, worktreeinclude};
 
 /// Maximum number of paths that are named.
 const MAX_PATHS: usize = 3;
@@ -107,9 +107,10 @@ fn uncommitted_notice(repository: &Repository, commit: &str) -> Result<Option<St
 /// Returns whether a checkout and its index have the files of this commit and no others, if that can be
 /// said without git, which takes longer.
 fn contains_only(repository: &Repository, checkout: &Path, commit: &str) -> Option<bool> {
-    let stored = StoredIndex::read(&repository.checkout_git_dir.join("index")).ok()??;
     let repo = repository.open().ok()?;
-    let tree = repo.find_commit(git2::Oid::from_str(commit).ok()?).ok()?.tree_id();
+    let index = repository.checkout_git_dir.join("index");
+    let stored = StoredIndex::read(&index, repo.object_format()).ok()??;
+    let tree = repo.find_commit(object_format::parse_id(commit).ok()?).ok()?.tree_id();
     let is_same = stored.tree()? == tree
         && untracked::has_none(checkout, &stored).ok()?
         && stored.possible_changes(checkout).ok()?.is_empty();

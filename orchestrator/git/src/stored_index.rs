@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base::parallel;
 use git2::IndexEntry;
+use git2::ObjectFormat;
 use rustix::fs::Stat;
 use sha1::{Digest, Sha1};
 use tempfile::NamedTempFile;
@@ -22,6 +23,7 @@ use tempfile::NamedTempFile;
 use crate::entry_mode;
 use crate::index::{ASSUME_UNCHANGED, SKIP_WORKTREE};
 use crate::index_file::{self, EXTENDED, FileStat, IndexedFile, PATH_LENGTH_MASK};
+use crate::object_format;
 use crate::open_directories::{OpenDirectories, count_files, open_directory};
 
 /// The signature and the versions of this format; version 4 shortens paths.
@@ -33,11 +35,9 @@ const MIN_ENTRIES_PER_THREAD: usize = 1_000;
 const MIN_BYTES_FOR_THREAD: usize = 1 << 18;
 /// The length of the header.
 const HEADER_LENGTH: usize = 12;
-/// The length of an entry before its flags, and the offset of the size.
-const STAT_AND_ID_LENGTH: usize = 60;
+/// The length of an entry before its id, and the offset of the size.
+const STAT_LENGTH: usize = 40;
 const SIZE_OFFSET: usize = 36;
-/// The length of an id, and of the checksum at the end.
-const ID_LENGTH: usize = 20;
 /// The kind of directories.
 const DIRECTORY: u32 = 0o040_000;
 /// The flags of an entry of a conflict.
@@ -61,6 +61,8 @@ type KeptExtension = (&'static [u8], Range<usize>);
 pub(crate) struct StoredIndex {
     /// Everything but the checksum.
     bytes: Vec<u8>,
+    /// The kind of the ids, and of the checksum at the end.
+    format: ObjectFormat,
     /// The places of the entries, in the order of their paths.
     entries: Vec<StoredEntry>,
     /// The places of the extensions that are kept, without their headers.
@@ -91,7 +93,7 @@ pub(crate) struct DirectoryStates {
 impl StoredIndex {
     /// Reads an index; `None` if it has conflicts, another format or errors, or is missing: libgit2 reads
     /// it or explains why not.
-    pub(crate) fn read(path: &Path) -> io::Result<Option<StoredIndex>> {
+    pub(crate) fn read(path: &Path, format: ObjectFormat) -> io::Result<Option<StoredIndex>> {
         let file = match fs::File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -100,27 +102,29 @@ impl StoredIndex {
         let metadata = file.metadata()?;
         let mut bytes = Vec::new();
         io::Read::read_to_end(&mut &file, &mut bytes)?;
-        Ok(StoredIndex::parse(bytes, metadata.modified()?, metadata.permissions()))
+        Ok(StoredIndex::parse(bytes, format, metadata.modified()?, metadata.permissions()))
     }
 
     fn parse(
         mut bytes: Vec<u8>,
+        format: ObjectFormat,
         written_at: SystemTime,
         permissions: fs::Permissions,
     ) -> Option<StoredIndex> {
-        let checksum = bytes.split_off(bytes.len().checked_sub(ID_LENGTH)?);
+        let id_length = object_format::id_length(format);
+        let checksum = bytes.split_off(bytes.len().checked_sub(id_length)?);
         let (entries, extensions) = thread::scope(|scope| {
-            let digest = || Sha1::digest(&bytes).as_slice() == checksum;
+            let digest = || object_format::digest(format, &[&bytes]) == checksum;
             // A short one takes less time than the start of a thread.
             let computed = (bytes.len() > MIN_BYTES_FOR_THREAD).then(|| scope.spawn(digest));
-            let parts = parse_parts(&bytes);
+            let parts = parse_parts(&bytes, id_length);
             let is_whole = match computed {
                 Some(computed) => computed.join().unwrap_or_else(|panic| resume_unwind(panic)),
                 None => digest(),
             };
             parts.filter(|_| is_whole)
         })?;
-        Some(StoredIndex { bytes, entries, extensions, written_at, permissions })
+        Some(StoredIndex { bytes, format, entries, extensions, written_at, permissions })
     }
 
     /// Writes a temporary index into a directory: with the entries of these paths, of attributes files,
@@ -146,7 +150,7 @@ impl StoredIndex {
             }
         }
         bytes[8..12].copy_from_slice(&count.to_be_bytes());
-        let checksum = Sha1::digest(&bytes);
+        let checksum = object_format::digest(self.format, &[&bytes]);
         bytes.extend(checksum);
         let file = NamedTempFile::with_prefix_in("index.", directory)?;
         io::Write::write_all(&mut file.as_file(), &bytes)?;
@@ -164,7 +168,8 @@ impl StoredIndex {
         let (counts, after) = split_at(after, b'\n')?;
         let (files, _) = std::str::from_utf8(counts).ok()?.split_once(' ')?;
         let is_complete = files.parse() == Ok(self.entries.len());
-        is_complete.then(|| git2::Oid::from_bytes(after.get(..ID_LENGTH)?).ok()).flatten()
+        let id_length = object_format::id_length(self.format);
+        is_complete.then(|| git2::Oid::from_bytes(after.get(..id_length)?).ok()).flatten()
     }
 
     /// Writes the index with other entries for some paths, and makes it durable.
@@ -327,14 +332,14 @@ impl StoredIndex {
         for (name, place) in &self.extensions {
             let content = &self.bytes[place.clone()];
             let content = match *name == TREES {
-                true => invalidated(content, edits)?,
+                true => invalidated(content, edits, object_format::id_length(self.format))?,
                 false => content.to_vec(),
             };
             written.extend(*name);
             written.extend(u32::try_from(content.len()).ok()?.to_be_bytes());
             written.extend(content);
         }
-        let checksum = Sha1::digest(&written);
+        let checksum = object_format::digest(self.format, &[&written]);
         written.extend(checksum);
         Some(written)
     }
@@ -379,12 +384,12 @@ impl StoredIndex {
 }
 
 impl StoredEntry {
-    fn parse(bytes: &[u8], start: usize) -> Option<StoredEntry> {
+    fn parse(bytes: &[u8], start: usize, id_length: usize) -> Option<StoredEntry> {
         let flags_at = |place: usize| {
             let bytes = bytes.get(place..place + 2)?;
             Some(u16::from_be_bytes(bytes.try_into().ok()?))
         };
-        let flags_place = start + STAT_AND_ID_LENGTH;
+        let flags_place = start + STAT_LENGTH + id_length;
         let flags = flags_at(flags_place)?;
         let (extended_flags, path_at) = match flags & EXTENDED {
             0 => (0, flags_place + 2),
@@ -413,7 +418,7 @@ impl StoredEntry {
 
 /// Returns the places of the entries and of the extensions that are kept; `None` if the index has
 /// conflicts, another format or errors.
-fn parse_parts(bytes: &[u8]) -> Option<(Vec<StoredEntry>, Vec<KeptExtension>)> {
+fn parse_parts(bytes: &[u8], id_length: usize) -> Option<(Vec<StoredEntry>, Vec<KeptExtension>)> {
     let count = number(bytes, 8)?;
     if !bytes.starts_with(SIGNATURE) || !VERSIONS.contains(&number(bytes, 4)?) {
         return None;
@@ -421,7 +426,7 @@ fn parse_parts(bytes: &[u8]) -> Option<(Vec<StoredEntry>, Vec<KeptExtension>)> {
     let mut entries: Vec<StoredEntry> = Vec::new();
     let mut start = HEADER_LENGTH;
     for _ in 0..count {
-        let entry = StoredEntry::parse(bytes, start)?;
+        let entry = StoredEntry::parse(bytes, start, id_length)?;
         start = entry.place.end;
         let path_of = |entry: &StoredEntry| &bytes[entry.path.clone()];
         let is_sorted = entries.last().is_none_or(|last| path_of(last) < path_of(&entry));
@@ -466,7 +471,7 @@ fn encode(entry: &IndexEntry, bytes: &mut Vec<u8>) {
 
 /// Returns the extension with the trees of directories, without those of the directories in which
 /// something is edited: git computes them again.
-fn invalidated(extension: &[u8], edits: &Edits) -> Option<Vec<u8>> {
+fn invalidated(extension: &[u8], edits: &Edits, id_length: usize) -> Option<Vec<u8>> {
     let changed: BTreeSet<&[u8]> =
         edits.keys().flat_map(|path| directories_of(path).chain([&path[..0]])).collect();
     let mut written = Vec::with_capacity(extension.len());
@@ -478,7 +483,7 @@ fn invalidated(extension: &[u8], edits: &Edits) -> Option<Vec<u8>> {
         let (counts, after) = split_at(after, b'\n')?;
         let (files, subtrees) = std::str::from_utf8(counts).ok()?.split_once(' ')?;
         let (files, subtrees) = (files.parse::<i64>().ok()?, subtrees.parse::<u64>().ok()?);
-        let (id, after) = after.split_at_checked(if files < 0 { 0 } else { ID_LENGTH })?;
+        let (id, after) = after.split_at_checked(if files < 0 { 0 } else { id_length })?;
         rest = after;
         while above.pop_if(|(_, left)| *left == 0).is_some() {}
         let path = match above.last_mut() {
@@ -606,7 +611,7 @@ mod tests {
             for name in &added {
                 edits.insert(name.clone().into(), Some(new_entry(name, blob)));
             }
-            let stored = StoredIndex::read(&path).unwrap().unwrap();
+            let stored = StoredIndex::read(&path, ObjectFormat::Sha1).unwrap().unwrap();
             prop_assert!(!stored.collides(&edits));
             let ours = repository.path().join(".git/ours");
             stored.write(&ours, &edits).unwrap();
@@ -631,7 +636,7 @@ mod tests {
         let repository = repository(&["a".to_owned()].into());
         let path = repository.path().join(".git/index");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o660)).unwrap();
-        let stored = StoredIndex::read(&path).unwrap().unwrap();
+        let stored = StoredIndex::read(&path, ObjectFormat::Sha1).unwrap().unwrap();
         let written = repository.path().join("written");
         stored.write(&written, &Edits::new()).unwrap();
         assert_eq!(fs::metadata(&written).unwrap().permissions().mode() & 0o777, 0o660);
@@ -650,7 +655,7 @@ mod tests {
         // Of the same size, at the same time.
         fs::write(repository.path().join("racy"), "two").unwrap();
         racy.set_modified(written_at).unwrap();
-        let stored = StoredIndex::read(&path).unwrap().unwrap();
+        let stored = StoredIndex::read(&path, ObjectFormat::Sha1).unwrap().unwrap();
         let paths = [PathBuf::from("old"), PathBuf::from("racy")];
         let selection =
             stored.selection(&std::env::temp_dir(), paths.iter().map(PathBuf::as_path)).unwrap();
@@ -666,7 +671,8 @@ mod tests {
         let repository = repository(&names.map(str::to_owned).into());
         let directory = repository.path();
         git(directory, &["update-index", "--assume-unchanged", "hidden"]);
-        let stored = StoredIndex::read(&directory.join(".git/index")).unwrap().unwrap();
+        let stored =
+            StoredIndex::read(&directory.join(".git/index"), ObjectFormat::Sha1).unwrap().unwrap();
         assert_eq!(stored.possible_changes(directory).unwrap(), [""; 0].map(PathBuf::from));
         fs::write(directory.join("content"), "changed").unwrap();
         fs::write(directory.join("hidden"), "changed").unwrap();
@@ -693,7 +699,8 @@ mod tests {
         let names = ["a", "d/e/deep", "d/f", "d-/f"].map(str::to_owned);
         let repository = repository(&names.into());
         let directory = repository.path();
-        let stored = StoredIndex::read(&directory.join(".git/index")).unwrap().unwrap();
+        let stored =
+            StoredIndex::read(&directory.join(".git/index"), ObjectFormat::Sha1).unwrap().unwrap();
         let states = || stored.directory_states(directory).unwrap();
         let mut last = states().checksum;
         for parent in ["", "d", "d/e", "d-"].map(|parent| directory.join(parent)) {
@@ -724,7 +731,7 @@ mod tests {
         git(repository.path(), &["update-index", "--skip-worktree", "left-out"]);
         let path = repository.path().join(".git/index");
         let before = git(repository.path(), &["ls-files", "-v", "--stage", "--debug"]);
-        let stored = StoredIndex::read(&path).unwrap().unwrap();
+        let stored = StoredIndex::read(&path, ObjectFormat::Sha1).unwrap().unwrap();
         stored.write(&path, &Edits::new()).unwrap();
         assert_eq!(git(repository.path(), &["ls-files", "-v", "--stage", "--debug"]), before);
         let paths = [PathBuf::from("hidden"), PathBuf::from("left-out"), PathBuf::from("plain")];
@@ -743,7 +750,9 @@ mod tests {
     #[test]
     fn a_file_in_the_place_of_a_directory_collides_unless_the_directory_goes() {
         let repository = repository(&["a/x".to_owned(), "b".to_owned()].into());
-        let stored = StoredIndex::read(&repository.path().join(".git/index")).unwrap().unwrap();
+        let stored = StoredIndex::read(&repository.path().join(".git/index"), ObjectFormat::Sha1)
+            .unwrap()
+            .unwrap();
         let added =
             |path: &str| (path.as_bytes().to_vec(), Some(new_entry(path, git2::Oid::ZERO_SHA1)));
         let removed = |path: &str| (path.as_bytes().to_vec(), None);
@@ -757,7 +766,7 @@ mod tests {
     fn what_libgit2_must_read_is_not_read() {
         let repository = repository(&["a".to_owned(), "b".to_owned()].into());
         let path = repository.path().join(".git/index");
-        let is_read = || StoredIndex::read(&path).unwrap().is_some();
+        let is_read = || StoredIndex::read(&path, ObjectFormat::Sha1).unwrap().is_some();
         assert!(is_read());
         let bytes = fs::read(&path).unwrap();
         for place in 0..bytes.len() {

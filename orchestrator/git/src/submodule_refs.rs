@@ -7,6 +7,7 @@ use base::failure::{OrFail, Result};
 use base::id::Id;
 
 use crate::keepalive_refs;
+use crate::object_format;
 use crate::oplog::OperationLog;
 use crate::refs::{self, RefChange};
 use crate::repo::Repository;
@@ -80,7 +81,7 @@ fn gitlinks_since(
     walk.push_glob("refs/*")?;
     // HEAD may have no commit yet, and the base may be gone.
     let _ = walk.push_head();
-    let _ = git2::Oid::from_str(since).and_then(|since| walk.hide(since));
+    let _ = object_format::parse_id(since).and_then(|since| walk.hide(since));
     let mut gitlinks = BTreeSet::new();
     for id in walk {
         let commit = repo.find_commit(id?)?;

@@ -217,7 +217,7 @@ pub(crate) fn unavailable(repository: &Repository, commit: &str) -> Result<Vec<P
 }
 
 fn has_commit(git_dir: &Path, commit: &str) -> bool {
-    let repo = git2::Repository::open(git_dir);
+    let repo = crate::repo::open_any(git_dir);
     repo.is_ok_and(|repo| refs::oid(commit).is_ok_and(|commit| repo.find_commit(commit).is_ok()))
 }
 

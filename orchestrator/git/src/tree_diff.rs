@@ -16,7 +16,7 @@ pub fn diff_trees<'repo>(
     let mut paths = Vec::new();
     add_changed(repo, before, after, b"", &mut paths)?;
     if paths.is_empty() {
-        return Diff::from_buffer(b"");
+        return Diff::from_buffer_ext(b"", repo.object_format());
     }
     options.disable_pathspec_match(true);
     for path in paths {

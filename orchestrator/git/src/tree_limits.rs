@@ -1,7 +1,7 @@
 //! Rejects trees that no file system or memory can hold: an agent can write them as objects without
 //! creating the files.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use base::failure::{Failure, OrFail, Result};
 
@@ -25,7 +25,7 @@ const MAX_ADDED_FILES: u64 = MAX_FILES / 2;
 /// files, compared with `target`. Every directory is read once, however often the tree refers to
 /// it; directories that the target has too are not read.
 pub fn refuse(repo: &git2::Repository, commits: &[&str], target: &git2::Tree<'_>) -> Result<()> {
-    let mut walk = Walk { repo, sizes: HashMap::new() };
+    let mut walk = Walk { repo, sizes: BTreeMap::new() };
     if commits.iter().all(|commit| walk.adds_little(commit, target.id())) {
         return Ok(());
     }
@@ -59,7 +59,7 @@ const ONE_FILE: Size = Size { files: 1, max_path_bytes: 0 };
 
 struct Walk<'a> {
     repo: &'a git2::Repository,
-    sizes: HashMap<git2::Oid, Size>,
+    sizes: BTreeMap<git2::Oid, Size>,
 }
 
 impl Walk<'_> {

@@ -12,7 +12,7 @@ use crate::repo::Repository;
 use crate::session_repo::SessionRepo;
 use crate::transaction::{self, TransactionResult};
 use crate::trial::{self, ChangedFiles};
-use crate::{accepted_hunks, checkout, worktree};
+use crate::{accepted_hunks, checkout, object_format, worktree};
 
 /// The result of an undo.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,7 +130,7 @@ fn target_moved_failure(
         .open()
         .ok()
         .and_then(|repo| {
-            let id = git2::Oid::from_str(&landing.after).ok()?;
+            let id = object_format::parse_id(&landing.after).ok()?;
             Some(repo.find_commit(id).ok()?.parent_ids().collect::<Vec<_>>())
         })
         .unwrap_or_default();

@@ -102,7 +102,9 @@ mod tests {
     }
 
     fn has_none(directory: &Path) -> bool {
-        let index = StoredIndex::read(&directory.join(".git/index")).unwrap().unwrap();
+        let index = StoredIndex::read(&directory.join(".git/index"), git2::ObjectFormat::Sha1)
+            .unwrap()
+            .unwrap();
         super::has_none(directory, &index).unwrap()
     }
 

@@ -26,7 +26,9 @@ use crate::safe_open::read_file;
 use crate::session_repo::{self, Originals, SessionRepo};
 use crate::sparse::SparsePatterns;
 use crate::start_point::{self, StartPoint};
-use crate::{checkout, filters, keepalive_refs, partial_clone, submodules, worktreeinclude};
+use crate::{
+    checkout, filters, keepalive_refs, partial_clone, reftable, submodules, worktreeinclude,
+};
 
 /// Maximum size of a `.git` file that is read, in bytes: one line with a path.
 const MAX_POINTER_BYTES: u64 = 8192;
@@ -204,10 +206,7 @@ pub(crate) fn registration_of(
     if let Some(admin_dir) = admin_dir_of(repository, &session_repo.worktree)? {
         return Ok(Some(admin_dir));
     }
-    let head_ref = format!("ref: {}", session_repo.branch.full());
-    let is_on_branch = |admin_dir: &PathBuf| {
-        std::fs::read_to_string(admin_dir.join("HEAD")).is_ok_and(|head| head.trim() == head_ref)
-    };
+    let is_on_branch = |admin_dir: &PathBuf| checkout::is_head_on(admin_dir, &session_repo.branch);
     let mut candidates = admin_dirs(repository)?.into_iter();
     Ok(candidates.find(|admin_dir| is_on_branch(admin_dir) && !is_linked(admin_dir)))
 }
@@ -563,13 +562,15 @@ impl NewRegistration {
         let studio_dir = repository.studio_dir()?;
         let write = || -> std::io::Result<NewRegistration> {
             let directory = tempfile::Builder::new().prefix(".new-").tempdir_in(studio_dir)?;
-            let files = registration_files(session_repo);
+            let files = registration_files(repository, session_repo);
             let files = files.each_ref().map(|(name, text)| (*name, text.as_bytes()));
             let files = base::files::write_new(directory.path(), &files, 0o644)?.start_sync();
             std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755))?;
             Ok(NewRegistration { directory, files })
         };
-        write().or_fail(|| cannot_register(session_repo))
+        let written = write().or_fail(|| cannot_register(session_repo))?;
+        write_head_table(repository, written.directory.path(), session_repo)?;
+        Ok(written)
     }
 
     /// Makes it appear, durable and complete.
@@ -587,7 +588,8 @@ pub(crate) fn write_registration(
     session_repo: &SessionRepo,
 ) -> Result<()> {
     let written = if admin_dir.exists() {
-        registration_files(session_repo).iter().try_for_each(|(name, text)| {
+        write_head_table(repository, admin_dir, session_repo)?;
+        registration_files(repository, session_repo).iter().try_for_each(|(name, text)| {
             base::files::replace_with_mode(&admin_dir.join(name), text.as_bytes(), 0o644)
         })
     } else {
@@ -597,13 +599,40 @@ pub(crate) fn write_registration(
 }
 
 /// Returns the files of a registration, as git writes them: branch, repository and worktree.
-fn registration_files(session_repo: &SessionRepo) -> [(&'static str, String); 3] {
+fn registration_files(
+    repository: &Repository,
+    session_repo: &SessionRepo,
+) -> [(&'static str, String); 3] {
     let pointer = session_repo.worktree.join(".git");
+    let head = match reftable::is_used(&repository.common_dir) {
+        true => reftable::HEAD_ELSEWHERE.to_owned(),
+        false => session_repo.branch.full(),
+    };
     [
-        ("HEAD", format!("ref: {}\n", session_repo.branch.full())),
+        ("HEAD", format!("ref: {head}\n")),
         ("commondir", "../..\n".to_owned()),
         ("gitdir", format!("{}\n", pointer.display())),
     ]
+}
+
+/// Writes the branch of a registration where the repository's refs are in tables.
+fn write_head_table(
+    repository: &Repository,
+    admin_dir: &Path,
+    session_repo: &SessionRepo,
+) -> Result<()> {
+    if !reftable::is_used(&repository.common_dir) {
+        return Ok(());
+    }
+    let fail = || cannot_register(session_repo);
+    reftable::prepare(admin_dir).or_fail(fail)?;
+    let args = ["-c", "core.fsync=committed", "symbolic-ref", "HEAD", &session_repo.branch.full()];
+    let output =
+        Git::at(admin_dir).command(args).output(OutputLimits::seconds(60)).or_fail(fail)?;
+    match output.ok() {
+        true => Ok(()),
+        false => Err(Failure::failed(fail()).because(output.error_text())),
+    }
 }
 
 fn cannot_register(session_repo: &SessionRepo) -> String {

@@ -83,8 +83,9 @@ fn is_in_base(context: &CommandContext, spec: &SessionSpec, persona: &str) -> bo
     let find = || -> Option<()> {
         let base = context.repository.base(spec.base.as_deref()).ok()?;
         let repository = context.repository.open().ok()?;
-        let file = format!("{}:agents/{persona}.md", base.commit);
-        repository.revparse_single(&file).ok().map(|_| ())
+        let commit = repository.find_commit(studio_git::refs::oid(&base.commit).ok()?).ok()?;
+        let file = format!("agents/{persona}.md");
+        commit.tree().ok()?.get_path(Path::new(&file)).ok().map(|_| ())
     };
     find().is_some()
 }

@@ -42,12 +42,13 @@ pub(super) fn of_repository(repository: &Repository) -> Vec<String> {
     stale.into_iter().map(sentence).collect()
 }
 
-/// Returns the old lock files directly in a git directory, of its registered worktrees, and below
-/// `refs`.
+/// Returns the old lock files directly in a git directory, of its registered worktrees, and of its
+/// refs.
 fn stale_locks(git_dir: &Path) -> Vec<PathBuf> {
     let mut locks = Vec::new();
     find(git_dir, 0, &mut locks);
-    find(&git_dir.join("worktrees"), 1, &mut locks);
+    find(&git_dir.join("worktrees"), 2, &mut locks);
+    find(&git_dir.join("reftable"), 0, &mut locks);
     find(&git_dir.join("refs"), MAX_DEPTH, &mut locks);
     locks.sort();
     locks

@@ -36,8 +36,8 @@ pub fn resolve(
     };
     if let Some(state) = &found {
         let repo = project.repository.open()?;
-        let exists =
-            git2::Oid::from_str(state).is_ok_and(|state| repo.find_object(state, None).is_ok());
+        let exists = studio_git::object_format::parse_id(state)
+            .is_ok_and(|state| repo.find_object(state, None).is_ok());
         if !exists {
             return Err(Failure::not_found("cannot find the earlier state of the work")
                 .because("only the last 20 snapshots are kept")

@@ -15,7 +15,7 @@ struct Shown {
     tree: String,
 }
 
-/// Records the displayed tree, as 40 hexadecimal digits.
+/// Records the displayed tree, in hexadecimal digits.
 pub fn record(repository: &Repository, id: &Id, tree: &str) -> Result<()> {
     let path = repository.session_dir(id).join(FILE_NAME);
     base::files::replace_json(&path, &Shown { tree: tree.to_owned() })
