@@ -26,6 +26,8 @@ const FIXED_SETTINGS: &[(&str, &str)] = &[
     ("credential.helper", ""),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
+    // In milliseconds: reftables have one lock for all refs, which parallel sessions wait for.
+    ("reftable.lockTimeout", "10000"),
 ];
 
 /// Environment variables of every call; all inherited `GIT_…` variables are removed.

@@ -38,6 +38,19 @@ impl Scene {
         scene
     }
 
+    /// Like `new`, with these arguments of `git init`.
+    pub fn of_format(format: &[&str]) -> Scene {
+        let env = TestEnv::new();
+        let path = env.home().join("my repö");
+        std::fs::create_dir_all(&path).expect("the directory can be made");
+        env.run("git", &path, ["init", "-q", "-b", "main"].iter().chain(format)).exits(0);
+        let repo = Repo::at(&path);
+        repo.commit_file("README.md", "# A repository\n");
+        let scene = Scene { env, repo };
+        scene.configure("");
+        scene
+    }
+
     /// Writes the user's configuration: the fake agents, and additional lines for `[studio]`.
     pub fn configure(&self, more: &str) {
         let fake = built("fake-agent");

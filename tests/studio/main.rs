@@ -78,6 +78,7 @@ mod rate_limits;
 mod ready;
 mod real_agents;
 mod recheck;
+mod repository_formats;
 mod repository_kinds;
 mod requirements;
 mod review;

@@ -14,7 +14,12 @@ use crate::git_command::executable;
 
 /// A repository whose user has this git configuration, and signs landings.
 fn scene(git_config: &str) -> Scene {
-    let mut scene = Scene::new();
+    scene_of_format(&[], git_config)
+}
+
+/// Like [`scene`], with these arguments of `git init`.
+fn scene_of_format(format: &[&str], git_config: &str) -> Scene {
+    let mut scene = Scene::of_format(format);
     let file = scene.env.home().join(".gitconfig");
     fs::write(&file, format!("[user]\nname = Ada\nemail = ada@example.org\n{git_config}")).unwrap();
     scene.env.set("GIT_CONFIG_GLOBAL", file.display());
@@ -50,6 +55,17 @@ fn is_verified(scene: &Scene, signers: &std::path::Path, commit: &str) -> bool {
     let program = "gpg.ssh.program=ssh-keygen";
     let (code, _, _) = scene.repo.try_git(["-c", &setting, "-c", program, "verify-commit", commit]);
     code == 0
+}
+
+#[test]
+fn commits_with_sha_256_ids_are_signed() {
+    let scene = scene_of_format(&["--object-format=sha256"], SSH);
+    let (_, signers) = ssh_key(&scene);
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(0).output_lacks("not signed");
+    assert!(is_verified(&scene, &signers, "main"));
+    assert!(scene.repo.git(["cat-file", "commit", "main"]).contains("gpgsig-sha256 "));
 }
 
 #[test]

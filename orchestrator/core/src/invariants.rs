@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
+use git2::ObjectFormat;
 use serde_json::Value;
+use studio_git::object_format;
 
 /// The state of a repository that later states are compared with.
 #[derive(Clone, Debug)]
@@ -45,16 +47,17 @@ impl Baseline {
         let commits = all.iter().filter(|(name, _)| sessions(name));
         let commits = commits.map(|(name, id)| (name.clone(), id.clone())).collect();
         let refs = all.into_iter().filter(|(name, _)| is_users(name, &head)).collect();
+        let format = object_format::of_id(&tip);
         let mut contents = BTreeMap::new();
         for parent in worktrees {
             for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
                 if !entry.file_name().as_bytes().starts_with(b".") {
-                    hash_files(&entry.path(), parent, &mut contents)?;
+                    hash_files(&entry.path(), parent, format, &mut contents)?;
                 }
             }
         }
         contents.retain(|name, _| !name.ends_with("/.git") && !name.contains("/.g3/"));
-        let files = checkout_files(checkout, worktrees)?;
+        let files = checkout_files(checkout, worktrees, format)?;
         let index = index_entries(&git)?;
         Ok(Baseline {
             checkout: checkout.to_owned(),
@@ -99,6 +102,10 @@ impl Baseline {
         Ok(found)
     }
 
+    fn format(&self) -> ObjectFormat {
+        object_format::of_id(&self.tip)
+    }
+
     /// Returns each file and commit of a session that is in no worktree, ref or trash.
     pub fn lost_work(&self) -> Result<Vec<String>> {
         let reachable: BTreeSet<String> = run(&self.git, &["rev-list", "--objects", "--all"])?
@@ -107,10 +114,10 @@ impl Baseline {
             .collect();
         let mut files = BTreeMap::new();
         for parent in &self.worktrees {
-            hash_files(parent, Path::new(""), &mut files)?;
+            hash_files(parent, Path::new(""), self.format(), &mut files)?;
         }
         let trash = self.git_dir.join("studio/trash");
-        hash_files(&trash, &trash, &mut files)?;
+        hash_files(&trash, &trash, self.format(), &mut files)?;
         let kept: BTreeSet<&String> = files.values().collect();
         let is_lost = |id: &String| !reachable.contains(id) && !kept.contains(id);
         let contents = self.contents.iter().filter(|(_, id)| is_lost(id));
@@ -169,7 +176,7 @@ impl Baseline {
             }
         }
         found.extend(differences("index", &index, &index_entries(&self.git)?));
-        let current = checkout_files(&self.checkout, &self.worktrees)?;
+        let current = checkout_files(&self.checkout, &self.worktrees, self.format())?;
         found.extend(differences("file", &files, &current));
         Ok(found)
     }
@@ -258,23 +265,32 @@ fn index_entries(git: &Git) -> Result<BTreeMap<String, String>> {
 }
 
 /// Returns the git ids of the files of the main checkout, without worktrees inside it.
-fn checkout_files(checkout: &Path, worktrees: &[PathBuf]) -> Result<BTreeMap<String, String>> {
+fn checkout_files(
+    checkout: &Path,
+    worktrees: &[PathBuf],
+    format: ObjectFormat,
+) -> Result<BTreeMap<String, String>> {
     let mut files = BTreeMap::new();
-    hash_files(checkout, checkout, &mut files)?;
+    hash_files(checkout, checkout, format, &mut files)?;
     files.retain(|name, _| !worktrees.iter().any(|dir| checkout.join(name).starts_with(dir)));
     Ok(files)
 }
 
 /// Adds the git ids of all files below a directory, by their paths below `root`. The git directory
 /// of a main checkout is skipped; a missing directory has no files.
-fn hash_files(dir: &Path, root: &Path, found: &mut BTreeMap<String, String>) -> Result<()> {
+fn hash_files(
+    dir: &Path,
+    root: &Path,
+    format: ObjectFormat,
+    found: &mut BTreeMap<String, String>,
+) -> Result<()> {
     let fail = || format!("cannot read {}", dir.display());
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         let kind = entry.file_type().or_fail(fail)?;
         if kind.is_dir() {
             if entry.file_name() != ".git" {
-                hash_files(&path, root, found)?;
+                hash_files(&path, root, format, found)?;
             }
             continue;
         }
@@ -285,7 +301,7 @@ fn hash_files(dir: &Path, root: &Path, found: &mut BTreeMap<String, String>) -> 
         };
         // A file that a process removes at this moment is not there.
         let Ok(content) = content else { continue };
-        let id = git2::Oid::hash_object(git2::ObjectType::Blob, &content).or_fail(fail)?;
+        let id = object_format::hash_blob(&content, format).or_fail(fail)?;
         let name = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
         found.insert(name, id.to_string());
     }

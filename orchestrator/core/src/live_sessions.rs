@@ -22,6 +22,7 @@ use crate::session::summary::JournalSummary;
 use crate::session::{prepared_message, target_check};
 use crate::session_view::SessionView;
 use studio_git::names::BranchName;
+use studio_git::refs;
 
 /// A directory that changed this recently may change again without a new time of modification.
 const DIRECTORY_TIME_STEP: Duration = Duration::from_millis(50);
@@ -351,14 +352,15 @@ impl LiveSessions {
     /// each other may have another result.
     pub fn comparison_version(&self, project: &Project) -> u64 {
         let mut hasher = DefaultHasher::new();
-        let mut refs = BTreeSet::from(["packed-refs", "reftable/tables.list"].map(str::to_owned));
+        let mut refs = BTreeSet::from(["packed-refs".to_owned()]);
         for view in self.compared_views() {
             view.record.id.as_str().hash(&mut hasher);
             view.work().map(WorkSummary::commit).hash(&mut hasher);
             refs.extend(view.record.base.branch.as_ref().map(BranchName::full));
         }
         for name in refs {
-            FileVersion::of(&project.repository.common_dir.join(name)).hash(&mut hasher);
+            let file = refs::file_of(&project.repository.common_dir, &name);
+            FileVersion::of(&file).hash(&mut hasher);
         }
         hasher.finish()
     }

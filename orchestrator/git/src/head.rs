@@ -80,10 +80,11 @@ fn resolve(git_dir: &SafeDir, name: &str) -> std::io::Result<Option<Vec<u8>>> {
         return Ok(Some(text));
     }
     let Some(packed) = git_dir.read("packed-refs", MAX_PACKED_BYTES)? else { return Ok(None) };
-    let line = packed.split(|byte| *byte == b'\n').find(|line| {
-        line.get(40) == Some(&b' ') && line.get(41..).is_some_and(|it| it == name.as_bytes())
+    let mut lines = packed.split(|byte| *byte == b'\n').filter_map(|line| {
+        let space = line.iter().position(|byte| *byte == b' ')?;
+        Some((&line[..space], &line[space + 1..]))
     });
-    Ok(line.map(|line| line[..40].to_vec()))
+    Ok(lines.find(|(_, found)| *found == name.as_bytes()).map(|(id, _)| id.to_vec()))
 }
 
 fn operation_in_progress(git_dir: &SafeDir) -> Result<Option<String>> {

@@ -16,7 +16,7 @@ pub fn parse_id(text: &str) -> Result<Oid, git2::Error> {
 }
 
 /// Returns the kind of a complete object id.
-pub(crate) fn of_id(text: &str) -> ObjectFormat {
+pub fn of_id(text: &str) -> ObjectFormat {
     match text.len() {
         ..=SHA1_DIGITS => ObjectFormat::Sha1,
         _ => ObjectFormat::Sha256,

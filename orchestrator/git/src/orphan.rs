@@ -85,7 +85,7 @@ pub fn remove_starts(
     let starts = refs::list(&*repository.open()?, start_point::REF_PREFIX)?;
     let is_left = |name: &str| {
         let id = name.strip_prefix(start_point::REF_PREFIX).and_then(|id| Id::parse(id).ok());
-        id.is_some_and(|id| !is_known(&id)) && !is_new(&repository.common_dir.join(name))
+        id.is_some_and(|id| !is_known(&id)) && !is_new(&refs::file_of(&repository.common_dir, name))
     };
     let left: Vec<_> = starts.into_iter().filter(|(name, _)| is_left(name)).collect();
     let changes: Vec<RefChange> = left
@@ -99,7 +99,8 @@ pub fn remove_starts(
         .collect())
 }
 
-/// Returns whether a ref was written moments ago: its session may be in creation.
+/// Returns whether a ref was written moments ago: its session may be in creation. In a reftable it may
+/// have been another one.
 fn is_new(file: &Path) -> bool {
     let written = file.symlink_metadata().and_then(|metadata| metadata.modified()).ok();
     let age = written.and_then(|written| written.elapsed().ok());

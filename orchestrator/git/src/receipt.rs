@@ -111,3 +111,41 @@ fn cannot_read() -> &'static str {
 fn cannot() -> &'static str {
     "cannot write the receipt"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use base::process::{Command, OutputLimits};
+
+    #[test]
+    fn notes_are_read_however_git_divides_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let git = |args: &[&str], input: &str| {
+            let identity = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"];
+            let job = Command::new("git", directory.path()).args(identity).args(args).input(input);
+            let output = job.output(OutputLimits::seconds(60)).unwrap();
+            assert!(output.ok(), "git {args:?}: {}", output.error_text());
+            output.text()
+        };
+        git(&["init", "-q", "-b", "main"], "");
+        let import: String = (0..600)
+            .map(|n| format!("commit refs/heads/main\ncommitter A <a@b> {n} +0000\ndata 0\n\n"))
+            .collect();
+        git(&["fast-import", "--quiet"], &import);
+        let ids: Vec<String> = git(&["rev-list", "main"], "").lines().map(str::to_owned).collect();
+        let repository = Repository::discover(directory.path()).unwrap();
+        let noted = || all(&repository.open().unwrap()).unwrap().len();
+        assert_eq!((noted(), read(&repository, &ids[0]).unwrap()), (0, None));
+        git(&["notes", "--ref=studio", "add", "-m", "the note", &ids[0]], "");
+        assert_eq!(noted(), 1);
+        let (first, others) = ids.split_first().unwrap();
+        let copies: String = others[1..].iter().map(|id| format!("{first} {id}\n")).collect();
+        git(&["notes", "--ref=studio", "copy", "--stdin"], &copies);
+        let tree = git(&["ls-tree", "--name-only", NOTES], "");
+        assert!(tree.lines().all(|name| name.len() == 2), "{tree}");
+        assert_eq!(noted(), 599);
+        assert_eq!(read(&repository, &ids[599]).unwrap().as_deref(), Some("the note\n"));
+        assert_eq!(read(&repository, &ids[1]).unwrap(), None);
+    }
+}

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
@@ -203,6 +203,14 @@ pub(crate) fn list(repo: &git2::Repository, prefix: &str) -> Result<BTreeMap<Str
         }
     }
     Ok(refs)
+}
+
+/// Returns the file that changes with a ref, unless it is in `packed-refs`.
+pub fn file_of(common_dir: &Path, name: &str) -> PathBuf {
+    match reftable::is_used(common_dir) {
+        true => reftable::list_file(common_dir),
+        false => common_dir.join(name),
+    }
 }
 
 /// The ref that HEAD of a checkout leads to, and its object.

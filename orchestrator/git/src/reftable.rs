@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use git2::{ObjectFormat, Oid};
 
@@ -73,7 +73,12 @@ type Record = (Vec<u8>, Option<RefValue>);
 
 /// Returns whether a git directory has its refs in this format.
 pub(crate) fn is_used(common_dir: &Path) -> bool {
-    common_dir.join(DIRECTORY).join(LIST_FILE).exists()
+    list_file(common_dir).exists()
+}
+
+/// Returns the file that changes with each change of a ref.
+pub(crate) fn list_file(common_dir: &Path) -> PathBuf {
+    common_dir.join(DIRECTORY).join(LIST_FILE)
 }
 
 /// What the file `HEAD` contains after `ref:` where HEAD is in the tables.
@@ -346,4 +351,136 @@ fn uint24(bytes: &[u8]) -> usize {
 
 fn damaged(reason: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use base::process::{Command, OutputLimits};
+    use proptest::prelude::*;
+
+    fn git(directory: &Path, args: &[&str], input: &str) -> String {
+        let job = Command::new("git", directory)
+            .args(["-c", "user.name=Ada", "-c", "user.email=ada@example.org"])
+            .args(args)
+            .input(input);
+        let output = job.output(OutputLimits::seconds(120)).unwrap();
+        assert!(output.ok(), "git {args:?}: {}", output.error_text());
+        output.text()
+    }
+
+    fn repository(format: &str) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        let format = format!("--object-format={format}");
+        let init = ["init", "-q", "-b", "main", "--ref-format=reftable", &format];
+        git(directory.path(), &init, "");
+        for message in ["one", "two"] {
+            git(directory.path(), &["commit", "-q", "--allow-empty", "-m", message], "");
+        }
+        directory
+    }
+
+    fn open(path: &Path) -> (git2::Repository, RefTables) {
+        let repo = crate::repo::open_any(path).unwrap();
+        let tables = RefTables::of(&repo).unwrap().unwrap();
+        (repo, tables)
+    }
+
+    /// Compares all refs, by themselves and in lists, with those of git.
+    fn compare(path: &Path) {
+        let (_repo, tables) = open(path);
+        let format = "--format=%(refname) %(objectname) %(symref)";
+        let listed = git(path, &["for-each-ref", format], "");
+        let mut expected = BTreeMap::new();
+        for line in listed.lines() {
+            let mut words = line.split(' ');
+            let (name, id) = (words.next().unwrap(), words.next().unwrap());
+            let value = match words.next().unwrap() {
+                "" => RefValue::Direct(object_format::parse_id(id).unwrap()),
+                target => RefValue::Symbolic(target.to_owned()),
+            };
+            assert_eq!(tables.get(name).unwrap().as_ref(), Some(&value), "{name}");
+            let (_, resolved) = tables.resolve(name).unwrap();
+            assert_eq!(resolved.unwrap().to_string(), id);
+            expected.insert(name.to_owned(), value);
+        }
+        assert_eq!(tables.list("refs/").unwrap(), expected);
+        let tags = expected.into_iter().filter(|(name, _)| name.starts_with("refs/tags/"));
+        assert_eq!(tables.list("refs/tags/").unwrap(), tags.collect());
+        for missing in ["refs/heads/a", "refs/heads/zz", "refs", "zz", "refs/tags/"] {
+            assert_eq!(tables.get(missing).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn refs_are_read_as_git_reads_them() {
+        for format in ["sha1", "sha256"] {
+            let directory = repository(format);
+            let path = directory.path();
+            compare(path);
+            git(path, &["tag", "-a", "-m", "annotated", "v1"], "");
+            git(path, &["symbolic-ref", "refs/heads/alias", "refs/heads/main"], "");
+            compare(path);
+            let (first, last) = (git(path, &["rev-parse", "main~1"], ""), "main");
+            // Several blocks, with an index; then newer tables that hide a part of them.
+            let all: String =
+                (0..3_000).map(|n| format!("create refs/tags/t/{n} {first}\n")).collect();
+            git(path, &["update-ref", "--stdin"], &all);
+            compare(path);
+            for n in (0..3_000).step_by(97) {
+                let line = match n % 2 {
+                    0 => format!("delete refs/tags/t/{n}\n"),
+                    _ => format!("update refs/tags/t/{n} {last}\n"),
+                };
+                git(path, &["update-ref", "--stdin"], &line);
+            }
+            compare(path);
+            git(path, &["pack-refs", "--all"], "");
+            compare(path);
+        }
+    }
+
+    #[test]
+    fn each_worktree_has_its_own_head() {
+        let directory = repository("sha1");
+        let path = directory.path();
+        let linked = path.join("linked");
+        git(path, &["worktree", "add", "-q", "-b", "other", linked.to_str().unwrap()], "");
+        let head = |path: &Path| open(path).1.resolve("HEAD").unwrap().0;
+        assert_eq!(
+            (head(path), head(&linked)),
+            ("refs/heads/main".into(), "refs/heads/other".into())
+        );
+        git(&linked, &["checkout", "-q", "--detach", "HEAD~1"], "");
+        assert_eq!(head(&linked), "HEAD");
+        let (_repo, tables) = open(&linked);
+        let (_, id) = tables.resolve("HEAD").unwrap();
+        assert_eq!(id.unwrap().to_string(), git(path, &["rev-parse", "main~1"], ""));
+        assert!(tables.get("refs/heads/other").unwrap().is_some());
+        git(path, &["symbolic-ref", "refs/heads/round", "refs/heads/about"], "");
+        git(path, &["symbolic-ref", "refs/heads/about", "refs/heads/round"], "");
+        assert!(open(path).1.resolve("refs/heads/round").is_err());
+    }
+
+    #[test]
+    fn a_damaged_table_is_an_error_or_another_value_and_never_a_panic() {
+        let directory = repository("sha256");
+        let tables = directory.path().join(".git/reftable");
+        git(directory.path(), &["pack-refs", "--all"], "");
+        let list = fs::read_to_string(tables.join(LIST_FILE)).unwrap();
+        let table = tables.join(list.trim());
+        let whole = fs::read(&table).unwrap();
+        fs::remove_file(&table).unwrap();
+        assert!(Tables::read(&tables).is_err(), "a table is missing");
+        proptest!(|(at in 0..whole.len(), byte: u8, length in 0..=whole.len())| {
+            let mut bytes = whole.clone();
+            bytes[at] = byte;
+            bytes.truncate(length);
+            if let Some(table) = Table::parse(bytes) {
+                let _ = table.records_from(b"").collect::<Vec<_>>();
+                let _ = Tables(vec![table]).get("refs/heads/main");
+            }
+        });
+    }
 }

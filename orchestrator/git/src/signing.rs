@@ -177,13 +177,21 @@ impl CommitSigner {
     }
 }
 
+/// Returns the name of the header of a commit that has its signature; `None` for the usual one.
+fn header(repo: &git2::Repository) -> Option<&'static str> {
+    match repo.object_format() {
+        git2::ObjectFormat::Sha1 => None,
+        git2::ObjectFormat::Sha256 => Some("gpgsig-sha256"),
+    }
+}
+
 /// Refuses (3) work whose landing keeps commits of the session as they are, and unsigned.
 pub fn refuse_unsigned(repository: &Repository, candidate: &Candidate) -> Result<()> {
     if candidate.strategy != MergeStrategy::Ff {
         return Ok(());
     }
     let repo = repository.open()?;
-    let unsigned = |id: &git2::Oid| repo.extract_signature(id, None).is_err();
+    let unsigned = |id: &git2::Oid| repo.extract_signature(id, header(&repo)).is_err();
     let commits = commits_since(&repo, &candidate.target_tip, &candidate.head)?;
     let count = commits.iter().filter(|id| unsigned(id)).count();
     if count == 0 {
@@ -216,7 +224,7 @@ pub(crate) fn create_commit(
     let identity = String::from_utf8_lossy(committer.name_bytes()).into_owned();
     let identity = format!("{identity} <{}>", String::from_utf8_lossy(committer.email_bytes()));
     let signature = signer.sign(content, &identity)?;
-    repo.commit_signed(content, &signature, None).or_fail(|| "cannot make the commit")
+    repo.commit_signed(content, &signature, header(repo)).or_fail(|| "cannot make the commit")
 }
 
 /// The content of a new commit.

@@ -547,8 +547,13 @@ mod tests {
 
     /// Creates a repository with these files, all of them older than its index.
     fn repository(files: &BTreeSet<String>) -> tempfile::TempDir {
+        repository_of_format(ObjectFormat::Sha1, files)
+    }
+
+    /// Like [`repository`], with ids of this kind.
+    fn repository_of_format(format: ObjectFormat, files: &BTreeSet<String>) -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
-        git(directory.path(), &["init", "-q"]);
+        git(directory.path(), &["init", "-q", &format!("--object-format={format}")]);
         for name in files {
             let path = directory.path().join(name);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -563,7 +568,7 @@ mod tests {
     }
 
     fn new_entry(path: &str, id: git2::Oid) -> IndexEntry {
-        let mut index = git2::Index::new().unwrap();
+        let mut index = git2::Index::new_ext(id.object_format()).unwrap();
         let time = IndexTime::new(1_000_000_000, 5);
         let entry = IndexEntry {
             ctime: time,
@@ -599,11 +604,12 @@ mod tests {
             files in names(),
             added in names(),
             removed in names(),
+            format in prop::sample::select(vec![ObjectFormat::Sha1, ObjectFormat::Sha256]),
         ) {
-            let repository = repository(&files);
+            let repository = repository_of_format(format, &files);
             let path = repository.path().join(".git/index");
             let blob = git(repository.path(), &["hash-object", "-w", "-t", "blob", "/dev/null"]);
-            let blob = git2::Oid::from_str(blob.trim()).unwrap();
+            let blob = object_format::parse_id(blob.trim()).unwrap();
             let mut edits = Edits::new();
             for name in removed.intersection(&files) {
                 edits.insert(name.clone().into(), None);
@@ -611,12 +617,12 @@ mod tests {
             for name in &added {
                 edits.insert(name.clone().into(), Some(new_entry(name, blob)));
             }
-            let stored = StoredIndex::read(&path, ObjectFormat::Sha1).unwrap().unwrap();
+            let stored = StoredIndex::read(&path, format).unwrap().unwrap();
             prop_assert!(!stored.collides(&edits));
             let ours = repository.path().join(".git/ours");
             stored.write(&ours, &edits).unwrap();
 
-            let mut theirs = git2::Index::open(&path).unwrap();
+            let mut theirs = git2::Index::open_ext(&path, format).unwrap();
             for (name, entry) in &edits {
                 match entry {
                     Some(entry) => theirs.add(entry).unwrap(),

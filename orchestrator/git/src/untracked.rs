@@ -112,7 +112,7 @@ mod tests {
     fn an_untracked_file_is_seen_wherever_it_is() {
         let repository = tempfile::tempdir().unwrap();
         let directory = repository.path();
-        git(directory, &["init", "-q"]);
+        git(directory, &["init", "-q", "--object-format=sha1"]);
         for name in ["a", "d/e/deep", "d/f", "d.x/f", "d-/f", "link", "kind"] {
             fs::create_dir_all(directory.join(name).parent().unwrap()).unwrap();
             fs::write(directory.join(name), name).unwrap();
@@ -138,7 +138,7 @@ mod tests {
     fn git_looks_into_unknown_directories_and_submodules() {
         let repository = tempfile::tempdir().unwrap();
         let directory = repository.path();
-        git(directory, &["init", "-q"]);
+        git(directory, &["init", "-q", "--object-format=sha1"]);
         fs::write(directory.join("kind"), "").unwrap();
         git(directory, &["add", "."]);
         assert!(has_none(directory));

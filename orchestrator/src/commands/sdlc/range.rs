@@ -128,7 +128,7 @@ pub(crate) fn task(
     earlier: &[&str],
 ) -> Result<String> {
     let commits = CommitRange::of(context, record)?;
-    let range = name(record, 40);
+    let range = name(record, usize::MAX);
     let PersonaStage { persona, purpose } = stage;
     let mut text = format!(
         "{persona}: {purpose} ({})\n\n\

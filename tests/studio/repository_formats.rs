@@ -1,0 +1,147 @@
+//! Repositories in the formats of git 3.0: refs in reftables, and ids by SHA-256.
+
+use crate::fixtures::Scene;
+
+/// The formats, as arguments of `git init`.
+const FORMATS: [[&str; 2]; 3] = [
+    ["--ref-format=reftable", "--object-format=sha1"],
+    ["--ref-format=files", "--object-format=sha256"],
+    ["--ref-format=reftable", "--object-format=sha256"],
+];
+
+/// Returns the branches that git's list of worktrees names.
+fn listed_branches(scene: &Scene) -> Vec<String> {
+    let list = scene.repo.git(["worktree", "list", "--porcelain"]);
+    let branches = list.lines().filter_map(|line| line.strip_prefix("branch refs/heads/"));
+    branches.map(str::to_owned).collect()
+}
+
+#[test]
+fn git_knows_the_worktrees_of_sessions_and_their_branches() {
+    for format in FORMATS {
+        let scene = Scene::of_format(&format);
+        let (id, other) = (scene.ready("write a 1; commit one"), scene.ready("write b 1"));
+        scene.await_free(&other);
+        let branch = |id: &str| format!("studio/{id}");
+        let mut expected = vec!["main".to_owned(), branch(&id), branch(&other)];
+        assert_eq!(listed_branches(&scene), expected, "{format:?}");
+        let (code, _, error) = scene.repo.try_git(["branch", "-D", &branch(&id)]);
+        assert_eq!(code, 1, "{error}");
+        scene.repo.git(["gc", "-q", "--prune=now"]);
+        scene.repo.is_sound();
+
+        scene.studio(["discard", &other]).exits(0);
+        expected.pop();
+        assert_eq!(listed_branches(&scene), expected);
+        scene.studio(["undo"]).exits(0);
+        expected.push(branch(&other));
+        assert_eq!(listed_branches(&scene), expected);
+        assert_eq!(scene.worktree(&other).read("b"), "1\n");
+
+        scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+        assert_eq!(scene.repo.read("a"), "1\n");
+        assert!(scene.repo.git(["notes", "--ref=studio", "show", "main"]).contains(&id));
+        scene.studio(["undo"]).exits(0);
+        assert!(!scene.repo.path().join("a").exists());
+        assert_eq!(scene.repo.git(["status", "--porcelain"]), "");
+        scene.studio(["doctor"]).exits(0);
+    }
+}
+
+#[test]
+fn a_base_has_any_name_that_git_understands() {
+    for format in FORMATS {
+        let scene = Scene::of_format(&format);
+        let repo = &scene.repo;
+        let first = repo.rev("main");
+        repo.git(["tag", "-a", "-m", "annotated", "v1"]);
+        repo.git(["branch", "team/side"]);
+        repo.git(["update-ref", "refs/remotes/origin/far", "main"]);
+        repo.commit_file("second", "2\n");
+        let short = &first[..9];
+        for name in ["HEAD~1", "main^", "v1", "team/side", "origin/far", "main@{1}", short, &first]
+        {
+            let id = scene.exec(["write a 1", "--base", name]);
+            assert_eq!(scene.await_end(&id)["base"]["commit"], first.as_str(), "{format:?} {name}");
+        }
+        for name in ["nowhere", "HEAD~9", "v1:README.md", &"1".repeat(first.len())] {
+            let run = scene.studio(["exec", "write a 1", "--base", name]);
+            run.exits(5).output_contains("no such branch, tag or commit");
+        }
+        repo.git(["checkout", "-q", "--detach", "HEAD~1"]);
+        let id = scene.exec(["write a 1"]);
+        assert_eq!(scene.await_end(&id)["base"]["commit"], first.as_str());
+    }
+}
+
+#[test]
+fn a_landing_is_refused_while_the_user_is_in_the_middle_of_something() {
+    for format in FORMATS {
+        let scene = Scene::of_format(&format);
+        let repo = &scene.repo;
+        repo.git(["checkout", "-q", "-b", "side"]);
+        repo.commit_file("README.md", "side\n");
+        repo.git(["checkout", "-q", "main"]);
+        repo.commit_file("README.md", "main\n");
+        let id = scene.ready("write a 1");
+        scene.await_free(&id);
+        for command in ["cherry-pick", "merge"] {
+            assert_eq!(repo.try_git([command, "side"]).0, 1, "{format:?}: a conflict");
+            let refused = scene.studio(["accept", &id, "-m", "Add a"]);
+            refused.exits(3).output_contains("is not finished");
+            repo.git([command, "--abort"]);
+        }
+        scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+        assert_eq!(repo.read("a"), "1\n");
+    }
+}
+
+#[test]
+fn work_lands_in_the_users_linked_worktrees() {
+    for format in FORMATS {
+        let scene = Scene::of_format(&format);
+        let path = scene.env.home().join("linked");
+        let linked = path.to_str().expect("it works in a test");
+        scene.repo.git(["worktree", "add", "-q", "-b", "other", linked]);
+        let id = scene.studio_in(&path, ["exec", "write README.md changed"]).ok().to_owned();
+        scene.await_state(&id, "ready");
+        scene.await_free(&id);
+        scene.studio_in(&path, ["accept", &id, "-m", "Change it"]).exits(0);
+        let readme = || std::fs::read_to_string(path.join("README.md")).expect("it can be read");
+        assert_eq!(readme(), "changed\n", "{format:?}");
+        assert_eq!(scene.repo.read("README.md"), "# A repository\n");
+        assert_eq!(scene.repo.git(["-C", linked, "status", "--porcelain"]), "");
+        scene.studio_in(&path, ["undo"]).exits(0);
+        assert_eq!(readme(), "# A repository\n");
+        assert_eq!(scene.repo.git(["-C", linked, "status", "--porcelain"]), "");
+    }
+}
+
+#[test]
+fn many_sessions_change_refs_at_once() {
+    for format in FORMATS {
+        let scene = Scene::of_format(&format);
+        let ids: Vec<String> =
+            (0..8).map(|n| scene.exec([&format!("write f{n} {n}; commit it")])).collect();
+        for id in &ids {
+            scene.await_state(id, "ready");
+        }
+        scene.studio(["accept", "--all"]).exits(0);
+        for n in 0..8 {
+            assert_eq!(scene.repo.read(&format!("f{n}")), format!("{n}\n"), "{format:?}");
+        }
+        scene.repo.is_sound();
+    }
+}
+
+#[test]
+fn doctor_reports_old_locks_of_reftables() {
+    let scene = Scene::of_format(&FORMATS[0]);
+    let lock = scene.repo.path().join(".git/reftable/tables.list.lock");
+    std::fs::write(&lock, "").expect("it works in a test");
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    let file = std::fs::File::options().write(true).open(&lock).expect("it can be opened");
+    file.set_modified(old).expect("it works in a test");
+    scene.studio(["doctor"]).output_contains("tables.list.lock is older than");
+    std::fs::remove_file(&lock).expect("it works in a test");
+}
