@@ -398,7 +398,7 @@ fn a_fork_killed_before_its_record_can_be_repeated_and_doctor_removes_its_ref() 
     scene.await_state(&fork, "ready");
     scene.await_free(&fork);
     scene.studio(["doctor"]).output_lacks("refs/studio/starts");
-    make_old(&scene.repo.path().join(".git").join(left.trim()));
+    make_old(&studio_git::refs::file_of(&scene.repo.path().join(".git"), left.trim()));
     scene.studio(["doctor"]).exits(0).output_contains(&format!("removed {}", left.trim()));
     assert_eq!(starts().trim(), format!("refs/studio/starts/{fork}"));
 }

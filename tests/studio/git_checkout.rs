@@ -25,7 +25,7 @@ fn commit(repo: &Repo, branch: &str, files: &BTreeMap<Vec<u8>, GeneratedFile>) {
     for (path, GeneratedFile { mode, content }) in files {
         let quoted: String = path.iter().map(|byte| format!("\\{byte:03o}")).collect();
         if *mode == "160000" {
-            let commit = "1111111111111111111111111111111111111111";
+            let commit = "1".repeat(repo.rev("HEAD").len());
             stream.extend(format!("M 160000 {commit} \"{quoted}\"\n").into_bytes());
             continue;
         }

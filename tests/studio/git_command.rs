@@ -247,7 +247,7 @@ fn no_planted_command_runs_with_any_git() {
             let none = BTreeSet::new();
             assert_eq!(planted.found(), none, "{attributes:?} with {}", directory.display());
             // The calls succeeded nevertheless.
-            assert_eq!(planted.repo.git(["rev-parse", "HEAD"]).len(), 40);
+            assert!(planted.repo.git(["rev-parse", "HEAD"]).len() >= 40);
             assert_eq!(fs::read_to_string(planted.repo.path().join("a.txt")).unwrap(), "left\n");
         }
     }

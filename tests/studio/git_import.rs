@@ -170,6 +170,8 @@ fn borrowed_objects_survive_gc_in_the_repository() {
 fn gc_in_the_repository_while_sessions_commit_loses_nothing() {
     let s = setting();
     let sessions: Vec<_> = (0..3).map(|n| s.session(&format!("task-{n}"))).collect();
+    // A user's git waits for a tenth of a second.
+    s.repo.git(["config", "reftable.lockTimeout", "10000"]);
     std::thread::scope(|scope| {
         for session in &sessions {
             scope.spawn(|| {

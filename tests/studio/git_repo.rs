@@ -116,7 +116,7 @@ fn an_operation_keeps_its_handle_which_sees_what_git_does_meanwhile() {
         s.repo.commit_file("later", "x");
         s.repo.git(["gc", "-q", "--prune=now"]);
         assert_ne!(tip(), before);
-        let commit = tip().unwrap().parse().unwrap();
+        let commit = studio_git::refs::oid(&tip().unwrap()).unwrap();
         assert!(open().find_commit(commit).is_ok(), "it is in a new pack");
         assert!(Rc::ptr_eq(&handle, &open()));
         handle

@@ -431,14 +431,15 @@ struct Packer {
 
 /// Moves a finished pack into the repository: its `.keep` first; its index, which makes git see it,
 /// last. The pack gets a unique name: two sessions may create the same objects at the same time,
-/// and a `git gc` that knows one pack must not remove the other.
+/// and a `git gc` that knows one pack must not remove the other. It is as long as git's name: git
+/// replaces no pack with a shorter one.
 fn move_pack(source: &Path, target: &Path, name: &str) -> std::io::Result<KeepFiles> {
     use sha2::Digest as _;
     std::fs::create_dir_all(target)?;
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nonce = format!("{}{name}{:?}{}", source.display(), since_epoch, std::process::id());
     let digest = sha2::Sha256::digest(nonce.as_bytes());
-    let unique_name = base::text::hex(&digest[..20]);
+    let unique_name: String = base::text::hex(&digest).chars().take(name.len()).collect();
     let mut keep_files = KeepFiles { path: None };
     for extension in ["keep", "pack", "rev", "idx"] {
         let (source_name, target_name) =

@@ -60,7 +60,7 @@ fn delete_unneeded(
             None => return Ok(()),
         },
     };
-    let recorded = gitlinks_since(&container, since).or_fail(cannot)?;
+    let recorded = gitlinks_since(&container, since)?;
     let mut changes = Vec::new();
     for (name, commit) in kept {
         if !recorded.contains(&refs::oid(&commit)?) || is_in_user_refs(&repo, &commit)? {
@@ -73,14 +73,29 @@ fn delete_unneeded(
 
 /// Returns the commits of submodules that the commits of all refs, and of HEAD, introduced since a
 /// commit.
-fn gitlinks_since(
+fn gitlinks_since(repo: &git2::Repository, since: &str) -> Result<BTreeSet<git2::Oid>> {
+    let mut tips = Vec::new();
+    for id in refs::list(repo, "refs/")?.values() {
+        tips.push(refs::oid(id)?);
+    }
+    // HEAD may have no commit yet.
+    tips.extend(refs::head(repo)?.id);
+    gitlinks_of(repo, &tips, since).or_fail(cannot)
+}
+
+fn gitlinks_of(
     repo: &git2::Repository,
+    tips: &[git2::Oid],
     since: &str,
 ) -> std::result::Result<BTreeSet<git2::Oid>, git2::Error> {
     let mut walk = repo.revwalk()?;
-    walk.push_glob("refs/*")?;
-    // HEAD may have no commit yet, and the base may be gone.
-    let _ = walk.push_head();
+    for tip in tips {
+        // Tags may lead to other objects.
+        if let Ok(commit) = repo.find_object(*tip, None)?.peel_to_commit() {
+            walk.push(commit.id())?;
+        }
+    }
+    // The base may be gone.
     let _ = object_format::parse_id(since).and_then(|since| walk.hide(since));
     let mut gitlinks = BTreeSet::new();
     for id in walk {
