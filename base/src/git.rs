@@ -221,6 +221,11 @@ impl Git {
         checked(args, output).map(|output| output.text())
     }
 
+    /// Returns the hash function of the repository's object ids: "sha1" or "sha256".
+    pub fn object_format(&self) -> Result<String, GitError> {
+        self.run(&["rev-parse", "--show-object-format"])
+    }
+
     /// Fetches one ref from a configured remote, with the credential helper of the user's own
     /// configuration. Tags and `FETCH_HEAD` are not written.
     pub fn fetch(&self, remote: &str, refspec: &str, seconds: u64) -> Result<(), GitError> {

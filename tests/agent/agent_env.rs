@@ -25,6 +25,17 @@ pub struct Stage {
 }
 
 impl Stage {
+    /// Makes the repository again in another format: arguments of `git init`.
+    pub fn change_format(&self, format: &[&str]) {
+        let path = self.repo.path();
+        std::fs::remove_dir_all(path.join(".git")).expect("it can be removed");
+        self.env.run("git", path, ["init", "-q", "-b", "main"].iter().chain(format)).exits(0);
+        self.repo.git(["config", "user.name", "Ada"]);
+        self.repo.git(["config", "user.email", "ada@example.org"]);
+        self.repo.git(["add", "."]);
+        self.repo.git(["commit", "-q", "-m", "again"]);
+    }
+
     /// Creates a stage whose model uses the Messages API and this script.
     pub fn new(script: impl Into<Script>) -> Stage {
         let env = TestEnv::new();

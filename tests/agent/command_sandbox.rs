@@ -425,7 +425,7 @@ fn sessions_from_a_repository_are_not_the_users() {
 fn plain_git_runs_nothing_that_a_command_planted() {
     let setup = "git config extensions.worktreeConfig true && mkdir e && \
                  cp -r .git/objects .git/refs .git/HEAD e/ && printf '[core]\n\tbare = false\n\t\
-                 repositoryformatversion = 0\n\tfsmonitor = touch %s/ran\n' \"$HOME\" > evil";
+                 repositoryformatversion = 1\n\tfsmonitor = touch %s/ran\n' \"$HOME\" > evil";
     for line in [
         "cp evil e/config; pwd | sed 's:$:/e:' > .git/commondir",
         "cp evil .git/config.worktree",

@@ -82,7 +82,7 @@ fn undo_works_without_a_repository() {
 }
 
 #[test]
-fn undo_works_with_the_indexes_and_missing_files_of_large_repositories() {
+fn undo_works_in_every_kind_of_repository() {
     let lacks_a_file = |stage: &Stage| {
         let repo = &stage.repo;
         repo.commit_file("left-out.txt", "x\n");
@@ -92,7 +92,13 @@ fn undo_works_with_the_indexes_and_missing_files_of_large_repositories() {
         let object = format!(".git/objects/{}/{}", &id[..2], &id[2..]);
         std::fs::remove_file(repo.path().join(object)).unwrap();
     };
-    let kinds: [&dyn Fn(&Stage); 3] = [
+    let prefers_sha256 = |stage: &Stage| {
+        let setting = "[init]\ndefaultObjectFormat = sha256\ndefaultRefFormat = reftable\n";
+        std::fs::write(stage.env.home().join(".gitconfig"), setting).unwrap();
+    };
+    let kinds: [&dyn Fn(&Stage); 5] = [
+        &|stage| stage.change_format(&["--object-format=sha256", "--ref-format=reftable"]),
+        &prefers_sha256,
         &|stage| drop(stage.repo.git(["update-index", "--split-index"])),
         &|stage| {
             stage.repo.commit_file("out/x", "x\n");

@@ -10,6 +10,15 @@ use crate::planning::{committed, has, history, known, model, refines, wish, yes}
 
 #[test]
 fn the_users_changes_are_neither_committed_nor_changed() {
+    commits_the_work_alone(&[]);
+}
+
+#[test]
+fn the_users_changes_stay_in_a_repository_of_git_3() {
+    commits_the_work_alone(&["--object-format=sha256", "--ref-format=reftable"]);
+}
+
+fn commits_the_work_alone(format: &[&str]) {
     let stage = known(Script::by(|request| {
         if refines(request) {
             return ScriptedReply::call("requirements", json!({"text": "- change the doors"}));
@@ -28,6 +37,7 @@ fn the_users_changes_are_neither_committed_nor_changed() {
             _ => ScriptedReply::says("Done."),
         }
     }));
+    stage.change_format(format);
     let repo = &stage.repo;
     let ten = |first: &str, last: &str| format!("{first}\n2\n3\n4\n5\n6\n7\n8\n9\n{last}\n");
     for (name, text) in [

@@ -82,7 +82,7 @@ fn repository_with_parts(scene: &Scene) {
                 ../part $at; done && git commit -qm parts && git worktree add -q ../w && \
                 git config extensions.worktreeConfig true && mkdir e && \
                 cp -r .git/objects .git/refs .git/HEAD e/ && printf '[core]\n\tbare = false\n\t\
-                repositoryformatversion = 0\n\tfsmonitor = touch %s/ran\n' \"$HOME\" > evil";
+                repositoryformatversion = 1\n\tfsmonitor = touch %s/ran\n' \"$HOME\" > evil";
     scene.env.run("sh", scene.repo.path(), ["-c", line]).exits(0);
 }
 

@@ -66,7 +66,15 @@ impl Checkpoints {
         let template = dir.with_extension("template");
         fs::create_dir_all(&template).or_fail(failed)?;
         fs::create_dir_all(dir).or_fail(failed)?;
-        let init = ["init", "--quiet", "--bare", &format!("--template={}", template.display())];
+        let repository = git::discover(&self.root).ok();
+        // The objects of both repositories have the same ids.
+        let format = match &repository {
+            Some((_, git_dir)) => Git::at(git_dir).object_format().or_fail(failed)?,
+            None => "sha1".to_owned(),
+        };
+        let (template_option, format) =
+            (format!("--template={}", template.display()), format!("--object-format={format}"));
+        let init = ["init", "--quiet", "--bare", &template_option, &format];
         let result = Git::at(dir).run(&init).or_fail(failed);
         let _ = fs::remove_dir_all(&template);
         result?;
@@ -74,7 +82,7 @@ impl Checkpoints {
         Git::at(dir).run(&bare).or_fail(failed)?;
         fs::create_dir_all(dir.join("info")).or_fail(failed)?;
         let mut excluded = ".g3/\n.worktrees/\n".to_owned();
-        if let Ok((common, git_dir)) = git::discover(&self.root) {
+        if let Some((common, git_dir)) = repository {
             excluded += &base::files::read_text(&common.join("info/exclude")).unwrap_or_default();
             self.use_alternates(dir, &common, &git_dir).or_fail(failed)?;
         }
@@ -82,11 +90,9 @@ impl Checkpoints {
     }
 
     /// Lets the repository use the user's objects as alternates and start with a copy of their
-    /// index, if both have a plain format. Otherwise everything is read once.
+    /// index, if that is a plain one. Otherwise everything is read once.
     fn use_alternates(&self, dir: &Path, common: &Path, git_dir: &Path) -> std::io::Result<()> {
-        let config = base::files::read_text(&common.join("config")).unwrap_or_default();
-        let top = self.root.join(".git").exists();
-        if !top || config.to_ascii_lowercase().contains("objectformat") {
+        if !self.root.join(".git").exists() {
             return Ok(());
         }
         let objects = common.join("objects");

@@ -135,8 +135,10 @@ impl UserTree {
     pub(crate) fn commit(&self, pick: &CommitSelection, message: &str) -> Result<String> {
         let scratch = tempfile::tempdir_in(&self.keep).or_fail(|| "cannot make a directory")?;
         let index = scratch.path().join("index");
+        let format = self.git.object_format().or_fail(|| "cannot read the repository's format")?;
+        let absent = "0".repeat(if format == "sha256" { 64 } else { 40 });
         let list = |entry: fn(&(Vec<u8>, Entry, Entry)) -> &Entry| -> Vec<u8> {
-            pick.taken.iter().flat_map(|one| listed(&one.0, entry(one))).collect()
+            pick.taken.iter().flat_map(|one| listed(&one.0, entry(one), &absent)).collect()
         };
         if let Some(head) = &pick.head {
             self.call_with(&["read-tree", head], None, Some(&index))?;
@@ -250,11 +252,11 @@ impl UserTree {
     }
 }
 
-/// Formats a line for `update-index --index-info`.
-fn listed(path: &[u8], entry: &Entry) -> Vec<u8> {
+/// Formats a line for `update-index --index-info`. `absent` is the id of no object.
+fn listed(path: &[u8], entry: &Entry, absent: &str) -> Vec<u8> {
     let (mode, object) = match entry {
-        Some((mode, object)) => (mode.as_str(), object.clone()),
-        None => (ABSENT, "0".repeat(40)),
+        Some((mode, object)) => (mode.as_str(), object.as_str()),
+        None => (ABSENT, absent),
     };
     [format!("{mode} {object}\t").as_bytes(), path, &[0]].concat()
 }
@@ -307,6 +309,6 @@ mod tests {
         let found = index(b"100644 aa 0\tx\x00100644 bb 2\ty\x00");
         assert_eq!(found[&b"x"[..]].0, "100644");
         assert_eq!(found[&b"y"[..]].0, "conflict");
-        assert_eq!(listed(b"x", &None), format!("000000 {}\tx\0", "0".repeat(40)).into_bytes());
+        assert_eq!(listed(b"x", &None, "00"), b"000000 00\tx\0");
     }
 }
