@@ -19,6 +19,9 @@ use crate::user_dirs::state_dir;
 const MIN_VERSION: GitVersion = GitVersion(2, 38);
 /// The first git with `--attr-source`.
 pub const ATTR_SOURCE_VERSION: GitVersion = GitVersion(2, 41);
+
+/// The first version that reads reftables.
+pub const REFTABLE_VERSION: GitVersion = GitVersion(2, 45);
 /// The file in studio's state directory in which the version is kept.
 const CACHE_FILE: &str = "git-version.json";
 

@@ -1,6 +1,7 @@
 //! Repositories in the formats of git 3.0: refs in reftables, and ids by SHA-256.
 
-use crate::fixtures::Scene;
+use crate::fixtures::{Scene, studio};
+use crate::git_command::executable;
 
 /// The formats, as arguments of `git init`.
 const FORMATS: [[&str; 2]; 3] = [
@@ -132,6 +133,22 @@ fn many_sessions_change_refs_at_once() {
         }
         scene.repo.is_sound();
     }
+}
+
+#[test]
+fn a_git_that_does_not_read_reftables_is_refused_before_an_agent_starts() {
+    let scene = Scene::of_format(&FORMATS[0]);
+    let bin = scene.env.home().join("old");
+    std::fs::create_dir(&bin).expect("it works in a test");
+    executable(&bin.join("git"), "echo git version 2.44.1");
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("it is set"));
+    for words in [&["exec", "write a 1"][..], &["list"]] {
+        let job = scene.env.command(studio(), scene.repo.path()).args(words).env("PATH", &path);
+        let run = scene.env.run_command(job);
+        run.exits(2).output_contains("git 2.44 does not read the refs of this repository");
+        run.output_contains("install git 2.45 or later");
+    }
+    assert!(!scene.repo.worktrees().exists(), "no session was made");
 }
 
 #[test]

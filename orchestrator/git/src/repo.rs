@@ -7,6 +7,7 @@ use std::sync::Once;
 
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
+use base::git_version::{self, REFTABLE_VERSION};
 use base::id::Id;
 use serde::{Deserialize, Serialize};
 
@@ -300,13 +301,8 @@ fn open_without_index(path: &Path) -> Result<git2::Repository> {
 fn refuse_formats(common_dir: &Path) -> Result<()> {
     let config = git2::Config::open(&common_dir.join("config"))
         .or_fail(|| "cannot read the configuration of the repository")?;
-    if let Ok(format) = config.get_string("extensions.refstorage")
-        && !["files", "reftable"].iter().any(|known| format.eq_ignore_ascii_case(known))
-    {
-        let format = base::text::printable(&format);
-        let feature = format!("a repository with the ref format `{format}`");
-        return Err(unsupported_failure(&feature, "studio does not know it")
-            .hint("git refs migrate --ref-format=files"));
+    if let Ok(format) = config.get_string("extensions.refstorage") {
+        refuse_ref_format(&format)?;
     }
     if let Ok(remote) = config.get_string("extensions.partialclone") {
         let remote = base::text::printable(&remote);
@@ -319,6 +315,27 @@ fn refuse_formats(common_dir: &Path) -> Result<()> {
         Some(partial_clone) => partial_clone.refuse_unsupported(),
         None => Ok(()),
     }
+}
+
+fn refuse_ref_format(format: &str) -> Result<()> {
+    if format.eq_ignore_ascii_case("reftable") {
+        let version = git_version::detect()?;
+        if version >= REFTABLE_VERSION {
+            return Ok(());
+        }
+        return Err(Failure::usage(format!(
+            "git {version} does not read the refs of this repository"
+        ))
+        .because(format!("they are reftables, which need git {REFTABLE_VERSION}"))
+        .hint(format!("install git {REFTABLE_VERSION} or later, first in PATH")));
+    }
+    if format.eq_ignore_ascii_case("files") {
+        return Ok(());
+    }
+    let format = base::text::printable(format);
+    let feature = format!("a repository with the ref format `{format}`");
+    Err(unsupported_failure(&feature, "studio does not know it")
+        .hint("git refs migrate --ref-format=files"))
 }
 
 fn unsupported_failure(feature: &str, reason: &str) -> Failure {
