@@ -152,13 +152,21 @@ fn a_git_that_does_not_read_reftables_is_refused_before_an_agent_starts() {
 }
 
 #[test]
-fn doctor_reports_old_locks_of_reftables() {
+fn a_lock_that_a_killed_git_left_changes_nothing_and_is_reported() {
     let scene = Scene::of_format(&FORMATS[0]);
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    let before = scene.repo.everything();
     let lock = scene.repo.path().join(".git/reftable/tables.list.lock");
     std::fs::write(&lock, "").expect("it works in a test");
+    let refused = scene.studio(["accept", &id, "-m", "Add a"]);
+    refused.exits(1).output_contains("cannot lock references").output_contains("studio doctor");
+    assert_eq!(scene.repo.everything(), before);
+    assert_eq!(scene.status(&id)["state"], "ready");
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
     let file = std::fs::File::options().write(true).open(&lock).expect("it can be opened");
     file.set_modified(old).expect("it works in a test");
     scene.studio(["doctor"]).output_contains("tables.list.lock is older than");
     std::fs::remove_file(&lock).expect("it works in a test");
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
 }

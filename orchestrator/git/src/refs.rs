@@ -117,7 +117,13 @@ fn update_with(
             return Ok(SwapResult::Lost { name: change.name.clone(), actual });
         }
     }
-    Err(Failure::failed("cannot move refs").because(output.error_text()))
+    let reason = output.error_text();
+    let is_locked = reason.contains("lock");
+    let failure = Failure::failed("cannot move refs").because(reason);
+    Err(match is_locked {
+        true => failure.hint("studio doctor    reports locks that a killed git left"),
+        false => failure,
+    })
 }
 
 /// Moves one ref with libgit2, which saves a process; `None` if git must do it: it waits for other
