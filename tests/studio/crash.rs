@@ -479,3 +479,33 @@ fn a_damaged_line_of_the_operation_log_is_reported_and_blocks_no_other_session()
     scene.studio(["undo", "op1"]).exits(0);
     assert_eq!(scene.worktree(&dropped).read("a"), "1\n", "the line was mended by hand");
 }
+
+#[test]
+fn locks_of_refs_that_a_killed_studio_left_do_not_stop_the_next_one() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1; commit one; write b 2");
+    scene.await_free(&id);
+    let refs = scene.repo.path().join(".git/refs");
+    let locks = [
+        refs.join(format!("studio/kept/op1/{id}/branch.lock")),
+        refs.join(format!("heads/studio/{id}.lock")),
+    ];
+    for lock in &locks {
+        std::fs::create_dir_all(lock.parent().unwrap()).unwrap();
+        std::fs::write(lock, "").unwrap();
+    }
+    scene.studio(["discard", &id]).exits(0);
+    assert_eq!(scene.status(&id)["state"], "discarded");
+    assert!(!scene.repo.git(["branch", "--list", "studio/*"]).contains(&id));
+    assert!(locks.iter().all(|lock| !lock.exists()));
+    scene.studio(["undo"]).exits(0);
+    assert_eq!(scene.worktree(&id).read("b"), "2\n");
+    // The lock of a branch of the user may be that of a git that waits for a hook.
+    let users = refs.join("heads/main.lock");
+    std::fs::write(&users, "").unwrap();
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(1).output_contains("main.lock");
+    assert!(users.exists());
+    std::fs::remove_file(&users).unwrap();
+    scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+    scene.repo.is_sound();
+}

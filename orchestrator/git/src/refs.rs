@@ -7,16 +7,25 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
+use base::id::Id;
 use base::process::OutputLimits;
+use rustix::event::Timespec;
 use serde::{Deserialize, Serialize};
 
 use crate::reftable::{RefTables, RefValue};
 use crate::repo::Repository;
+use crate::safe_open::read_file;
 use crate::{object_format, reftable};
+
+/// The time after which a lock of a ref counts as left by a killed process.
+const MAX_LOCK_TIME: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
+/// Maximum size of a `packed-refs` that is read before a ref is changed; git changes it otherwise.
+const MAX_PACKED_BYTES: u64 = 256 << 10;
 
 /// The change of one ref; `None` if the ref does not exist before or after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +99,7 @@ fn update_with(
     }
     if let ([change], []) = (effective.as_slice(), settings)
         && !reftable::is_used(&repository.common_dir)
+        && !may_be_packed(repository, &change.name)
         && let Some(result) = update_one(&*repository.open()?, change, reason)?
     {
         return Ok(result);
@@ -104,9 +114,15 @@ fn update_with(
         };
         input.extend_from_slice(line.as_bytes());
     }
-    let args = settings.iter().copied().chain(["update-ref", "-m", reason, "--stdin", "-z"]);
-    let command = repository.git().command(args).input(input);
-    let output = command.output(OutputLimits::seconds(120)).or_fail(|| "cannot start git")?;
+    let run = || {
+        let args = settings.iter().copied().chain(["update-ref", "-m", reason, "--stdin", "-z"]);
+        let command = repository.git().command(args).input(input.clone());
+        command.output(OutputLimits::seconds(120)).or_fail(|| "cannot start git")
+    };
+    let mut output = run()?;
+    if !output.ok() && remove_dead_locks(repository, &effective) {
+        output = run()?;
+    }
     if output.ok() {
         return Ok(SwapResult::Done);
     }
@@ -124,6 +140,49 @@ fn update_with(
         true => failure.hint("studio doctor    reports locks that a killed git left"),
         false => failure,
     })
+}
+
+/// Returns whether a ref may be in `packed-refs`. Git writes that file: its lock, left by a killed
+/// studio, would stop the user's git.
+fn may_be_packed(repository: &Repository, name: &str) -> bool {
+    let packed = read_file(&repository.common_dir.join("packed-refs"), MAX_PACKED_BYTES);
+    match packed {
+        Ok(None) => false,
+        Ok(Some(text)) => {
+            text.split(|byte| byte.is_ascii_whitespace()).any(|word| word == name.as_bytes())
+        }
+        Err(_) => true,
+    }
+}
+
+/// Removes the locks of studio's own refs that a killed process left: those that stay the same for a
+/// time for which no process holds one. Returns whether there were locks.
+fn remove_dead_locks(repository: &Repository, changes: &[&RefChange]) -> bool {
+    let identity = |path: &Path| {
+        let metadata = path.symlink_metadata().ok()?;
+        Some((metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec()))
+    };
+    let own = changes.iter().filter(|change| is_own(repository, &change.name));
+    let locks = own.map(|change| repository.common_dir.join(format!("{}.lock", change.name)));
+    let locks: Vec<_> = locks.filter_map(|path| Some((identity(&path)?, path))).collect();
+    if locks.is_empty() {
+        return false;
+    }
+    let _ = rustix::event::poll(&mut [], Some(&MAX_LOCK_TIME));
+    for (found, path) in &locks {
+        if identity(path).as_ref() == Some(found) {
+            let _ = fs::remove_file(path);
+        }
+    }
+    true
+}
+
+/// Returns whether a ref is studio's alone: in its namespace, or the branch of a session.
+fn is_own(repository: &Repository, name: &str) -> bool {
+    let is_session =
+        |part: &str| Id::parse(part).is_ok_and(|id| repository.session_dir(&id).exists());
+    name.starts_with("refs/studio/")
+        || name.strip_prefix("refs/heads/").is_some_and(|it| it.split('/').any(is_session))
 }
 
 /// Moves one ref with libgit2, which saves a process; `None` if git must do it: it waits for other
