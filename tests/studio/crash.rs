@@ -10,6 +10,7 @@ use testkit::env::{CommandRun, until};
 use testkit::repo::{Repo, tree};
 
 use crate::fixtures::{Scene, studio};
+use crate::git_command::executable;
 
 const TASK: &str = "write a 1; commit one; write b 2";
 
@@ -507,5 +508,36 @@ fn locks_of_refs_that_a_killed_studio_left_do_not_stop_the_next_one() {
     assert!(users.exists());
     std::fs::remove_file(&users).unwrap();
     scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+    scene.repo.is_sound();
+}
+
+#[test]
+fn the_next_command_waits_for_a_git_that_outlives_a_killed_studio() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1; commit one; write b 2");
+    scene.await_free(&id);
+    let (bin, home) = (scene.env.home().join("slow"), scene.env.home());
+    std::fs::create_dir(&bin).unwrap();
+    let git = base::process::find_program("git").unwrap();
+    let (git, home) = (git.display(), home.display());
+    executable(
+        &bin.join("git"),
+        &format!(
+            "case \"$*\" in *core.fsync*update-ref*) touch {home}/moves; sleep 2;; esac; \
+             exec {git} \"$@\""
+        ),
+    );
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let accept = ["accept", &id, "-m", "Add both"];
+    let job = scene.env.command(studio(), scene.repo.path()).args(accept).env("PATH", path);
+    let mut run = job.spawn().unwrap();
+    let moves = scene.env.home().join("moves");
+    until("git to move the branch", || moves.exists().then_some(()));
+    kill(u64::from(run.id()));
+    run.wait_until(None).unwrap();
+    scene.studio(["doctor"]).exits(0).output_contains("interrupted operation `op1` was finished");
+    assert_eq!(scene.status(&id)["state"], "accepted");
+    assert_eq!((scene.repo.read("a"), scene.repo.read("b")), ("1\n".into(), "2\n".into()));
+    assert_eq!(scene.repo.git(["status", "--porcelain"]), "");
     scene.repo.is_sound();
 }

@@ -446,6 +446,11 @@ impl OperationLog {
         Ok(OperationLog { journal, entries, length, lock })
     }
 
+    /// Returns the operation lock.
+    pub(crate) fn lock(&self) -> &Lock {
+        &self.lock
+    }
+
     /// Returns the id of the next operation.
     pub(crate) fn next_id(&self) -> String {
         self.entries.next_id()

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use base::id::Id;
+use base::lock::Lock;
 use base::process::OutputLimits;
 use rustix::event::Timespec;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ use crate::repo::Repository;
 use crate::safe_open::read_file;
 use crate::{object_format, reftable};
 
+/// The descriptor by which git holds the lock of an operation.
+const LOCK_FD: i32 = 3;
 /// The time after which a lock of a ref counts as left by a killed process.
 const MAX_LOCK_TIME: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 /// Maximum size of a `packed-refs` that is read before a ref is changed; git changes it otherwise.
@@ -74,20 +77,34 @@ pub(crate) fn update(
     changes: &[RefChange],
     reason: &str,
 ) -> Result<SwapResult> {
-    update_with(repository, &[], changes, reason)
+    update_with(repository, None, &[], changes, reason)
 }
 
-/// Like [`update`]; the refs are durable when this returns (git 2.36 and later: `core.fsync`).
-pub(crate) fn update_on_disk(
+/// Like [`update`], in an operation that holds this lock. The git that moves the refs holds it too: if
+/// only this process is killed, no other one takes the lock before that git has ended.
+pub(crate) fn update_in_operation(
     repository: &Repository,
+    lock: &Lock,
     changes: &[RefChange],
     reason: &str,
 ) -> Result<SwapResult> {
-    update_with(repository, &["-c", "core.fsync=committed"], changes, reason)
+    update_with(repository, Some(lock), &[], changes, reason)
+}
+
+/// Like [`update_in_operation`]; the refs are durable when this returns (git 2.36 and later:
+/// `core.fsync`).
+pub(crate) fn update_on_disk(
+    repository: &Repository,
+    lock: &Lock,
+    changes: &[RefChange],
+    reason: &str,
+) -> Result<SwapResult> {
+    update_with(repository, Some(lock), &["-c", "core.fsync=committed"], changes, reason)
 }
 
 fn update_with(
     repository: &Repository,
+    lock: Option<&Lock>,
     settings: &[&str],
     changes: &[RefChange],
     reason: &str,
@@ -116,7 +133,10 @@ fn update_with(
     }
     let run = || {
         let args = settings.iter().copied().chain(["update-ref", "-m", reason, "--stdin", "-z"]);
-        let command = repository.git().command(args).input(input.clone());
+        let mut command = repository.git().command(args).input(input.clone());
+        if let Some(lock) = lock {
+            command = command.descriptor(lock.share().or_fail(|| "cannot start git")?, LOCK_FD);
+        }
         command.output(OutputLimits::seconds(120)).or_fail(|| "cannot start git")
     };
     let mut output = run()?;
@@ -223,7 +243,12 @@ pub(crate) fn update_or_fail(
     changes: &[RefChange],
     reason: &str,
 ) -> Result<()> {
-    match update(repository, changes, reason)? {
+    refuse_lost(update(repository, changes, reason)?)
+}
+
+/// Fails if the refs did not move.
+pub(crate) fn refuse_lost(result: SwapResult) -> Result<()> {
+    match result {
         SwapResult::Done => Ok(()),
         SwapResult::Lost { name, actual } => {
             let actual = actual.unwrap_or_else(|| "nothing".to_owned());

@@ -91,7 +91,7 @@ pub(crate) fn recover_with(repository: &Repository, log: &mut OperationLog) -> R
             None => true,
         };
         if !has_landed {
-            revert_refs(repository, &intent)?;
+            revert_refs(repository, log, &intent)?;
         } else {
             for change in foreign_changes(repository, &intent)? {
                 messages.push(format!(
@@ -199,7 +199,7 @@ fn land(
     debug_assert_eq!(locked.checkouts.len(), landing.checkouts.len());
     let result = prepare_files(log, intent, landing, locked).and_then(|()| {
         mark_step(log, intent, "files")?;
-        swap(repository, intent, landing)
+        swap(repository, log, intent, landing)
     });
     if !matches!(result, Ok(SwapResult::Done)) {
         // Another process that took the operation over has reverted the files itself.
@@ -242,15 +242,20 @@ fn prepare_files(
 
 /// Moves the target in one transaction with the refs that come first; if one of those has an
 /// unexpected value, they follow one by one. Everything is durable before the result is.
-fn swap(repository: &Repository, intent: &Intent, landing: &TargetUpdate) -> Result<SwapResult> {
+fn swap(
+    repository: &Repository,
+    log: &OperationLog,
+    intent: &Intent,
+    landing: &TargetUpdate,
+) -> Result<SwapResult> {
     let (before, after) = (landing.before.clone(), landing.after.clone());
     let target = RefChange::new(landing.target.full(), Some(before), Some(after));
     let reason = format!("studio: {}", intent.id);
     let changes: Vec<RefChange> =
         intent.refs_first.iter().chain(&intent.note).chain([&target]).cloned().collect();
-    match refs::update_on_disk(repository, &changes, &reason)? {
+    match refs::update_on_disk(repository, log.lock(), &changes, &reason)? {
         SwapResult::Lost { name, .. } if name != target.name => {
-            refs::update_on_disk(repository, &[target], &reason)
+            refs::update_on_disk(repository, log.lock(), &[target], &reason)
         }
         result => Ok(result),
     }
@@ -305,7 +310,7 @@ fn resolve(
 }
 
 /// Drops the refs of an operation that was not carried out: git was killed while it moved several.
-fn revert_refs(repository: &Repository, intent: &Intent) -> Result<()> {
+fn revert_refs(repository: &Repository, log: &OperationLog, intent: &Intent) -> Result<()> {
     let repo = repository.open()?;
     let mut reverts = Vec::new();
     for change in &intent.refs_first {
@@ -313,7 +318,8 @@ fn revert_refs(repository: &Repository, intent: &Intent) -> Result<()> {
             reverts.push(change.reversed());
         }
     }
-    refs::update_or_fail(repository, &reverts, &format!("studio: {} did not happen", intent.id))
+    let reason = format!("studio: {} did not happen", intent.id);
+    refs::refuse_lost(refs::update_in_operation(repository, log.lock(), &reverts, &reason)?)
 }
 
 /// Returns whether the swap happened, even if either side has later commits.
@@ -339,7 +345,7 @@ fn finish(repository: &Repository, log: &OperationLog, intent: &Intent) -> Resul
         receipt::write(repository, &landing.after, text)?;
         mark_step(log, intent, "receipt")?;
     }
-    apply(repository, intent, &intent.refs_first)?;
+    apply(repository, log, intent, &intent.refs_first)?;
     mark_step(log, intent, "kept")?;
     let mut changed_dirs = BTreeSet::new();
     for directory_move in &intent.moves {
@@ -369,12 +375,17 @@ fn finish(repository: &Repository, log: &OperationLog, intent: &Intent) -> Resul
             mark_step(log, intent, "settled")?;
         }
     }
-    apply(repository, intent, &intent.refs_last)?;
+    apply(repository, log, intent, &intent.refs_last)?;
     mark_step(log, intent, "refs")
 }
 
 /// Applies the changes that have not been applied yet.
-fn apply(repository: &Repository, intent: &Intent, changes: &[RefChange]) -> Result<()> {
+fn apply(
+    repository: &Repository,
+    log: &OperationLog,
+    intent: &Intent,
+    changes: &[RefChange],
+) -> Result<()> {
     let repo = repository.open()?;
     let mut pending = Vec::new();
     for change in changes {
@@ -382,7 +393,8 @@ fn apply(repository: &Repository, intent: &Intent, changes: &[RefChange]) -> Res
             pending.push(change.clone());
         }
     }
-    refs::update_or_fail(repository, &pending, &format!("studio: {}", intent.id))
+    let reason = format!("studio: {}", intent.id);
+    refs::refuse_lost(refs::update_in_operation(repository, log.lock(), &pending, &reason)?)
 }
 
 /// Returns the changes of refs that have neither their old nor their new value.
