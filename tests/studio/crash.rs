@@ -512,6 +512,50 @@ fn locks_of_refs_that_a_killed_studio_left_do_not_stop_the_next_one() {
 }
 
 #[test]
+fn a_lock_of_a_ref_that_changes_is_not_removed() {
+    let scene = Scene::new();
+    let id = scene.ready("write a 1");
+    scene.await_free(&id);
+    let lock = scene.repo.path().join(format!(".git/refs/studio/kept/op1/{id}/branch.lock"));
+    std::fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    std::fs::write(&lock, "").unwrap();
+    let line = "sleep 1; : > \"$1.new\"; mv \"$1.new\" \"$1\"";
+    let path = lock.to_str().unwrap();
+    let mut other = scene.env.start("sh", scene.repo.path(), ["-c", line, "sh", path]);
+    let refused = scene.studio(["discard", &id]);
+    refused.exits(1).output_contains("branch.lock").output_contains("studio doctor");
+    other.wait_until(None).unwrap();
+    assert!(lock.exists());
+    std::fs::remove_file(&lock).unwrap();
+    scene.studio(["doctor"]).exits(0);
+    assert_eq!(scene.status(&id)["state"], "discarded");
+}
+
+#[test]
+fn git_moves_packed_refs_so_that_no_killed_studio_leaves_their_lock() {
+    let scene = Scene::new();
+    let (bin, home) = (scene.env.home().join("logged"), scene.env.home().display());
+    std::fs::create_dir(&bin).unwrap();
+    let git = base::process::find_program("git").unwrap();
+    let line = format!("echo \"$*\" >> {home}/calls; exec {} \"$@\"", git.display());
+    executable(&bin.join("git"), &line);
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let moved_by_git = |is_packed: bool| {
+        let id = scene.ready("write a 1");
+        scene.await_free(&id);
+        if is_packed {
+            scene.repo.git(["pack-refs", "--all"]);
+        }
+        let _ = std::fs::remove_file(scene.env.home().join("calls"));
+        with(&scene, "PATH", &path, &["discard", &id]).exits(0);
+        assert!(!scene.repo.git(["branch", "--list", "studio/*"]).contains(&id));
+        let calls = std::fs::read_to_string(scene.env.home().join("calls")).unwrap_or_default();
+        calls.contains("update-ref")
+    };
+    assert_eq!((moved_by_git(false), moved_by_git(true)), (false, true));
+}
+
+#[test]
 fn the_next_command_waits_for_a_git_that_outlives_a_killed_studio() {
     let scene = Scene::new();
     let id = scene.ready("write a 1; commit one; write b 2");

@@ -243,7 +243,7 @@ fn a_submodule_that_is_a_partial_clone_has_the_files_of_its_commit() {
 fn no_file_is_fetched_that_only_an_agent_names() {
     let fill = |origin: &Repo| {
         origin.git(["checkout", "-q", "-b", "hidden"]);
-        origin.commit_file("secret", "nobody else has it\n");
+        origin.commit_file("secret", "of this clone alone\n");
         origin.git(["checkout", "-q", "main"]);
     };
     let (scene, _origin) = scene_of(fill, &[]);

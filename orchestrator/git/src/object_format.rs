@@ -1,5 +1,6 @@
 //! The hash function of a repository's object ids: SHA-1, with 40 digits, or SHA-256, with 64
-//! (`extensions.objectFormat`). The checksum of an index is made by the same function.
+//! (`extensions.objectFormat`). The checksum of an index is made by the same function. libgit2 leaves the
+//! end of a SHA-1 id unset, which `Hash` reads: ids are keys of a `BTreeMap`, never of a `HashMap`.
 
 use git2::{ObjectFormat, ObjectType, Oid};
 use sha1::Sha1;

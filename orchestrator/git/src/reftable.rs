@@ -159,7 +159,7 @@ fn is_of_worktree(name: &str) -> bool {
 }
 
 impl Tables {
-    /// Reads the tables of a directory; `None` if there is no list of them.
+    /// Reads the tables of a directory; `None` if it lacks the list of them.
     fn read(directory: &Path) -> io::Result<Option<Tables>> {
         for _ in 0..MAX_TRIES {
             let Some(list) = read_file(&directory.join(LIST_FILE), MAX_BYTES)? else {
