@@ -124,6 +124,7 @@ pub fn change_id(repository: &Repository, from: &str, to: &str) -> Result<String
             true
         };
     diff.foreach(&mut on_file, Some(&mut on_binary), None, Some(&mut on_line)).or_fail(cannot)?;
+    // Not an object of the repository: the same in each format.
     let id = object_format::hash_blob(&text.borrow(), git2::ObjectFormat::Sha1);
     Ok(id.or_fail(cannot)?.to_string())
 }
