@@ -324,8 +324,14 @@ fn differences(
 
 /// Git's lock files have these names; studio's own locks are held by the kernel, and their files
 /// stay.
-const GIT_LOCKS: [&str; 5] =
-    ["index.lock", "HEAD.lock", "config.lock", "packed-refs.lock", "shallow.lock"];
+const GIT_LOCKS: [&str; 6] = [
+    "index.lock",
+    "HEAD.lock",
+    "config.lock",
+    "packed-refs.lock",
+    "shallow.lock",
+    "tables.list.lock",
+];
 /// The beginnings of the names of temporary files.
 const TEMPORARY: [&str; 4] = [base::files::TEMPORARY_PREFIX, ".new-", "tmp_obj_", "tmp_pack_"];
 

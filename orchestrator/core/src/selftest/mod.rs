@@ -2,21 +2,24 @@
 //! or several at once, killed at random moments, and the invariants after each step.
 
 pub mod agent;
+mod operation;
 mod scratch;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use base::failure::Result;
-use serde_json::Value;
 
 use crate::invariants::Baseline;
+use crate::selftest::operation::{OperationChooser, Program, SelftestOperation};
 use crate::selftest::scratch::{CommandEnd, ScratchRepository};
 
 /// Steps per round; each round has a repository of its own.
 const STEPS: u64 = 12;
+
+/// The states of sessions that have come to an end.
+const FINAL: [&str; 5] = ["ready", "empty", "failed", "accepted", "discarded"];
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
@@ -63,55 +66,14 @@ impl RandomNumbers {
     fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit.max(1)
     }
-}
 
-/// An operation of a step.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum SelftestOperation {
-    Run(u64),
-    Accept(String),
-    Discard(String),
-    Check(String),
-    Try(String),
-    Undo,
-    Resume,
-    Doctor,
-}
-
-impl SelftestOperation {
-    fn name(&self) -> &'static str {
-        match self {
-            SelftestOperation::Run(_) => "run",
-            SelftestOperation::Accept(_) => "accept",
-            SelftestOperation::Discard(_) => "discard",
-            SelftestOperation::Check(_) => "check",
-            SelftestOperation::Try(_) => "try",
-            SelftestOperation::Undo => "undo",
-            SelftestOperation::Resume => "resume",
-            SelftestOperation::Doctor => "doctor",
-        }
+    /// Returns an index of a list of this length, 0 if it is empty.
+    fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).unwrap_or(0)
     }
 
-    pub(crate) fn args(&self) -> Vec<String> {
-        let args: Vec<&str> = match self {
-            SelftestOperation::Run(number) => {
-                return vec!["run".into(), format!("selftest n{number}")];
-            }
-            SelftestOperation::Accept(id) => vec!["accept", id, "-m", "Land a self-test"],
-            SelftestOperation::Discard(id) => vec!["discard", "--yes", id],
-            SelftestOperation::Check(id) => vec!["check", id, "--check", "true"],
-            SelftestOperation::Try(id) => vec!["try", "--once", id],
-            SelftestOperation::Undo => vec!["undo"],
-            SelftestOperation::Resume => vec!["resume", "--all"],
-            SelftestOperation::Doctor => vec!["doctor"],
-        };
-        args.into_iter().map(str::to_owned).collect()
-    }
-}
-
-impl fmt::Display for SelftestOperation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "studio {}", self.args().join(" "))
+    fn one_of<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> Option<&'a T> {
+        list.get(self.index(list.len())).copied()
     }
 }
 
@@ -129,9 +91,10 @@ pub fn run(
         None => begin.elapsed() < options.time,
     };
     while is_due(&report) {
-        let random = RandomNumbers(options.seed.wrapping_add(report.rounds));
-        let scratch = ScratchRepository::create()?;
-        let mut round = Round { scratch, random, times, sessions: 0, options: *options };
+        let mut random = RandomNumbers(options.seed.wrapping_add(report.rounds));
+        let scratch = ScratchRepository::create(random.next())?;
+        let chooser = OperationChooser::default();
+        let mut round = Round { scratch, random, times, chooser, options: *options };
         let before = report.findings.len();
         round.run(&mut report)?;
         times = round.times;
@@ -148,8 +111,8 @@ pub fn run(
 struct Round {
     scratch: ScratchRepository,
     random: RandomNumbers,
-    times: BTreeMap<&'static str, Duration>,
-    sessions: u64,
+    times: BTreeMap<String, Duration>,
+    chooser: OperationChooser,
     options: SelftestOptions,
 }
 
@@ -157,16 +120,18 @@ impl Round {
     fn run(&mut self, report: &mut SelftestReport) -> Result<()> {
         let mut earlier: Option<Baseline> = None;
         for number in 1..=STEPS {
+            let operations = self.choose()?;
+            self.scratch.prepare(&operations)?;
             let mut baseline = self.scratch.baseline()?;
             if let Some(earlier) = &earlier {
                 baseline.add_work_of(earlier);
             }
-            let operations = self.choose()?;
             let found = self.step(&operations, &baseline, report)?;
             report.operations += self.options.parallel;
             let names: Vec<String> = operations.iter().map(ToString::to_string).collect();
             let names = names.join(" & ");
-            let place = format!("round {}, step {number}, {names}", report.rounds + 1);
+            let format = self.scratch.format();
+            let place = format!("round {}, {format}, step {number}, {names}", report.rounds + 1);
             let is_broken = !found.is_empty();
             report.findings.extend(found.into_iter().map(|it| format!("{place}: {it}")));
             if is_broken {
@@ -175,42 +140,32 @@ impl Round {
             }
             earlier = Some(baseline);
         }
+        let place = format!("round {}, {}, at its end", report.rounds + 1, self.scratch.format());
+        report.findings.extend(self.unfinished()?.into_iter().map(|it| format!("{place}: {it}")));
         Ok(())
+    }
+
+    /// Resumes what was interrupted, and returns the sessions that do not come to an end.
+    fn unfinished(&mut self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        let resumed = self.scratch.studio(&["resume", "--all"])?;
+        judge("studio resume --all", &resumed, &mut found);
+        found.extend(left(&self.scratch.settle()));
+        let list = self.scratch.sessions()?;
+        for session in list["sessions"].as_array().into_iter().flatten() {
+            let state = session["state"].as_str().unwrap_or_default();
+            if !FINAL.contains(&state) {
+                found.push(format!("`{}` is {state} after `studio resume --all`", session["id"]));
+            }
+        }
+        Ok(found)
     }
 
     /// Chooses the operations of a step, each of which the sessions allow.
     fn choose(&mut self) -> Result<Vec<SelftestOperation>> {
         let list = self.scratch.sessions()?;
-        Ok((0..self.options.parallel).map(|_| self.choose_one(&list)).collect())
-    }
-
-    fn choose_one(&mut self, list: &Value) -> SelftestOperation {
-        let empty = Vec::new();
-        let sessions = list["sessions"].as_array().unwrap_or(&empty);
-        let ready: Vec<&str> = sessions
-            .iter()
-            .filter(|session| session["state"] == "ready")
-            .filter_map(|session| session["id"].as_str())
-            .collect();
-        let is_crashed = |session: &Value| session["state"] == "crashed";
-        let choice = self.random.below(10);
-        if sessions.iter().any(is_crashed) && choice < 4 {
-            return SelftestOperation::Resume;
-        }
-        let index = self.random.below(ready.len() as u64);
-        let id = usize::try_from(index).ok().and_then(|index| ready.get(index));
-        match (choice, id) {
-            (0, _) => SelftestOperation::Doctor,
-            (1 | 2, _) if sessions.len() > 1 => SelftestOperation::Undo,
-            (3 | 4, Some(id)) => SelftestOperation::Accept((*id).to_owned()),
-            (5, Some(id)) => SelftestOperation::Discard((*id).to_owned()),
-            (6, Some(id)) => SelftestOperation::Check((*id).to_owned()),
-            (7, Some(id)) => SelftestOperation::Try((*id).to_owned()),
-            _ => {
-                self.sessions += 1;
-                SelftestOperation::Run(self.sessions)
-            }
-        }
+        let choose = |_| self.chooser.choose(&list, &mut self.random);
+        Ok((0..self.options.parallel).map(choose).collect())
     }
 
     /// Chooses when an operation is killed, if it is.
@@ -218,7 +173,8 @@ impl Round {
         let usual = self.times.get(operation.name()).copied().unwrap_or(Duration::from_millis(300));
         let micros = u64::try_from(usual.as_micros()).unwrap_or(u64::MAX).saturating_mul(6) / 5;
         let moment = Duration::from_micros(self.random.below(micros));
-        let is_killed = self.options.chaos && self.random.below(2) == 0;
+        let is_studio = operation.program == Program::Studio;
+        let is_killed = self.options.chaos && is_studio && self.random.below(2) == 0;
         is_killed.then_some(moment)
     }
 
@@ -241,9 +197,12 @@ impl Round {
         for (operation, ended) in operations.iter().zip(&ended) {
             report.killed += u64::from(ended.code.is_none());
             if ended.code == Some(0) {
-                self.times.insert(operation.name(), ended.time);
+                self.times.insert(operation.name().to_owned(), ended.time);
             }
-            judge(&operation.to_string(), ended, &mut found);
+            match operation.program {
+                Program::Studio => judge(&operation.to_string(), ended, &mut found),
+                Program::Git => {}
+            }
         }
         found.extend(left(&self.scratch.settle()));
         for args in [["doctor"].as_slice(), &["try", "--end"]] {

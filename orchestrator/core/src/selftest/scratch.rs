@@ -7,20 +7,27 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use base::failure::{Failure, OrFail, Result};
+use base::git_version::{self, REFTABLE_VERSION};
 use base::process::{Command, OutputLimits, Running, Stream};
 use serde_json::Value;
 
 use crate::invariants::{self, Baseline};
-use crate::selftest::{SelftestOperation, agent};
+use crate::selftest::agent;
+use crate::selftest::operation::{Program, SelftestOperation};
 
 /// How long a command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The formats of ids and refs.
+const FORMATS: [[&str; 2]; 4] =
+    [["sha1", "files"], ["sha1", "reftable"], ["sha256", "files"], ["sha256", "reftable"]];
 
 /// A scratch repository in a temporary directory.
 #[derive(Debug)]
 pub(crate) struct ScratchRepository {
     directory: tempfile::TempDir,
     program: PathBuf,
+    format: [&'static str; 2],
 }
 
 /// The end of a command.
@@ -37,13 +44,17 @@ pub(crate) struct CommandEnd {
 }
 
 impl ScratchRepository {
-    /// Creates a repository with a commit, changes of the user, and the scripted agent.
-    pub(crate) fn create() -> Result<ScratchRepository> {
+    /// Creates a repository with a commit, changes of the user, and the scripted agent. The number
+    /// chooses its formats among those that the installed git knows.
+    pub(crate) fn create(number: u64) -> Result<ScratchRepository> {
         let fail = || "cannot create the scratch repository";
         let directory =
             tempfile::Builder::new().prefix("studio-selftest-").tempdir().or_fail(fail)?;
         let program = std::env::current_exe().or_fail(fail)?;
-        let scratch = ScratchRepository { directory, program };
+        let has_reftables = git_version::detect()? >= REFTABLE_VERSION;
+        let known = if has_reftables { FORMATS.as_slice() } else { &FORMATS[..1] };
+        let index = usize::try_from(number % known.len() as u64).unwrap_or(0);
+        let scratch = ScratchRepository { directory, program, format: known[index] };
         for name in ["run", "tmp", ".config/g3", "repo"] {
             let mut builder = fs::DirBuilder::new();
             let path = scratch.home().join(name);
@@ -57,11 +68,19 @@ impl ScratchRepository {
             agent::COMMAND
         );
         fs::write(scratch.home().join(".config/g3/config.toml"), config).or_fail(fail)?;
-        scratch.git(&["init", "-q", "-b", "main"])?;
+        let [ids, refs] = scratch.format;
+        let ids = format!("--object-format={ids}");
+        if has_reftables {
+            let refs = format!("--ref-format={refs}");
+            scratch.git(&["init", "-q", "-b", "main", &ids, &refs])?;
+        } else {
+            scratch.git(&["init", "-q", "-b", "main"])?;
+        }
         let file =
             |name: &str, text: &str| fs::write(scratch.repo().join(name), text).or_fail(fail);
         file("README.md", "# A scratch repository\n")?;
         file("edited", "old\n")?;
+        file("shared", &"a line\n".repeat(agent::SHARED_LINES))?;
         scratch.git(&["add", "-A"])?;
         scratch.git(&["commit", "-q", "-m", "Start"])?;
         scratch.git(&["tag", "of-the-user"])?;
@@ -84,6 +103,21 @@ impl ScratchRepository {
     /// Returns the main checkout.
     pub(crate) fn repo(&self) -> PathBuf {
         self.home().join("repo")
+    }
+
+    /// Returns the formats of ids and refs.
+    pub(crate) fn format(&self) -> String {
+        self.format.join(" and ")
+    }
+
+    /// Adds the files that the user will commit.
+    pub(crate) fn prepare(&self, operations: &[SelftestOperation]) -> Result<()> {
+        for name in operations.iter().filter_map(|operation| operation.added.as_ref()) {
+            let path = self.repo().join(name);
+            fs::write(path, "committed by the user\n").or_fail(|| "cannot write a file")?;
+            self.git(&["add", name])?;
+        }
+        Ok(())
     }
 
     /// Reads the state that later states are compared with.
@@ -131,14 +165,16 @@ impl ScratchRepository {
         operations: &[(&SelftestOperation, Option<Duration>)],
     ) -> Result<Vec<CommandEnd>> {
         std::thread::scope(|scope| {
-            let start = |(number, (operation, kill_after)): (
-                usize,
-                &(&SelftestOperation, Option<Duration>),
-            )| {
-                let (args, kill_after) = (operation.args(), *kill_after);
-                scope.spawn(move || self.run_studio(&args, kill_after, &number.to_string()))
-            };
-            let threads: Vec<_> = operations.iter().enumerate().map(start).collect();
+            let mut threads = Vec::new();
+            for (number, (operation, kill_after)) in operations.iter().enumerate() {
+                let program = match operation.program {
+                    Program::Studio => self.program.as_path(),
+                    Program::Git => Path::new("git"),
+                };
+                let (args, kill_after) = (&operation.args, *kill_after);
+                let run = move || self.run(program, args, kill_after, &number.to_string());
+                threads.push(scope.spawn(run));
+            }
             let join = |thread: std::thread::ScopedJoinHandle<'_, Result<CommandEnd>>| {
                 thread.join().unwrap_or_else(|_| Err(Failure::failed("a thread panicked")))
             };
@@ -149,21 +185,22 @@ impl ScratchRepository {
     /// Runs studio to its end.
     pub(crate) fn studio(&self, args: &[&str]) -> Result<CommandEnd> {
         let args: Vec<String> = args.iter().map(|&argument| argument.to_owned()).collect();
-        self.run_studio(&args, None, "")
+        self.run(&self.program, &args, None, "")
     }
 
-    /// Runs studio with files for its output whose names have this suffix.
-    fn run_studio(
+    /// Runs a program with files for its output whose names have this suffix.
+    fn run(
         &self,
+        program: &Path,
         args: &[String],
         kill_after: Option<Duration>,
         suffix: &str,
     ) -> Result<CommandEnd> {
-        let fail = || "cannot start studio";
+        let fail = || format!("cannot start {}", program.display());
         let file = |name: &str| self.home().join(format!("{name}{suffix}"));
         let (out, err) = (file("out"), file("err"));
         let create = |path: &Path| fs::File::create(path).or_fail(fail);
-        let command = self.command(&self.program).args(args);
+        let command = self.command(program).args(args);
         let command =
             command.stdout(Stream::File(create(&out)?)).stderr(Stream::File(create(&err)?));
         let begin = Instant::now();
