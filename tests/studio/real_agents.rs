@@ -109,6 +109,8 @@ impl RealScene {
             ("OPENAI_API_BASE", &openai_url),
             ("OPENAI_BASE_URL", &openai_url),
             ("OPENAI_MODEL", "scripted"),
+            ("GEMINI_API_KEY", KEY),
+            ("GOOGLE_GEMINI_BASE_URL", &url),
             ("AIDER_MODEL", "openai/scripted"),
             ("MSWEA_MODEL_NAME", "openai/scripted"),
             ("MSWEA_COST_TRACKING", "ignore_errors"),
@@ -142,6 +144,8 @@ impl RealScene {
             "{\"security\": {\"auth\": {\"selectedType\": \"openai\"}},\n\
              \"model\": {\"name\": \"scripted\"}}",
         );
+        // With `auto`, gemini asks a model which model to ask.
+        file(".gemini/settings.json", "{\"model\": {\"name\": \"gemini-2.5-pro\"}}");
         // Their base URLs are in files that they can write.
         let host = url.trim_start_matches("http://");
         let hosts = format!("hosts = [\"{host}\"]\n");
@@ -249,7 +253,8 @@ fn the_key_stays_outside_in(real: &RealScene, agent: &str) {
     let requests = real.server.requests();
     assert!(requests.len() > 1);
     for request in requests {
-        let headers = ["x-api-key", "authorization"].map(|name| request.header(name));
+        let headers =
+            ["x-api-key", "authorization", "x-goog-api-key"].map(|name| request.header(name));
         let key = headers.into_iter().flatten().next();
         assert!(key.is_some_and(|key| key.ends_with(KEY)), "{key:?}");
     }
@@ -382,6 +387,55 @@ mod needs_qwen_cli {
     #[ignore = "needs the program `qwen`"]
     fn the_key_of_qwen_stays_outside() {
         super::the_key_stays_outside("qwen-once", |_| {});
+    }
+}
+
+mod needs_gemini_cli {
+    use std::time::SystemTime;
+
+    use testkit::env::poll;
+    use testkit::model_server::request::ReceivedRequest;
+
+    use super::RealScene;
+
+    fn scene() -> RealScene {
+        RealScene::with("[studio.agents.gemini]\noptions = { mode = \"yolo\" }\n")
+    }
+
+    #[test]
+    #[ignore = "needs the program `gemini`"]
+    fn gemini_runs_stops_and_survives_a_kill() {
+        let real = scene();
+        let id = real.runs_and_continues("gemini");
+        real.scene.studio(["logs", &id]).output_contains("echo x > one.txt");
+        real.stops_and_survives_a_kill(&id);
+    }
+
+    /// It cannot load a conversation in the minute in which it began (0.61.0).
+    #[test]
+    #[ignore = "needs the program `gemini`"]
+    fn gemini_continues_its_conversation_in_a_later_minute() {
+        let real = scene();
+        let id = real.scene.exec(["--agent", "gemini", "WRITE:one.txt"]);
+        real.await_ready(&id);
+        let minute = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs() / 60;
+        let begin = minute();
+        let is_over = || poll(|| (minute() > begin).then_some(()));
+        is_over().or_else(is_over).unwrap();
+        real.scene.studio(["send", &id, "WRITE:two.txt"]).exits(0);
+        real.await_ready(&id);
+        // It loads the conversation without its results.
+        let is_continued = |request: &ReceivedRequest| {
+            let text = request.text();
+            text.contains("WRITE:one.txt") && text.contains("WRITE:two.txt")
+        };
+        assert!(real.server.requests().iter().any(is_continued) && !real.has_recap());
+    }
+
+    #[test]
+    #[ignore = "needs the program `gemini`"]
+    fn the_key_of_gemini_stays_outside() {
+        super::the_key_stays_outside_in(&scene(), "gemini");
     }
 }
 

@@ -160,7 +160,8 @@ fn a_lock_that_a_killed_git_left_changes_nothing_and_is_reported() {
     let lock = scene.repo.path().join(".git/reftable/tables.list.lock");
     std::fs::write(&lock, "").expect("it works in a test");
     let refused = scene.studio(["accept", &id, "-m", "Add a"]);
-    refused.exits(1).output_contains("cannot lock references").output_contains("studio doctor");
+    let way_out = format!("if no git is running: rm '{}'", lock.display());
+    refused.exits(1).output_contains("cannot lock references").output_contains(&way_out);
     assert_eq!(scene.repo.everything(), before);
     assert_eq!(scene.status(&id)["state"], "ready");
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
@@ -168,5 +169,48 @@ fn a_lock_that_a_killed_git_left_changes_nothing_and_is_reported() {
     file.set_modified(old).expect("it works in a test");
     scene.studio(["doctor"]).output_contains("tables.list.lock is older than");
     std::fs::remove_file(&lock).expect("it works in a test");
+
+    // The same in an operation that a kill interrupted.
+    let mut args: Vec<std::ffi::OsString> = vec!["G3_TEST_KILL_AT=discard.renamed".into()];
+    args.push(studio().into());
+    args.extend(["discard", &id].map(Into::into));
+    scene.env.run("/usr/bin/env", scene.repo.path(), args).exits(137);
+    std::fs::write(&lock, "").expect("it works in a test");
+    scene.studio(["doctor"]).exits(1).output_contains(&way_out);
+    std::fs::remove_file(&lock).expect("it works in a test");
+    scene.studio(["doctor"]).output_contains("` was finished");
+    assert_eq!(scene.status(&id)["state"], "discarded");
+    scene.studio(["undo"]).exits(0);
     scene.studio(["accept", &id, "-m", "Add a"]).exits(0);
+}
+
+#[test]
+fn a_git_that_is_killed_after_it_moved_the_refs_has_moved_them() {
+    let scene = Scene::of_format(&FORMATS[0]);
+    let (bin, home) = (scene.env.home().join("killed"), scene.env.home().display());
+    std::fs::create_dir(&bin).expect("it works in a test");
+    let git = base::process::find_program("git").expect("git is installed");
+    executable(
+        &bin.join("git"),
+        &format!(
+            "case \"$*\" in *update-ref*--stdin*) {git} \"$@\"; echo >> {home}/killed/log; \
+             kill -9 $$;; esac; exec {git} \"$@\"",
+            git = git.display()
+        ),
+    );
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").expect("it is set"));
+    let studio_with_it = |args: &[&str]| {
+        let job = scene.env.command(studio(), scene.repo.path()).args(args);
+        scene.env.run_command(job.env("PATH", &path)).exits(0);
+    };
+    studio_with_it(&["run", "write a 1; commit it; write b 2"]);
+    let list = scene.studio(["list", "--json"]).json();
+    let id = list["sessions"][0]["id"].as_str().expect("an id").to_owned();
+    assert_eq!(scene.status(&id)["state"], "ready", "{list}");
+    studio_with_it(&["accept", &id, "-m", "Add both"]);
+    assert_eq!(scene.repo.read("b"), "2\n");
+    studio_with_it(&["undo"]);
+    let log = std::fs::read_to_string(bin.join("log")).expect("git was killed");
+    assert!(log.lines().count() > 4, "{log}");
+    scene.repo.is_sound();
 }

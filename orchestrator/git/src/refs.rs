@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 
 use base::failure::{Failure, OrFail, Result};
@@ -147,19 +148,29 @@ fn update_with(
         return Ok(SwapResult::Done);
     }
     let repo = repository.open()?;
-    for change in effective {
-        let actual = read(&repo, &change.name)?;
-        if actual != change.before {
-            return Ok(SwapResult::Lost { name: change.name.clone(), actual });
-        }
+    let actual: Vec<Option<String>> =
+        effective.iter().map(|change| read(&repo, &change.name)).collect::<Result<_>>()?;
+    let mut pairs = effective.iter().zip(&actual);
+    let is_killed = output.status.signal().is_some();
+    if is_killed && pairs.clone().all(|(change, actual)| *actual == change.after) {
+        return Ok(SwapResult::Done);
     }
-    let reason = output.error_text();
-    let is_locked = reason.contains("lock");
-    let failure = Failure::failed("cannot move refs").because(reason);
-    Err(match is_locked {
-        true => failure.hint("studio doctor    reports locks that a killed git left"),
-        false => failure,
-    })
+    if let Some((change, actual)) = pairs.find(|(change, actual)| **actual != change.before) {
+        return Ok(SwapResult::Lost { name: change.name.clone(), actual: actual.clone() });
+    }
+    let failure = Failure::failed("cannot move refs").because(output.error_text());
+    let locks = git_locks(repository, &effective).into_iter();
+    Err(locks.fold(failure, |failure, path| {
+        failure.hint(format!("if no git is running: rm '{}'", path.display()))
+    }))
+}
+
+/// Returns the locks that stop git from moving refs. One that a killed git left stops every git.
+fn git_locks(repository: &Repository, changes: &[&RefChange]) -> Vec<PathBuf> {
+    let of_refs = changes.iter().map(|change| format!("{}.lock", change.name));
+    let shared = ["packed-refs.lock", reftable::LOCK_FILE].map(str::to_owned);
+    let paths = shared.into_iter().chain(of_refs).map(|name| repository.common_dir.join(name));
+    paths.filter(|path| path.exists()).collect()
 }
 
 /// Returns whether a ref may be in `packed-refs`. Git writes that file: its lock, left by a killed

@@ -15,6 +15,8 @@ use crate::safe_open::read_file;
 /// first.
 const DIRECTORY: &str = "reftable";
 const LIST_FILE: &str = "tables.list";
+/// The lock of all refs, below the git directory.
+pub(crate) const LOCK_FILE: &str = "reftable/tables.list.lock";
 /// The start of a table, and the lengths of its header and its footer in the versions 1 and 2.
 const MAGIC: &[u8] = b"REFT";
 const HEADER_LENGTHS: [usize; 2] = [24, 28];

@@ -121,7 +121,12 @@ impl Round {
         let mut earlier: Option<Baseline> = None;
         for number in 1..=STEPS {
             let operations = self.choose()?;
-            self.scratch.prepare(&operations)?;
+            // `studio list` starts what is due.
+            self.scratch.settle();
+            if let Err(failure) = self.scratch.prepare(&operations) {
+                report.findings.push(format!("before step {number}: {}", failure.sentence()));
+                return Ok(());
+            }
             let mut baseline = self.scratch.baseline()?;
             if let Some(earlier) = &earlier {
                 baseline.add_work_of(earlier);
@@ -190,8 +195,9 @@ impl Round {
             operations.iter().map(|operation| (operation, self.choose_kill(operation))).collect();
         let is_any_killed = planned.iter().any(|(_, kill_after)| kill_after.is_some());
         let ended = self.scratch.run_at_once(&planned)?;
-        if is_any_killed && self.random.below(3) == 0 {
-            // A supervisor, a sandbox or an agent as well.
+        let is_one_more = is_any_killed && self.random.below(3) == 0;
+        if is_one_more {
+            // A supervisor, a sandbox, an agent or a git as well.
             self.scratch.kill_one(self.random.next());
         }
         for (operation, ended) in operations.iter().zip(&ended) {
@@ -205,6 +211,9 @@ impl Round {
             }
         }
         found.extend(left(&self.scratch.settle()));
+        if is_one_more {
+            self.scratch.remove_git_locks();
+        }
         for args in [["doctor"].as_slice(), &["try", "--end"]] {
             judge(&format!("studio {}", args.join(" ")), &self.scratch.studio(args)?, &mut found);
         }
@@ -229,7 +238,9 @@ fn left(processes: &[(u32, String)]) -> impl Iterator<Item = String> + '_ {
     processes.iter().map(|(pid, words)| format!("process {pid} is left: {words}"))
 }
 
-/// Returns whether a sentence is about a temporary file: `doctor` removes it when it is older.
+/// Returns whether a sentence is about a file that is removed when it is older, or when it is in the
+/// way: a temporary file, or a lock that does not stop the user's git.
 fn is_recent_leftover(sentence: &str) -> bool {
-    sentence.ends_with("is left over")
+    let is_lock_of_all = scratch::LOCKS_OF_ALL.iter().any(|name| sentence.contains(name));
+    sentence.ends_with("is left over") && !is_lock_of_all
 }

@@ -18,6 +18,15 @@ use crate::selftest::operation::{Program, SelftestOperation};
 /// How long a command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The locks of the repository that stop each later git.
+pub(crate) const LOCKS_OF_ALL: [&str; 5] = [
+    "/repo/.git/index.lock",
+    "/repo/.git/HEAD.lock",
+    "/repo/.git/config.lock",
+    "/repo/.git/packed-refs.lock",
+    "/repo/.git/reftable/tables.list.lock",
+];
+
 /// The formats of ids and refs.
 const FORMATS: [[&str; 2]; 4] =
     [["sha1", "files"], ["sha1", "reftable"], ["sha256", "files"], ["sha256", "reftable"]];
@@ -240,6 +249,13 @@ impl ScratchRepository {
             }
             let moment = rustix::event::Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
             let _ = rustix::event::poll(&mut [], Some(&moment));
+        }
+    }
+
+    /// Removes the locks that a killed git left, as its error messages tell the user to.
+    pub(crate) fn remove_git_locks(&self) {
+        for name in LOCKS_OF_ALL {
+            let _ = fs::remove_file(self.home().join(name.trim_start_matches('/')));
         }
     }
 
