@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use base::failure::FailureKind;
 use base::process::{Command, OutputLimits, Stream};
 use studio_git::check_leftovers::WorkBeforeChecks;
 use studio_git::move_worktree::Relocation;
@@ -403,6 +404,32 @@ fn work_of_an_interrupted_landing_is_kept_and_can_be_discarded() {
     assert_eq!(scene.s.repo.git(["for-each-ref", "refs/studio/landing"]), "");
     let id = &scene.session.place.id;
     assert!(snapshot::latest(&scene.s.repository, id).unwrap().is_some());
+}
+
+#[test]
+fn a_session_that_the_recovery_ended_is_neither_discarded_nor_landed() {
+    let ended = |kind: &str, step: &str| {
+        let scene = scene();
+        let (code, _) = run(&scene, kind, Some(step));
+        assert_eq!(code, 137);
+        let places = std::slice::from_ref(&scene.session.place);
+        let refused = discard::discard(&scene.s.repository, places, NOW).unwrap_err();
+        assert!(refused.to_string().contains("session `task-abcd` has ended"), "{refused}");
+        (scene, refused)
+    };
+    let (landed, refused) = ended("accept", "accept.refs");
+    assert_eq!(refused.kind, FailureKind::Refused);
+    // The last operation is still the one that ended it.
+    let undone = undo::undo(&landed.s.repository, None, NOW).unwrap();
+    assert_eq!(undone.undone, "op1");
+    assert_eq!(landed.session.work.read("file"), "changed\n");
+    let work = landed.s.snapshot(&landed.session).work;
+    discard::discard(&landed.s.repository, &[landed.session.place.clone()], NOW).unwrap();
+    let closed = land::close(&landed.s.repository, &landed.session.place, &work, NOW);
+    assert_eq!(closed.unwrap_err().kind, FailureKind::Refused);
+    let (discarded, _) = ended("discard", "discard.refs");
+    undo::undo(&discarded.s.repository, None, NOW).unwrap();
+    assert_eq!(discarded.session.work.read("file"), "changed\n");
 }
 
 /// Returns a scene whose landing was killed while the main checkout was being updated.

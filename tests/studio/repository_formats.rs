@@ -185,7 +185,7 @@ fn a_lock_that_a_killed_git_left_changes_nothing_and_is_reported() {
 }
 
 #[test]
-fn a_git_that_is_killed_after_it_moved_the_refs_has_moved_them() {
+fn a_git_that_is_killed_before_or_after_it_moves_refs_fails_nothing() {
     let scene = Scene::of_format(&FORMATS[0]);
     let (bin, home) = (scene.env.home().join("killed"), scene.env.home().display());
     std::fs::create_dir(&bin).expect("it works in a test");
@@ -193,8 +193,9 @@ fn a_git_that_is_killed_after_it_moved_the_refs_has_moved_them() {
     executable(
         &bin.join("git"),
         &format!(
-            "case \"$*\" in *update-ref*--stdin*) {git} \"$@\"; echo >> {home}/killed/log; \
-             kill -9 $$;; esac; exec {git} \"$@\"",
+            "case \"$*\" in *update-ref*--stdin*) \
+             if rm {home}/killed/before 2>&-; then {git} \"$@\"; else : > {home}/killed/before; fi; \
+             echo >> {home}/killed/log; kill -9 $$;; esac; exec {git} \"$@\"",
             git = git.display()
         ),
     );

@@ -49,9 +49,13 @@ impl Output {
         String::from_utf8_lossy(&self.stdout).trim_end_matches('\n').to_owned()
     }
 
-    /// Returns stderr as text, trimmed.
+    /// Returns stderr as text, trimmed; if it is empty, the signal that killed the process.
     pub fn error_text(&self) -> String {
-        String::from_utf8_lossy(&self.stderr).trim().to_owned()
+        let text = String::from_utf8_lossy(&self.stderr);
+        match (text.trim(), self.status.signal()) {
+            ("", Some(signal)) => format!("it was killed by signal {signal}"),
+            (text, _) => text.to_owned(),
+        }
     }
 }
 

@@ -12,6 +12,10 @@ fn sh(line: &str) -> Command {
 fn both_streams_and_the_exit_code_are_reported() {
     let out = sh("echo out; echo err >&2; exit 3").output(OutputLimits::seconds(10)).unwrap();
     assert_eq!((out.text().as_str(), out.error_text().as_str(), out.code()), ("out", "err", 3));
+    let killed = sh("kill -9 $$").output(OutputLimits::seconds(10)).unwrap();
+    assert_eq!((killed.error_text().as_str(), killed.code()), ("it was killed by signal 9", 137));
+    let killed = sh("echo err >&2; kill -9 $$").output(OutputLimits::seconds(10)).unwrap();
+    assert_eq!(killed.error_text(), "err");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -182,15 +183,8 @@ fn refuse_merging(checkout: &Checkout, target: &BranchName) -> Result<()> {
 /// Locks the index of a checkout. Refuses (3) if it is locked.
 pub(crate) fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLock> {
     let path = checkout.git_dir.join("index.lock");
-    let mut options = fs::OpenOptions::new();
-    let result = options.write(true).create_new(true).mode(0o644).open(&path);
-    match result {
-        Ok(file) => {
-            let lock = IndexLock { path, file };
-            io::Write::write_all(&mut &lock.file, format!("{LOCK_PREFIX}{operation}\n").as_bytes())
-                .or_fail(|| format!("cannot write {}", lock.path.display()))?;
-            Ok(lock)
-        }
+    match create_lock(&path, format!("{LOCK_PREFIX}{operation}\n").as_bytes()) {
+        Ok(file) => Ok(IndexLock { path, file }),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             Err(Failure::refused("another git process is running in the checkout")
                 .because(format!("{} exists", path.display()))
@@ -199,6 +193,39 @@ pub(crate) fn lock_index(checkout: &Checkout, operation: &str) -> Result<IndexLo
         }
         Err(e) => Err(Failure::failed(format!("cannot write {}", path.display())).because(e)),
     }
+}
+
+/// Creates a lock file, where the file system can with its content at once: an empty one that a kill
+/// left would not be known as studio's. Fails if there is one.
+fn create_lock(path: &Path, content: &[u8]) -> io::Result<fs::File> {
+    match create_complete(path, content) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
+            let mut options = fs::OpenOptions::new();
+            let mut file = options.write(true).create_new(true).mode(0o644).open(path)?;
+            io::Write::write_all(&mut file, content)?;
+            Ok(file)
+        }
+        result => result,
+    }
+}
+
+/// Creates a file that has no name until its content is written. Not every file system can.
+#[cfg(target_os = "linux")]
+fn create_complete(path: &Path, content: &[u8]) -> io::Result<fs::File> {
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+
+    let directory = path.parent().ok_or(io::ErrorKind::NotFound)?;
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let mut file = fs::File::from(rustix::fs::open(directory, flags, Mode::from(0o644))?);
+    io::Write::write_all(&mut file, content)?;
+    let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::linkat(CWD, unnamed, CWD, path, AtFlags::SYMLINK_FOLLOW)?;
+    Ok(file)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn create_complete(_: &Path, _: &[u8]) -> io::Result<fs::File> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// Locks the index of a checkout, and replaces a lock that a killed studio left. Only called under
@@ -422,4 +449,39 @@ pub fn refuse_unreadable(repository: &Repository, target: Option<&BranchName>) -
 pub fn tree_of<'repo>(repo: &'repo git2::Repository, commit: &str) -> Result<git2::Tree<'repo>> {
     let id = crate::refs::oid(commit)?;
     repo.find_commit(id).and_then(|commit| commit.tree()).or_fail(|| "cannot read a commit")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_lock_is_never_seen_without_its_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("index.lock");
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut seen = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    if let Ok(text) = fs::read_to_string(&path) {
+                        assert_eq!(text, "studio op1\n");
+                        seen += 1;
+                    }
+                }
+                seen
+            });
+            for _ in 0..5000 {
+                let file = create_lock(&path, b"studio op1\n").unwrap();
+                let refused = create_lock(&path, b"studio op2\n").unwrap_err();
+                assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+                drop(IndexLock { path: path.clone(), file });
+            }
+            is_over.store(true, Ordering::Relaxed);
+            assert!(reader.join().unwrap() > 0);
+        });
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 }

@@ -23,7 +23,7 @@ pub(crate) struct DropPlan {
 }
 
 /// Discards sessions in one operation and returns its id. Missing parts (an agent deleted its
-/// worktree) are skipped.
+/// worktree) are skipped. Refuses (3) a session that has ended.
 pub fn discard(
     repository: &Repository,
     session_repos: &[SessionRepo],
@@ -31,6 +31,27 @@ pub fn discard(
 ) -> Result<String> {
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
+    log.refuse_ended(session_repos)?;
+    discard_with(repository, &mut log, session_repos, time)
+}
+
+/// Like [`discard`], for what is left of sessions without a record, which may have ended.
+pub fn discard_orphans(
+    repository: &Repository,
+    session_repos: &[SessionRepo],
+    time: &str,
+) -> Result<String> {
+    let mut log = OperationLog::open(repository)?;
+    transaction::recover_with(repository, &mut log)?;
+    discard_with(repository, &mut log, session_repos, time)
+}
+
+fn discard_with(
+    repository: &Repository,
+    log: &mut OperationLog,
+    session_repos: &[SessionRepo],
+    time: &str,
+) -> Result<String> {
     let operation = log.next_id();
     let mut intent =
         Intent::new(operation.clone(), time, OperationKind::Discard, session_repos.to_vec());
@@ -40,7 +61,7 @@ pub fn discard(
         intent.moves.extend(plan.moves);
         intent.refs_last.extend(plan.drop);
     }
-    transaction::execute(repository, &mut log, &intent)?;
+    transaction::execute(repository, log, &intent)?;
     Ok(operation)
 }
 

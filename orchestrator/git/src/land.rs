@@ -55,6 +55,7 @@ pub enum LandResult {
 pub fn accept(repository: &Repository, request: &LandRequest) -> Result<LandResult> {
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
+    log.refuse_ended(std::iter::once(&request.session_repo).chain(&request.dropped))?;
     let candidate = &request.candidate;
     if repository.tip(&candidate.target)?.as_deref() != Some(candidate.target_tip.as_str()) {
         return Ok(LandResult::TargetMoved);
@@ -114,6 +115,7 @@ pub fn close(
 ) -> Result<String> {
     let mut log = OperationLog::open(repository)?;
     transaction::recover_with(repository, &mut log)?;
+    log.refuse_ended([session_repo])?;
     let operation = log.next_id();
     let plan = discard::plan_drop(repository, session_repo, &operation)?;
     let mut refs_first = plan.keep;

@@ -495,6 +495,30 @@ impl OperationLog {
         self.intents().filter(is_open).cloned().collect()
     }
 
+    /// Refuses (3) if one of these sessions is over: an operation that a kill interrupted may have
+    /// been finished since the caller saw its state.
+    pub(crate) fn refuse_ended<'a>(
+        &self,
+        sessions: impl IntoIterator<Item = &'a SessionRepo>,
+    ) -> Result<()> {
+        for SessionRepo { id, .. } in sessions {
+            let ends_or_reopens = |intent: &&Intent| {
+                use OperationKind::{Accept, Discard, Undo};
+
+                matches!(intent.kind, Accept | Discard | Undo)
+                    && intent.sessions.iter().any(|session_repo| session_repo.id == *id)
+                    && self.outcome(&intent.id) == Some(true)
+            };
+            let last = self.intents().rfind(ends_or_reopens);
+            if let Some(last) = last.filter(|intent| intent.kind != OperationKind::Undo) {
+                return Err(Failure::refused(format!("session `{id}` has ended"))
+                    .because(format!("the operation `{}` was completed", last.id))
+                    .hint(format!("studio status {id}")));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns a completed operation by id; without an id, the last one that can be undone:
     /// `is_kept` returns whether what it discarded still exists. Refuses operations that are
     /// already undone or have an unreadable line.

@@ -15,7 +15,7 @@ use base::failure::{Failure, OrFail, Result};
 use base::git::Git;
 use base::id::Id;
 use base::lock::Lock;
-use base::process::OutputLimits;
+use base::process::{Output, OutputLimits};
 use rustix::event::Timespec;
 use serde::{Deserialize, Serialize};
 
@@ -140,21 +140,26 @@ fn update_with(
         }
         command.output(OutputLimits::seconds(120)).or_fail(|| "cannot start git")
     };
+    // A git that is killed has moved either all or none.
+    let is_done = |output: &Output| {
+        if output.status.signal().is_none() {
+            return Ok(output.ok());
+        }
+        let actual = read_all(repository, &effective)?;
+        Ok(effective.iter().zip(&actual).all(|(change, actual)| change.after == *actual))
+    };
     let mut output = run()?;
-    if !output.ok() && remove_dead_locks(repository, &effective) {
+    if !is_done(&output)? && output.status.signal().is_some() && !output.timed_out {
         output = run()?;
     }
-    if output.ok() {
+    if !is_done(&output)? && remove_dead_locks(repository, &effective) {
+        output = run()?;
+    }
+    if is_done(&output)? {
         return Ok(SwapResult::Done);
     }
-    let repo = repository.open()?;
-    let actual: Vec<Option<String>> =
-        effective.iter().map(|change| read(&repo, &change.name)).collect::<Result<_>>()?;
+    let actual = read_all(repository, &effective)?;
     let mut pairs = effective.iter().zip(&actual);
-    let is_killed = output.status.signal().is_some();
-    if is_killed && pairs.clone().all(|(change, actual)| *actual == change.after) {
-        return Ok(SwapResult::Done);
-    }
     if let Some((change, actual)) = pairs.find(|(change, actual)| **actual != change.before) {
         return Ok(SwapResult::Lost { name: change.name.clone(), actual: actual.clone() });
     }
@@ -163,6 +168,12 @@ fn update_with(
     Err(locks.fold(failure, |failure, path| {
         failure.hint(format!("if no git is running: rm '{}'", path.display()))
     }))
+}
+
+/// Returns the present values of refs that are to change.
+fn read_all(repository: &Repository, changes: &[&RefChange]) -> Result<Vec<Option<String>>> {
+    let repo = repository.open()?;
+    changes.iter().map(|change| read(&repo, &change.name)).collect()
 }
 
 /// Returns the locks that stop git from moving refs. One that a killed git left stops every git.

@@ -21,7 +21,8 @@ pub(super) fn check(project: &Project, wants_discard: bool, findings: &mut Findi
     if wants_discard && !orphans.is_empty() {
         let session_repos: Vec<SessionRepo> =
             orphans.iter().map(|orphan| orphan.session_repo.clone()).collect();
-        let operation = discard::discard(repository, &session_repos, &project.clock.stamp())?;
+        let operation =
+            discard::discard_orphans(repository, &session_repos, &project.clock.stamp())?;
         findings.repaired.extend(orphans.iter().map(|orphan| {
             format!("discarded {}; studio undo {operation} restores it", description(orphan))
         }));
