@@ -424,7 +424,8 @@ fn a_session_that_the_recovery_ended_is_neither_discarded_nor_landed() {
     assert_eq!(undone.undone, "op1");
     assert_eq!(landed.session.work.read("file"), "changed\n");
     let work = landed.s.snapshot(&landed.session).work;
-    discard::discard(&landed.s.repository, &[landed.session.place.clone()], NOW).unwrap();
+    let places = std::slice::from_ref(&landed.session.place);
+    discard::discard(&landed.s.repository, places, NOW).unwrap();
     let closed = land::close(&landed.s.repository, &landed.session.place, &work, NOW);
     assert_eq!(closed.unwrap_err().kind, FailureKind::Refused);
     let (discarded, _) = ended("discard", "discard.refs");
