@@ -92,6 +92,7 @@ mod secrets;
 mod selftest;
 mod session_sandbox;
 mod signing;
+mod simultaneous_writes;
 mod slurm;
 mod slurm_fixtures;
 mod sparse;

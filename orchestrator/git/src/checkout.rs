@@ -202,7 +202,8 @@ fn create_lock(path: &Path, content: &[u8]) -> io::Result<fs::File> {
         Err(e) if e.kind() != io::ErrorKind::AlreadyExists => {
             let mut options = fs::OpenOptions::new();
             let mut file = options.write(true).create_new(true).mode(0o644).open(path)?;
-            io::Write::write_all(&mut file, content)?;
+            let written = io::Write::write_all(&mut file, content);
+            written.inspect_err(|_| drop(fs::remove_file(path)))?;
             Ok(file)
         }
         result => result,

@@ -7,13 +7,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use base::failure::{Failure, OrFail, Result};
+use base::failure::{OrFail, Result};
+use tempfile::TempDir;
 
 use crate::checkout::{self, Checkout, FileChange, FileEntry, WritableTree};
 use crate::commit_attributes::{self, CommitAttributes};
+use crate::file_swap::SeenFiles;
 use crate::sparse::SparsePatterns;
 use crate::stored_index::{Edits, StoredIndex};
-use crate::{entry_mode, filters, index, refs};
+use crate::{entry_mode, file_swap, filters, index, refs};
 
 /// The prefix of the name of a new index; the operation's id follows.
 const NEW_INDEX_PREFIX: &str = "index.studio-";
@@ -76,8 +78,8 @@ pub(crate) fn apply(
     checkout: &Checkout,
     index: &mut CheckoutIndex,
     changes: &[FileChange],
-    before: &str,
-    after: &str,
+    seen: &SeenFiles,
+    (before, after): (&str, &str),
 ) -> Result<()> {
     let _keep_alive = filters::keep_alive();
     let index = &mut index.entries;
@@ -107,19 +109,47 @@ pub(crate) fn apply(
         let tree = checkout::tree_of(repo, after)?;
         let mut builder = git2::build::CheckoutBuilder::new();
         checkout::limit_paths(&mut builder, changes);
-        match first || attributes.is_empty() {
-            true => builder.safe(),
-            // With other attributes, the files seem to be changed.
-            false => builder.force(),
-        };
-        builder.overwrite_ignored(false).update_index(false);
-        builder.refresh(first || attributes.is_empty());
+        builder.update_index(false);
+        let staging = Staging::create(repo, checkout)?;
+        let can_swap = seen.can_swap(&checkout.worktree, &staging.files, changes);
+        if can_swap {
+            builder.force().target_dir(&staging.files);
+        } else {
+            match first || attributes.is_empty() {
+                true => builder.safe(),
+                // With other attributes, the files seem to be changed.
+                false => builder.force(),
+            };
+            builder.overwrite_ignored(false).refresh(first || attributes.is_empty());
+        }
         repo.checkout_tree(tree.as_object(), Some(&mut builder)).map_err(|error| {
             let what = format!("cannot write the files in {}", checkout.worktree.display());
             filters::failure(what, &error)
         })?;
+        if can_swap {
+            file_swap::swap_in(&checkout.worktree, &staging.files, changes, seen)?;
+        }
     }
     deleted_entries.iter().try_for_each(|entry| index.add(entry)).or_fail(cannot_write)
+}
+
+/// A directory for files before they are put in their places.
+struct Staging {
+    files: PathBuf,
+    _directory: TempDir,
+}
+
+impl Staging {
+    /// Creates the directory where `doctor` removes what a kill leaves.
+    fn create(repo: &git2::Repository, checkout: &Checkout) -> Result<Staging> {
+        let fail = || format!("cannot write in {}", checkout.worktree.display());
+        let scratch = repo.commondir().join("studio/scratch");
+        fs::create_dir_all(&scratch).or_fail(fail)?;
+        let directory = tempfile::Builder::new().prefix("f").tempdir_in(scratch).or_fail(fail)?;
+        let files = directory.path().join("new");
+        fs::create_dir(&files).or_fail(fail)?;
+        Ok(Staging { files, _directory: directory })
+    }
 }
 
 /// Refuses (3) files that are not as in a commit, with its attributes. A file that is missing may be
@@ -133,9 +163,7 @@ fn refuse_changed(checkout: &Checkout, changes: &[FileChange], commit: &str) -> 
         }
     }
     let Some(path) = differing.first() else { return Ok(()) };
-    let path = checkout.worktree.join(path);
-    Err(Failure::refused(format!("{} changed during the landing", path.display()))
-        .hint("commit, stash or move it, then try again"))
+    Err(file_swap::changed(&checkout.worktree.join(path)))
 }
 
 /// Reverts [`apply`], even a partial one: files with the written content (or the start of it) get
@@ -307,11 +335,7 @@ fn is_partial_write(
 /// Removes a written file, and the directories that are empty without it.
 fn remove(worktree: &Path, path: &Path) {
     let _ = fs::remove_file(worktree.join(path));
-    for dir in path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty()) {
-        if fs::remove_dir(worktree.join(dir)).is_err() {
-            break;
-        }
-    }
+    file_swap::remove_empty_parents(worktree, path);
 }
 
 /// Writes the new index: the entries of landed paths as in the commit, all others unchanged. A path

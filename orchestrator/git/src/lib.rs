@@ -22,6 +22,7 @@ pub mod diff;
 pub mod discard;
 pub mod endless_patterns;
 pub mod entry_mode;
+pub(crate) mod file_swap;
 pub(crate) mod filter_process;
 pub(crate) mod filter_program;
 pub(crate) mod filter_registration;

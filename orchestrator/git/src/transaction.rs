@@ -11,6 +11,7 @@ use base::files::step;
 
 use crate::checkout::{self, Checkout, FileChange, IndexLock};
 use crate::checkout_update::CheckoutIndex;
+use crate::file_swap::SeenFiles;
 use crate::oplog::{
     DirectoryMove, Intent, LogLine, OperationKind, OperationLog, OperationOutcome, TargetUpdate,
 };
@@ -155,6 +156,7 @@ struct LockedCheckouts {
 struct LockedCheckout {
     checkout: Checkout,
     index: CheckoutIndex,
+    seen: SeenFiles,
     _lock: IndexLock,
 }
 
@@ -171,8 +173,9 @@ fn lock_checkouts(
     let mut checkouts = Vec::new();
     for (checkout, lock) in landing.checkouts.iter().zip(locks) {
         let mut index = CheckoutIndex::read(checkout, &changes)?;
+        let seen = SeenFiles::read(&checkout.worktree, &changes)?;
         checkout_conflicts::refuse_with(checkout, &mut index.entries, &changes)?;
-        checkouts.push(LockedCheckout { checkout: checkout.clone(), index, _lock: lock });
+        checkouts.push(LockedCheckout { checkout: checkout.clone(), index, seen, _lock: lock });
     }
     Ok(LockedCheckouts { changes, checkouts })
 }
@@ -232,8 +235,8 @@ fn prepare_files(
 ) -> Result<()> {
     let TargetUpdate { before, after, .. } = landing;
     let changes = &locked.changes;
-    for LockedCheckout { checkout, index, .. } in &mut locked.checkouts {
-        checkout_update::apply(checkout, index, changes, before, after)?;
+    for LockedCheckout { checkout, index, seen, .. } in &mut locked.checkouts {
+        checkout_update::apply(checkout, index, changes, seen, (before, after))?;
         mark_step(log, intent, "brought")?;
         checkout_update::write_index(checkout, index, changes, after, &intent.id)?;
     }

@@ -195,8 +195,8 @@ impl Round {
             operations.iter().map(|operation| (operation, self.choose_kill(operation))).collect();
         let is_any_killed = planned.iter().any(|(_, kill_after)| kill_after.is_some());
         let ended = self.scratch.run_at_once(&planned)?;
-        let is_one_more = is_any_killed && self.random.below(3) == 0;
-        if is_one_more {
+        let kills_another = is_any_killed && self.random.below(3) == 0;
+        if kills_another {
             // A supervisor, a sandbox, an agent or a git as well.
             self.scratch.kill_one(self.random.next());
         }
@@ -205,13 +205,12 @@ impl Round {
             if ended.code == Some(0) {
                 self.times.insert(operation.name().to_owned(), ended.time);
             }
-            match operation.program {
-                Program::Studio => judge(&operation.to_string(), ended, &mut found),
-                Program::Git => {}
+            if operation.program == Program::Studio {
+                judge(&operation.to_string(), ended, &mut found);
             }
         }
         found.extend(left(&self.scratch.settle()));
-        if is_one_more {
+        if kills_another {
             self.scratch.remove_git_locks();
         }
         for args in [["doctor"].as_slice(), &["try", "--end"]] {

@@ -1,0 +1,292 @@
+//! Replaces the files of a checkout one by one with others that are complete. A file that another
+//! program writes between the check of a landing and its replacement, such as an editor that saves
+//! it, is noticed: the file is back at its path, and the landing fails.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use base::failure::{Failure, OrFail, Result};
+use rustix::fs::{CWD, RenameFlags};
+
+use crate::checkout::FileChange;
+use crate::entry_mode;
+
+/// The files of a checkout before a landing looked at their content, by their paths.
+pub(crate) struct SeenFiles(BTreeMap<PathBuf, Option<FileStamp>>);
+
+/// What changes when a program writes to a file or replaces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileStamp {
+    size: u64,
+    modified: (i64, i64),
+    mode: u32,
+}
+
+impl FileStamp {
+    /// Returns the stamp of a file or a symbolic link; `None` if there is none.
+    fn read(path: &Path) -> io::Result<Option<FileStamp>> {
+        match path.symlink_metadata() {
+            Ok(metadata) => Ok(Some(FileStamp {
+                size: metadata.size(),
+                modified: (metadata.mtime(), metadata.mtime_nsec()),
+                mode: metadata.mode(),
+            })),
+            Err(e) if is_missing(&e) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+impl SeenFiles {
+    /// Reads the files of these changes.
+    pub(crate) fn read(worktree: &Path, changes: &[FileChange]) -> Result<SeenFiles> {
+        let mut seen = BTreeMap::new();
+        for change in changes {
+            let path = worktree.join(&change.path);
+            let stamp =
+                FileStamp::read(&path).or_fail(|| format!("cannot read {}", path.display()));
+            seen.insert(change.path.clone(), stamp?);
+        }
+        Ok(SeenFiles(seen))
+    }
+
+    /// Returns whether the files of these changes can change places with files in an empty directory:
+    /// all are files or symbolic links, and on its file system.
+    pub(crate) fn can_swap(&self, worktree: &Path, empty: &Path, changes: &[FileChange]) -> bool {
+        let Ok(device) = empty.metadata().map(|metadata| metadata.dev()) else { return false };
+        let is_here = |change: &FileChange| {
+            let mut parents = change.path.ancestors().skip(1);
+            let parent = parents.find_map(|dir| worktree.join(dir).metadata().ok());
+            parent.is_some_and(|metadata| metadata.dev() == device)
+        };
+        let is_file = |change: &FileChange| {
+            let is_link = |mode| mode == entry_mode::GITLINK;
+            let is_submodule =
+                [change.before, change.after].iter().flatten().any(|entry| is_link(entry.mode));
+            let is_directory = self.stamp(&change.path).is_some_and(|stamp| {
+                rustix::fs::FileType::from_raw_mode(stamp.mode) == rustix::fs::FileType::Directory
+            });
+            !is_submodule && !is_directory
+        };
+        changes.iter().all(|change| is_file(change) && is_here(change))
+            && exchanges(empty).unwrap_or(false)
+    }
+
+    fn stamp(&self, path: &Path) -> Option<FileStamp> {
+        self.0.get(path).copied().flatten()
+    }
+}
+
+/// Puts the files of a directory in the places of those of a checkout, and removes those that a
+/// landing deletes. Refuses (3) if a file is not as it was seen; then the caller has to revert the
+/// others. The previous files are in the directory afterwards.
+pub(crate) fn swap_in(
+    worktree: &Path,
+    staged: &Path,
+    changes: &[FileChange],
+    seen: &SeenFiles,
+) -> Result<()> {
+    let removed = staged.with_extension("removed");
+    fs::create_dir(&removed).or_fail(|| format!("cannot create {}", removed.display()))?;
+    let mut swapped = Vec::new();
+    // A directory can take the place of a deleted file, and the reverse.
+    for (number, change) in changes.iter().enumerate().filter(|(_, it)| it.after.is_none()) {
+        let Some(stamp) = seen.stamp(&change.path) else { continue };
+        let swap = Swap {
+            path: worktree.join(&change.path),
+            other: removed.join(number.to_string()),
+            stamp,
+            is_removal: true,
+        };
+        swapped.push(swap.make()?);
+        remove_empty_parents(worktree, &change.path);
+    }
+    for change in changes.iter().filter(|change| change.after.is_some()) {
+        let (path, other) = (worktree.join(&change.path), staged.join(&change.path));
+        if let Some(stamp) = seen.stamp(&change.path) {
+            swapped.push(Swap { path, other, stamp, is_removal: false }.make()?);
+            continue;
+        }
+        if change.before.is_some() {
+            return Err(changed(&path));
+        }
+        let parent = path.parent().unwrap_or(worktree);
+        fs::create_dir_all(parent).or_fail(|| cannot_write(&path))?;
+        match rename(&other, &path, RenameFlags::NOREPLACE) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(changed(&path)),
+            result => result.or_fail(|| cannot_write(&path))?,
+        }
+    }
+    // A program that had opened a file may have written to it since.
+    swapped.iter().try_for_each(Swap::verify)
+}
+
+/// A file of the checkout that changes places with another one.
+struct Swap {
+    path: PathBuf,
+    other: PathBuf,
+    stamp: FileStamp,
+    /// Whether nothing comes to its place.
+    is_removal: bool,
+}
+
+impl Swap {
+    fn make(self) -> Result<Swap> {
+        let result = match self.is_removal {
+            true => rename(&self.path, &self.other, RenameFlags::NOREPLACE),
+            false => rename(&self.path, &self.other, RenameFlags::EXCHANGE),
+        };
+        match result {
+            Err(e) if is_missing(&e) => return Err(changed(&self.path)),
+            result => result.or_fail(|| cannot_write(&self.path))?,
+        }
+        self.verify()?;
+        Ok(self)
+    }
+
+    /// Puts the previous file back if it is not as it was seen.
+    fn verify(&self) -> Result<()> {
+        let stamp = FileStamp::read(&self.other).or_fail(|| cannot_write(&self.path))?;
+        if stamp == Some(self.stamp) {
+            return Ok(());
+        }
+        let flags = if self.is_removal { RenameFlags::NOREPLACE } else { RenameFlags::EXCHANGE };
+        rename(&self.other, &self.path, flags).or_fail(|| cannot_write(&self.path))?;
+        Err(changed(&self.path))
+    }
+}
+
+fn rename(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
+    Ok(rustix::fs::renameat_with(CWD, from, CWD, to, flags)?)
+}
+
+/// Returns whether the file system of a directory exchanges files.
+fn exchanges(dir: &Path) -> io::Result<bool> {
+    let (one, other) = (dir.join("one"), dir.join("other"));
+    fs::write(&one, "")?;
+    fs::write(&other, "")?;
+    let is_possible = rename(&one, &other, RenameFlags::EXCHANGE).is_ok();
+    fs::remove_file(one)?;
+    fs::remove_file(other)?;
+    Ok(is_possible)
+}
+
+/// Removes the directories of a path that are empty.
+pub(crate) fn remove_empty_parents(worktree: &Path, path: &Path) {
+    for dir in path.ancestors().skip(1).filter(|dir| !dir.as_os_str().is_empty()) {
+        if fs::remove_dir(worktree.join(dir)).is_err() {
+            break;
+        }
+    }
+}
+
+/// Returns the refusal of a landing whose file another program wrote.
+pub(crate) fn changed(path: &Path) -> Failure {
+    Failure::refused(format!("{} changed during the landing", path.display()))
+        .hint("commit, stash or move it, then try again")
+}
+
+fn cannot_write(path: &Path) -> String {
+    format!("cannot write {}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkout::FileEntry;
+
+    /// Returns a change of a file that is there before and after or not.
+    fn change(path: &str, [before, after]: [bool; 2]) -> FileChange {
+        let entry = FileEntry { id: git2::Oid::ZERO_SHA1, mode: entry_mode::FILE };
+        let entry = |is_there: bool| is_there.then_some(entry);
+        FileChange { path: path.into(), before: entry(before), after: entry(after) }
+    }
+
+    /// Three files of a checkout, of which one is deleted, and one new one.
+    fn landing() -> (tempfile::TempDir, PathBuf, PathBuf, Vec<FileChange>) {
+        let dir = tempfile::tempdir().unwrap();
+        let (worktree, staged) = (dir.path().join("worktree"), dir.path().join("new"));
+        fs::create_dir_all(worktree.join("old")).unwrap();
+        fs::create_dir_all(staged.join("sub")).unwrap();
+        for path in ["a", "b", "old/gone"] {
+            fs::write(worktree.join(path), "before\n").unwrap();
+        }
+        for path in ["a", "b", "sub/new"] {
+            fs::write(staged.join(path), "after\n").unwrap();
+        }
+        let changes = vec![
+            change("a", [true, true]),
+            change("b", [true, true]),
+            change("old/gone", [true, false]),
+            change("sub/new", [false, true]),
+        ];
+        (dir, worktree, staged, changes)
+    }
+
+    #[test]
+    fn files_are_replaced_removed_and_created() {
+        let (_dir, worktree, staged, changes) = landing();
+        let seen = SeenFiles::read(&worktree, &changes).unwrap();
+        swap_in(&worktree, &staged, &changes, &seen).unwrap();
+        for path in ["a", "b", "sub/new"] {
+            assert_eq!(fs::read_to_string(worktree.join(path)).unwrap(), "after\n");
+        }
+        assert!(!worktree.join("old").exists());
+    }
+
+    #[test]
+    fn a_file_that_is_not_as_it_was_seen_is_kept() {
+        for path in ["b", "old/gone", "sub/new"] {
+            let (_dir, worktree, staged, changes) = landing();
+            let seen = SeenFiles::read(&worktree, &changes).unwrap();
+            fs::create_dir_all(worktree.join("sub")).unwrap();
+            fs::write(worktree.join(path), "of the user\n").unwrap();
+            let failure = swap_in(&worktree, &staged, &changes, &seen).unwrap_err();
+            assert!(failure.to_string().contains("changed during the landing"), "{failure}");
+            assert_eq!(fs::read_to_string(worktree.join(path)).unwrap(), "of the user\n", "{path}");
+        }
+    }
+
+    #[test]
+    fn a_write_to_a_file_that_was_open_is_kept() {
+        let (_dir, worktree, staged, changes) = landing();
+        let seen = SeenFiles::read(&worktree, &changes).unwrap();
+        let swap = Swap {
+            path: worktree.join("a"),
+            other: staged.join("a"),
+            stamp: seen.stamp(Path::new("a")).unwrap(),
+            is_removal: false,
+        };
+        let mut open = fs::File::options().append(true).open(worktree.join("a")).unwrap();
+        let swap = swap.make().unwrap();
+        assert_eq!(fs::read_to_string(worktree.join("a")).unwrap(), "after\n");
+        io::Write::write_all(&mut open, b"of the user\n").unwrap();
+        assert!(swap.verify().is_err());
+        assert_eq!(fs::read_to_string(worktree.join("a")).unwrap(), "before\nof the user\n");
+    }
+
+    #[test]
+    fn directories_submodules_and_other_file_systems_are_not_swapped() {
+        let (dir, worktree, _, mut changes) = landing();
+        let empty = dir.path().join("empty");
+        fs::create_dir(&empty).unwrap();
+        let can_swap = |changes: &[FileChange], empty: &Path| {
+            let seen = SeenFiles::read(&worktree, changes).unwrap();
+            seen.can_swap(&worktree, empty, changes)
+        };
+        assert!(can_swap(&changes, &empty));
+        assert!(!can_swap(&changes, Path::new("/proc")));
+        changes.push(change("old", [false, true]));
+        assert!(!can_swap(&changes, &empty));
+        changes.last_mut().unwrap().path = "module".into();
+        changes.last_mut().unwrap().after.as_mut().unwrap().mode = entry_mode::GITLINK;
+        assert!(!can_swap(&changes, &empty));
+    }
+}
