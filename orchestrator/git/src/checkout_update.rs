@@ -107,28 +107,26 @@ pub(crate) fn apply(
         let tree = WritableTree::open(&checkout.git_dir, &checkout.worktree, index)?;
         let repo = &tree.repo;
         let tree = checkout::tree_of(repo, after)?;
-        let mut builder = git2::build::CheckoutBuilder::new();
-        checkout::limit_paths(&mut builder, changes);
-        builder.update_index(false);
-        let staging = Staging::create(repo, checkout)?;
-        let can_swap = seen.can_swap(&checkout.worktree, &staging.files, changes);
-        if can_swap {
-            builder.force().target_dir(&staging.files);
-        } else {
-            match first || attributes.is_empty() {
-                true => builder.safe(),
-                // With other attributes, the files seem to be changed.
-                false => builder.force(),
-            };
-            builder.overwrite_ignored(false).refresh(first || attributes.is_empty());
-        }
-        repo.checkout_tree(tree.as_object(), Some(&mut builder)).map_err(|error| {
+        let cannot_write = |error: git2::Error| {
             let what = format!("cannot write the files in {}", checkout.worktree.display());
             filters::failure(what, &error)
-        })?;
-        if can_swap {
+        };
+        let staging = Staging::create(repo, checkout)?;
+        if seen.can_swap(&checkout.worktree, &staging.files, changes) {
+            staging.write(repo, &tree, changes).map_err(cannot_write)?;
             file_swap::swap_in(&checkout.worktree, &staging.files, changes, seen)?;
+            continue;
         }
+        let mut builder = git2::build::CheckoutBuilder::new();
+        checkout::limit_paths(&mut builder, changes);
+        match first || attributes.is_empty() {
+            true => builder.safe(),
+            // With other attributes, the files seem to be changed.
+            false => builder.force(),
+        };
+        builder.overwrite_ignored(false).update_index(false);
+        builder.refresh(first || attributes.is_empty());
+        repo.checkout_tree(tree.as_object(), Some(&mut builder)).map_err(cannot_write)?;
     }
     deleted_entries.iter().try_for_each(|entry| index.add(entry)).or_fail(cannot_write)
 }
@@ -149,6 +147,25 @@ impl Staging {
         let files = directory.path().join("new");
         fs::create_dir(&files).or_fail(fail)?;
         Ok(Staging { files, _directory: directory })
+    }
+
+    /// Writes the files of a tree that the changes leave.
+    fn write(
+        &self,
+        repo: &git2::Repository,
+        tree: &git2::Tree<'_>,
+        changes: &[FileChange],
+    ) -> std::result::Result<(), git2::Error> {
+        let left = changes.iter().filter(|change| change.after.is_some());
+        let left: Vec<FileChange> = left.cloned().collect();
+        if left.is_empty() {
+            // Without paths, libgit2 writes all.
+            return Ok(());
+        }
+        let mut builder = git2::build::CheckoutBuilder::new();
+        checkout::limit_paths(&mut builder, &left);
+        builder.force().update_index(false).target_dir(&self.files);
+        repo.checkout_tree(tree.as_object(), Some(&mut builder))
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use base::failure::{Failure, OrFail, Result};
 use rustix::fs::{CWD, RenameFlags};
 
-use crate::checkout::FileChange;
+use crate::checkout::{self, FileChange};
 use crate::entry_mode;
 
 /// The files of a checkout before a landing looked at their content, by their paths.
@@ -50,9 +50,12 @@ impl SeenFiles {
         let mut seen = BTreeMap::new();
         for change in changes {
             let path = worktree.join(&change.path);
-            let stamp =
-                FileStamp::read(&path).or_fail(|| format!("cannot read {}", path.display()));
-            seen.insert(change.path.clone(), stamp?);
+            // What a symbolic link leads to is another file.
+            let stamp = match checkout::find_obstacle(worktree, &change.path) {
+                Some(_) => None,
+                None => FileStamp::read(&path).or_fail(|| cannot_read(&path))?,
+            };
+            seen.insert(change.path.clone(), stamp);
         }
         Ok(SeenFiles(seen))
     }
@@ -63,7 +66,7 @@ impl SeenFiles {
         let Ok(device) = empty.metadata().map(|metadata| metadata.dev()) else { return false };
         let is_here = |change: &FileChange| {
             let mut parents = change.path.ancestors().skip(1);
-            let parent = parents.find_map(|dir| worktree.join(dir).metadata().ok());
+            let parent = parents.find_map(|dir| worktree.join(dir).symlink_metadata().ok());
             parent.is_some_and(|metadata| metadata.dev() == device)
         };
         let is_file = |change: &FileChange| {
@@ -191,6 +194,10 @@ pub(crate) fn remove_empty_parents(worktree: &Path, path: &Path) {
 pub(crate) fn changed(path: &Path) -> Failure {
     Failure::refused(format!("{} changed during the landing", path.display()))
         .hint("commit, stash or move it, then try again")
+}
+
+fn cannot_read(path: &Path) -> String {
+    format!("cannot read {}", path.display())
 }
 
 fn cannot_write(path: &Path) -> String {
