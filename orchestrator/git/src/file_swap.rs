@@ -160,9 +160,20 @@ impl Swap {
         if stamp == Some(self.stamp) {
             return Ok(());
         }
-        let flags = if self.is_removal { RenameFlags::NOREPLACE } else { RenameFlags::EXCHANGE };
-        rename(&self.other, &self.path, flags).or_fail(|| cannot_write(&self.path))?;
+        self.put_back().or_fail(|| cannot_write(&self.path))?;
         Err(changed(&self.path))
+    }
+
+    fn put_back(&self) -> io::Result<()> {
+        if !self.is_removal {
+            match rename(&self.other, &self.path, RenameFlags::EXCHANGE) {
+                // It was deleted since.
+                Err(e) if is_missing(&e) => {}
+                result => return result,
+            }
+        }
+        self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
+        rename(&self.other, &self.path, RenameFlags::NOREPLACE)
     }
 }
 
@@ -265,18 +276,28 @@ mod tests {
     fn a_write_to_a_file_that_was_open_is_kept() {
         let (_dir, worktree, staged, changes) = landing();
         let seen = SeenFiles::read(&worktree, &changes).unwrap();
-        let swap = Swap {
-            path: worktree.join("a"),
-            other: staged.join("a"),
-            stamp: seen.stamp(Path::new("a")).unwrap(),
-            is_removal: false,
-        };
-        let mut open = fs::File::options().append(true).open(worktree.join("a")).unwrap();
-        let swap = swap.make().unwrap();
-        assert_eq!(fs::read_to_string(worktree.join("a")).unwrap(), "after\n");
-        io::Write::write_all(&mut open, b"of the user\n").unwrap();
-        assert!(swap.verify().is_err());
-        assert_eq!(fs::read_to_string(worktree.join("a")).unwrap(), "before\nof the user\n");
+        for (path, other, is_deleted) in
+            [("a", "a", false), ("b", "b", true), ("old/gone", "0", false)]
+        {
+            let is_removal = other == "0";
+            let stamp = seen.stamp(Path::new(path)).unwrap();
+            let swap =
+                Swap { path: worktree.join(path), other: staged.join(other), stamp, is_removal };
+            let mut open = fs::File::options().append(true).open(worktree.join(path)).unwrap();
+            let swap = swap.make().unwrap();
+            if is_removal {
+                remove_empty_parents(&worktree, Path::new(path));
+            } else {
+                assert_eq!(fs::read_to_string(worktree.join(path)).unwrap(), "after\n");
+            }
+            if is_deleted {
+                fs::remove_file(worktree.join(path)).unwrap();
+            }
+            io::Write::write_all(&mut open, b"of the user\n").unwrap();
+            assert!(swap.verify().is_err());
+            let kept = fs::read_to_string(worktree.join(path)).unwrap();
+            assert_eq!(kept, "before\nof the user\n", "{path}");
+        }
     }
 
     #[test]
