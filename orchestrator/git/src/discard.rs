@@ -29,10 +29,7 @@ pub fn discard(
     session_repos: &[SessionRepo],
     time: &str,
 ) -> Result<String> {
-    let mut log = OperationLog::open(repository)?;
-    transaction::recover_with(repository, &mut log)?;
-    log.refuse_ended(session_repos)?;
-    discard_with(repository, &mut log, session_repos, time)
+    discard_if(repository, session_repos, time, |log| log.refuse_ended(session_repos))
 }
 
 /// Like [`discard`], for what is left of sessions without a record, which may have ended.
@@ -41,17 +38,19 @@ pub fn discard_orphans(
     session_repos: &[SessionRepo],
     time: &str,
 ) -> Result<String> {
-    let mut log = OperationLog::open(repository)?;
-    transaction::recover_with(repository, &mut log)?;
-    discard_with(repository, &mut log, session_repos, time)
+    discard_if(repository, session_repos, time, |_| Ok(()))
 }
 
-fn discard_with(
+/// Discards sessions unless the log, after the recovery, says otherwise.
+fn discard_if(
     repository: &Repository,
-    log: &mut OperationLog,
     session_repos: &[SessionRepo],
     time: &str,
+    check: impl FnOnce(&OperationLog) -> Result<()>,
 ) -> Result<String> {
+    let mut log = OperationLog::open(repository)?;
+    transaction::recover_with(repository, &mut log)?;
+    check(&log)?;
     let operation = log.next_id();
     let mut intent =
         Intent::new(operation.clone(), time, OperationKind::Discard, session_repos.to_vec());
@@ -61,7 +60,7 @@ fn discard_with(
         intent.moves.extend(plan.moves);
         intent.refs_last.extend(plan.drop);
     }
-    transaction::execute(repository, log, &intent)?;
+    transaction::execute(repository, &mut log, &intent)?;
     Ok(operation)
 }
 

@@ -26,7 +26,7 @@ struct FileStamp {
 }
 
 impl FileStamp {
-    /// Returns the stamp of a file or a symbolic link; `None` if there is none.
+    /// Returns the stamp of a file or a symbolic link; `None` if the path does not exist.
     fn read(path: &Path) -> io::Result<Option<FileStamp>> {
         match path.symlink_metadata() {
             Ok(metadata) => Ok(Some(FileStamp {
@@ -70,9 +70,8 @@ impl SeenFiles {
             parent.is_some_and(|metadata| metadata.dev() == device)
         };
         let is_file = |change: &FileChange| {
-            let is_link = |mode| mode == entry_mode::GITLINK;
-            let is_submodule =
-                [change.before, change.after].iter().flatten().any(|entry| is_link(entry.mode));
+            let mut entries = change.before.iter().chain(&change.after);
+            let is_submodule = entries.any(|entry| entry.mode == entry_mode::GITLINK);
             let is_directory = self.stamp(&change.path).is_some_and(|stamp| {
                 rustix::fs::FileType::from_raw_mode(stamp.mode) == rustix::fs::FileType::Directory
             });
