@@ -17,6 +17,11 @@ use crate::test_hooks::TestHook;
 /// The prefix of the file that replaces another one: a kill leaves it behind.
 pub const TEMPORARY_PREFIX: &str = ".tmp-";
 
+/// Says what failed when a file in the directory of temporary files, `TMPDIR`, cannot be made.
+pub fn cannot_make_temporary() -> String {
+    format!("cannot make a temporary file in {}", std::env::temp_dir().display())
+}
+
 /// Replaces a file atomically: readers see the old content or the new. State files are readable by
 /// their owner only.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {

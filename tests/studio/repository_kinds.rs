@@ -40,6 +40,8 @@ const SHAPES: &[Shape] = &[
     ("eol", |env| line_ends(env, "core.eol", "crlf"), Works),
     ("submodule", submodule, Works),
     ("shallow clone", shallow, Works),
+    ("borrowed objects", borrowing, Works),
+    ("name with quotes and a line break", |env| env.repo_at("a 'b\"; $x\n-c"), Works),
     ("core.worktree", |env| elsewhere(env, true), Works),
     ("separate git directory", |env| elsewhere(env, false), Works),
     (
@@ -116,6 +118,15 @@ fn shallow(env: &TestEnv) -> Repo {
     let url = format!("file://{}", origin.path().display());
     origin.git(["clone", "-q", "--depth", "1", &url, "../my repö"]);
     Repo::at(&env.home().join("my repö"))
+}
+
+/// Creates a clone without objects of its own.
+fn borrowing(env: &TestEnv) -> Repo {
+    let origin = env.repo_at("origin");
+    origin.git(["clone", "-q", "--shared", ".", "../my repö"]);
+    let repo = Repo::at(&env.home().join("my repö"));
+    assert!(repo.path().join(".git/objects/info/alternates").is_file());
+    repo
 }
 
 fn partial(env: &TestEnv, filter: &str) -> Repo {

@@ -5,7 +5,7 @@
 use std::fs;
 
 use crate::filters::{ROT13, changes};
-use crate::fixtures::Scene;
+use crate::fixtures::{Scene, studio};
 
 /// Ways to write to the file `shared`: as a program that holds it open, and as an editor.
 const WRITES: [&str; 2] =
@@ -32,6 +32,11 @@ fn scene(write: &str) -> Scene {
 
 fn arm(scene: &Scene) {
     let _ = fs::remove_dir(scene.env.home().join("examined"));
+    arm_revert(scene);
+}
+
+/// Lets the next run of the filter write: a revert examines files without it.
+fn arm_revert(scene: &Scene) {
     fs::write(scene.env.home().join("armed"), "").unwrap();
 }
 
@@ -111,5 +116,31 @@ fn a_file_that_is_deleted_during_a_landing_refuses_it_and_is_back() {
             ("one\n".into(), String::new())
         );
         assert_eq!(scene.status(&id)["state"], "ready");
+    }
+}
+
+#[test]
+fn a_file_that_is_written_during_the_revert_of_a_landing_is_kept() {
+    for write in WRITES {
+        for (task, landed) in [("write shared two", "two\n"), ("write b.txt b", "b\n")] {
+            let path = if task.contains("b.txt") { "b.txt" } else { "shared" };
+            let scene = scene(&write.replace("shared", path));
+            let id = scene.ready(&format!("{task}; write a.rot world"));
+            scene.await_free(&id);
+            let accept = scene.env.command(studio(), scene.repo.path());
+            let accept = accept.args(["accept", &id, "-m", "Land it"]);
+            let killed = scene.env.run_command(accept.env("G3_TEST_KILL_AT", "accept.files"));
+            killed.exits(137);
+            assert_eq!(scene.repo.read(path), landed);
+            assert_eq!(scene.repo.read("a.rot"), "world\n");
+            fs::create_dir(scene.env.home().join("examined")).unwrap();
+            arm_revert(&scene);
+            let repaired = scene.studio(["doctor"]);
+            repaired.output_contains(&format!("{path} was changed, staged or committed"));
+            assert!(!scene.env.home().join("armed").exists(), "the filter ran");
+            assert_eq!(scene.repo.read(path), format!("{landed}of the user\n"), "{write}");
+            assert_eq!(scene.repo.read("a.rot"), "hello\n");
+            assert_eq!(scene.status(&id)["state"], "ready");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::GuardedPath;
+use super::{GuardedPath, borrowed_objects};
 
 /// The directory of studio's sessions in a git directory.
 pub const STUDIO: &str = "studio";
@@ -24,6 +24,8 @@ pub struct GitDirs {
     pub fixed: Vec<PathBuf>,
     /// The paths that are put back, because they cannot be read-only.
     pub guarded: Vec<GuardedPath>,
+    /// The readable object directories of other repositories, from which these borrow.
+    pub borrowed: Vec<PathBuf>,
     /// The configuration, which may contain a login.
     pub config: Option<PathBuf>,
 }
@@ -88,10 +90,14 @@ fn rules_for(git: &Path, more: Vec<PathBuf>) -> GitDirs {
     let mut submodules = Vec::new();
     let mut remaining = MAX_SUBMODULE_DIRECTORIES;
     find_submodules(&git.join("modules"), &mut remaining, &mut submodules);
+    let mut borrowed = Vec::new();
     for directory in submodules.iter().map(PathBuf::as_path).chain([git]) {
         let _ = fs::create_dir(directory.join("hooks"));
         let names = ["config", "config.worktree", "hooks", "commondir"];
         obeyed.extend(names.map(|name| directory.join(name)));
+        let objects = directory.join("objects");
+        borrowed.extend(borrowed_objects::directories(&objects));
+        obeyed.push(objects.join(borrowed_objects::ALTERNATES));
     }
     let worktrees = fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten();
     for worktree in worktrees.filter(|entry| entry.path().join("HEAD").is_file()) {
@@ -104,7 +110,7 @@ fn rules_for(git: &Path, more: Vec<PathBuf>) -> GitDirs {
         obeyed.into_iter().partition(|path| path.exists());
     let guarded = missing.into_iter().map(GuardedPath::missing).collect();
     let config = Some(git.join("config")).filter(|config| config.is_file());
-    GitDirs { write: vec![git.to_owned()], fixed, guarded, config }
+    GitDirs { write: vec![git.to_owned()], fixed, guarded, borrowed, config }
 }
 
 /// Finds the git directories of submodules, whose names may contain `/`, and of their submodules.
@@ -265,7 +271,10 @@ mod tests {
         for path in [module.join("config"), nested.join("hooks"), other.join("commondir")] {
             assert!(found.fixed.contains(&path), "{}: {found:?}", path.display());
         }
-        for path in [git.join("commondir"), git.join("config.worktree"), nested.join("commondir")] {
+        let list = git.join("objects/info/alternates");
+        for path in
+            [git.join("commondir"), git.join("config.worktree"), nested.join("commondir"), list]
+        {
             assert!(found.guarded.iter().any(|it| it.path == path), "{}", path.display());
         }
         assert!(found.fixed.contains(&git.join(STUDIO)));

@@ -1,5 +1,6 @@
 //! The sandbox: which files a process and its children may read and write, enforced by the kernel.
 
+pub mod borrowed_objects;
 pub mod caches;
 pub(crate) mod cgroup;
 mod confinement;

@@ -63,6 +63,11 @@ impl FileChange {
     pub(crate) fn path_and_mode(&self) -> (&Path, Option<u32>) {
         (&self.path, self.after.map(|entry| entry.mode))
     }
+
+    /// Returns the change that undoes this one.
+    pub(crate) fn reversed(&self) -> FileChange {
+        FileChange { path: self.path.clone(), before: self.after, after: self.before }
+    }
 }
 
 /// The entry of a path in a tree.

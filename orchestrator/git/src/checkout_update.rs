@@ -114,8 +114,11 @@ pub(crate) fn apply(
         let staging = Staging::create(repo, checkout)?;
         if seen.can_swap(&checkout.worktree, &staging.files, changes) {
             staging.write(repo, &tree, changes).map_err(cannot_write)?;
-            file_swap::swap_in(&checkout.worktree, &staging.files, changes, seen)?;
-            continue;
+            let changed = file_swap::swap(&checkout.worktree, &staging.files, changes, seen)?;
+            match changed.first() {
+                Some(path) => return Err(file_swap::changed(&checkout.worktree.join(path))),
+                None => continue,
+            }
         }
         let mut builder = git2::build::CheckoutBuilder::new();
         checkout::limit_paths(&mut builder, changes);
@@ -196,6 +199,7 @@ pub(crate) fn revert(
     let repo = checkout::open(checkout)?;
     let index = checkout::open_index(checkout)?;
     let changes = &checkout::written_changes(checkout, &index, changes)?;
+    let seen = SeenFiles::read(&checkout.worktree, changes)?;
     let attributes = match changes.iter().any(commit_attributes::is_attributes_file) {
         true => Some(CommitAttributes::of(checkout, after)?),
         false => None,
@@ -211,7 +215,7 @@ pub(crate) fn revert(
             .collect()
     };
     let claimed_paths = find_claimed(&repo, &index, changes);
-    let mut rewritten = Vec::new();
+    let mut reverted = Vec::new();
     let mut skipped = Vec::new();
     for change in changes {
         if unchanged.contains(&change.path) {
@@ -224,25 +228,38 @@ pub(crate) fn revert(
         let is_as_written = !differing.contains(&change.path)
             || is_partial_write(filtered, &checkout.worktree, &change.path, change.after);
         let is_ours = is_as_written && !claimed_paths.contains(&change.path);
-        match (is_ours, change.before) {
-            (false, _) => skipped.push(change.path.clone()),
-            (true, Some(_)) => rewritten.push(change.clone()),
-            (true, None) => remove(&checkout.worktree, &change.path),
+        match is_ours {
+            false => skipped.push(change.path.clone()),
+            true => reverted.push(change.reversed()),
         }
     }
-    let (attributes, others) = commit_attributes::divide(&rewritten);
-    for rewritten in [attributes, others].iter().filter(|changes| !changes.is_empty()) {
+    let (attributes, others) = commit_attributes::divide(&reverted);
+    for changes in [attributes, others].iter().filter(|changes| !changes.is_empty()) {
         let mut index = checkout::open_index(checkout)?;
         let tree = WritableTree::open(&checkout.git_dir, &checkout.worktree, &mut index)?;
         let repo = &tree.repo;
         let tree = checkout::tree_of(repo, before)?;
-        let mut builder = git2::build::CheckoutBuilder::new();
-        checkout::limit_paths(&mut builder, rewritten);
-        builder.force().update_index(false);
-        repo.checkout_tree(tree.as_object(), Some(&mut builder)).map_err(|error| {
+        let cannot_revert = |error: git2::Error| {
             let what = format!("cannot put the files in {} back", checkout.worktree.display());
             filters::failure(what, &error)
-        })?;
+        };
+        let staging = Staging::create(repo, checkout)?;
+        if seen.can_swap(&checkout.worktree, &staging.files, changes) {
+            staging.write(repo, &tree, changes).map_err(cannot_revert)?;
+            skipped.extend(file_swap::swap(&checkout.worktree, &staging.files, changes, &seen)?);
+            continue;
+        }
+        let (deleted, written): (Vec<FileChange>, Vec<FileChange>) =
+            changes.iter().cloned().partition(|change| change.after.is_none());
+        deleted.iter().for_each(|change| remove(&checkout.worktree, &change.path));
+        if written.is_empty() {
+            // Without paths, libgit2 writes all.
+            continue;
+        }
+        let mut builder = git2::build::CheckoutBuilder::new();
+        checkout::limit_paths(&mut builder, &written);
+        builder.force().update_index(false);
+        repo.checkout_tree(tree.as_object(), Some(&mut builder)).map_err(cannot_revert)?;
     }
     Ok(skipped)
 }

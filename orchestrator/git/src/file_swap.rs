@@ -86,48 +86,58 @@ impl SeenFiles {
     }
 }
 
-/// Puts the files of a directory in the places of those of a checkout, and removes those that a
-/// landing deletes. Refuses (3) if a file is not as it was seen; then the caller has to revert the
-/// others. The previous files are in the directory afterwards.
-pub(crate) fn swap_in(
+/// Puts the files of a directory in the places of those of a checkout, and removes those that the
+/// changes delete. Leaves files that are not as they were seen, and returns them. The previous files
+/// are in the directory afterwards.
+pub(crate) fn swap(
     worktree: &Path,
     staged: &Path,
     changes: &[FileChange],
     seen: &SeenFiles,
-) -> Result<()> {
+) -> Result<Vec<PathBuf>> {
     let removed = staged.with_extension("removed");
     fs::create_dir(&removed).or_fail(|| format!("cannot create {}", removed.display()))?;
-    let mut swapped = Vec::new();
+    let (mut swapped, mut changed) = (Vec::new(), Vec::new());
     // A directory can take the place of a deleted file, and the reverse.
-    for (number, change) in changes.iter().enumerate().filter(|(_, it)| it.after.is_none()) {
+    let (deleted, written): (Vec<&FileChange>, Vec<&FileChange>) =
+        changes.iter().partition(|change| change.after.is_none());
+    for (number, change) in deleted.into_iter().enumerate() {
         let Some(stamp) = seen.stamp(&change.path) else { continue };
-        let swap = Swap {
-            path: worktree.join(&change.path),
-            other: removed.join(number.to_string()),
-            stamp,
-            is_removal: true,
-        };
-        swapped.push(swap.make()?);
+        let (path, other) = (worktree.join(&change.path), removed.join(number.to_string()));
+        let swap = Swap { path, other, stamp, is_removal: true };
+        match swap.make()? {
+            true => swapped.push((swap, change)),
+            false => changed.push(change.path.clone()),
+        }
         remove_empty_parents(worktree, &change.path);
     }
-    for change in changes.iter().filter(|change| change.after.is_some()) {
+    for change in written {
         let (path, other) = (worktree.join(&change.path), staged.join(&change.path));
-        if let Some(stamp) = seen.stamp(&change.path) {
-            swapped.push(Swap { path, other, stamp, is_removal: false }.make()?);
-            continue;
-        }
-        if change.before.is_some() {
-            return Err(changed(&path));
-        }
-        let parent = path.parent().unwrap_or(worktree);
-        fs::create_dir_all(parent).or_fail(|| cannot_write(&path))?;
-        match rename(&other, &path, RenameFlags::NOREPLACE) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Err(changed(&path)),
-            result => result.or_fail(|| cannot_write(&path))?,
-        }
+        let is_made = match seen.stamp(&change.path) {
+            Some(stamp) => {
+                let swap = Swap { path, other, stamp, is_removal: false };
+                let is_made = swap.make()?;
+                swapped.extend(is_made.then_some((swap, change)));
+                is_made
+            }
+            None => create(&other, &path)?,
+        };
+        changed.extend((!is_made).then(|| change.path.clone()));
     }
-    // A program that had opened a file may have written to it since.
-    swapped.iter().try_for_each(Swap::verify)
+    for (swap, change) in swapped {
+        // A program that had opened a file may have written to it since.
+        changed.extend((!swap.verify()?).then(|| change.path.clone()));
+    }
+    Ok(changed)
+}
+
+/// Puts a file where none was seen; returns `false` if there is one.
+fn create(file: &Path, path: &Path) -> Result<bool> {
+    path.parent().map_or(Ok(()), fs::create_dir_all).or_fail(|| cannot_write(path))?;
+    match rename(file, path, RenameFlags::NOREPLACE) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        result => result.map(|()| true).or_fail(|| cannot_write(path)),
+    }
 }
 
 /// A file of the checkout that changes places with another one.
@@ -140,27 +150,27 @@ struct Swap {
 }
 
 impl Swap {
-    fn make(self) -> Result<Swap> {
+    /// Returns `false` if the file is not as it was seen: it stays.
+    fn make(&self) -> Result<bool> {
         let result = match self.is_removal {
             true => rename(&self.path, &self.other, RenameFlags::NOREPLACE),
             false => rename(&self.path, &self.other, RenameFlags::EXCHANGE),
         };
         match result {
-            Err(e) if is_missing(&e) => return Err(changed(&self.path)),
+            Err(e) if is_missing(&e) => return Ok(false),
             result => result.or_fail(|| cannot_write(&self.path))?,
         }
-        self.verify()?;
-        Ok(self)
+        self.verify()
     }
 
-    /// Puts the previous file back if it is not as it was seen.
-    fn verify(&self) -> Result<()> {
+    /// Puts the previous file back if it is not as it was seen; then returns `false`.
+    fn verify(&self) -> Result<bool> {
         let stamp = FileStamp::read(&self.other).or_fail(|| cannot_write(&self.path))?;
         if stamp == Some(self.stamp) {
-            return Ok(());
+            return Ok(true);
         }
         self.put_back().or_fail(|| cannot_write(&self.path))?;
-        Err(changed(&self.path))
+        Ok(false)
     }
 
     fn put_back(&self) -> io::Result<()> {
@@ -251,7 +261,7 @@ mod tests {
     fn files_are_replaced_removed_and_created() {
         let (_dir, worktree, staged, changes) = landing();
         let seen = SeenFiles::read(&worktree, &changes).unwrap();
-        swap_in(&worktree, &staged, &changes, &seen).unwrap();
+        assert_eq!(swap(&worktree, &staged, &changes, &seen).unwrap(), Vec::<PathBuf>::new());
         for path in ["a", "b", "sub/new"] {
             assert_eq!(fs::read_to_string(worktree.join(path)).unwrap(), "after\n");
         }
@@ -265,8 +275,8 @@ mod tests {
             let seen = SeenFiles::read(&worktree, &changes).unwrap();
             fs::create_dir_all(worktree.join("sub")).unwrap();
             fs::write(worktree.join(path), "of the user\n").unwrap();
-            let failure = swap_in(&worktree, &staged, &changes, &seen).unwrap_err();
-            assert!(failure.to_string().contains("changed during the landing"), "{failure}");
+            let changed = swap(&worktree, &staged, &changes, &seen).unwrap();
+            assert_eq!(changed, [Path::new(path)]);
             assert_eq!(fs::read_to_string(worktree.join(path)).unwrap(), "of the user\n", "{path}");
         }
     }
@@ -283,7 +293,7 @@ mod tests {
             let swap =
                 Swap { path: worktree.join(path), other: staged.join(other), stamp, is_removal };
             let mut open = fs::File::options().append(true).open(worktree.join(path)).unwrap();
-            let swap = swap.make().unwrap();
+            assert!(swap.make().unwrap());
             if is_removal {
                 remove_empty_parents(&worktree, Path::new(path));
             } else {
@@ -293,7 +303,7 @@ mod tests {
                 fs::remove_file(worktree.join(path)).unwrap();
             }
             io::Write::write_all(&mut open, b"of the user\n").unwrap();
-            assert!(swap.verify().is_err());
+            assert!(!swap.verify().unwrap());
             let kept = fs::read_to_string(worktree.join(path)).unwrap();
             assert_eq!(kept, "before\nof the user\n", "{path}");
         }

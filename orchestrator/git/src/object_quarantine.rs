@@ -399,8 +399,8 @@ pub(crate) fn import_pack(
 /// Starts to pack the objects that will be named on its stdin, on a confined thread, because an
 /// agent controls the directories that it reads.
 fn pack(repository: &Repository, object_dirs: &[PathBuf]) -> Result<Packer> {
-    let errors = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
-    let error_copy = errors.try_clone().or_fail(|| "cannot make a temporary file")?;
+    let errors = tempfile::tempfile().or_fail(base::files::cannot_make_temporary)?;
+    let error_copy = errors.try_clone().or_fail(base::files::cannot_make_temporary)?;
     // In a separate directory: the files beside the repository's objects change.
     let shallow = std::fs::read(repository.common_dir.join("shallow")).ok();
     let quarantine = Quarantine::bare(repository, shallow.as_deref())?;

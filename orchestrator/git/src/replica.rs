@@ -89,8 +89,8 @@ pub fn known_commits(repository: &Repository) -> Result<Vec<String>> {
 /// has. The pack refers to objects that the receiver has.
 pub fn pack(repository: &Repository, commits: &[String], existing: &[String]) -> Result<File> {
     let input = refs::range_input(&*repository.open()?, commits, existing)?;
-    let pack = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
-    let copy = pack.try_clone().or_fail(|| "cannot make a temporary file")?;
+    let pack = tempfile::tempfile().or_fail(base::files::cannot_make_temporary)?;
+    let copy = pack.try_clone().or_fail(base::files::cannot_make_temporary)?;
     let output = Git::at(&repository.common_dir)
         .without_user_config()
         .command(["--no-replace-objects", "pack-objects", "--revs", "--thin", "--stdout", "-q"])

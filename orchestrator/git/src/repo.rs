@@ -168,7 +168,10 @@ impl Repository {
     fn head(&self) -> Result<Base> {
         let repo = self.open_checkout()?;
         let head = refs::head(&repo)?;
-        let id = head.id.ok_or_else(no_commit)?;
+        let Some(id) = head.id else {
+            let is_only_branch = repo.is_empty().unwrap_or(true);
+            return Err(no_commit(&head.name, is_only_branch));
+        };
         let object = repo.find_object(id, None).and_then(|object| object.peel_to_commit());
         let commit = object.or_fail(|| "HEAD is not a commit")?.id().to_string();
         let branch = head.name.strip_prefix("refs/heads/").map(BranchName::parse).transpose()?;
@@ -342,10 +345,12 @@ fn unsupported_failure(feature: &str, reason: &str) -> Failure {
     Failure::usage(format!("{feature} is not supported yet")).because(reason)
 }
 
-fn no_commit() -> Failure {
-    Failure::refused("this repository has no commit yet")
+fn no_commit(branch: &str, is_only_branch: bool) -> Failure {
+    let branch = branch.strip_prefix("refs/heads/").unwrap_or(branch);
+    let failure = Failure::refused(format!("the branch `{branch}` has no commit yet"))
         .because("a session starts from a commit")
-        .hint("git commit --allow-empty -m start")
+        .hint("git commit --allow-empty -m start");
+    if is_only_branch { failure } else { failure.hint("studio run --base BRANCH 'your task'") }
 }
 
 /// Returns the user's main checkout. A bare repository has none; with a separate git directory it

@@ -198,8 +198,8 @@ impl GitProcess {
         paths: &[OsString],
         stdout: Stream,
     ) -> Result<GitProcess> {
-        let stderr = tempfile::tempfile().or_fail(|| "cannot make a temporary file")?;
-        let stderr_writer = stderr.try_clone().or_fail(|| "cannot make a temporary file")?;
+        let stderr = tempfile::tempfile().or_fail(base::files::cannot_make_temporary)?;
+        let stderr_writer = stderr.try_clone().or_fail(base::files::cannot_make_temporary)?;
         let command =
             comparison.git_command(form, paths)?.stdout(stdout).stderr(Stream::File(stderr_writer));
         let running = command.spawn().or_fail(|| "cannot start git")?;

@@ -55,7 +55,7 @@ pub(crate) fn edit_text(
     let name = kind.name();
     let file =
         tempfile::Builder::new().prefix(&format!("studio-{name}-")).suffix(".txt").tempfile();
-    let file = file.or_fail(|| "cannot make a temporary file")?;
+    let file = file.or_fail(base::files::cannot_make_temporary)?;
     std::fs::write(file.path(), text).or_fail(|| format!("cannot write the {name}"))?;
     edit_file(directory, interrupt, file.path(), kind.consequence())?;
     std::fs::read_to_string(file.path()).or_fail(|| format!("cannot read the {name}"))

@@ -294,7 +294,7 @@ impl ReviewSitting<'_> {
     /// Returns the text that the user wrote in the editor.
     fn comment_in_editor(&self, target: &CommentTarget) -> Result<String> {
         let file = tempfile::Builder::new().prefix("studio-comment-").suffix(".md").tempfile();
-        let file = file.or_fail(|| "cannot make a temporary file")?;
+        let file = file.or_fail(base::files::cannot_make_temporary)?;
         if let CommentTarget::Existing { text, .. } = target {
             std::fs::write(file.path(), text).or_fail(|| "cannot write the comment")?;
         }

@@ -58,8 +58,11 @@ pub(crate) fn run(common: &CommonArgs, args: &Args) -> Result<u8> {
     if !common.json {
         report::say(&format!("seed {seed}"));
     }
+    let mut shown = 0;
     let result = selftest::run(&options, &mut |report| {
         if !common.json {
+            report.findings.iter().skip(shown).for_each(|finding| report::say(finding));
+            shown = report.findings.len();
             report::say(&progress(report));
         }
     })?;

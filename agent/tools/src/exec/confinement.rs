@@ -198,8 +198,10 @@ fn confinement(rules: SandboxRules, scope: ClosedScope) -> io::Result<Confinemen
     Ok(if has_gpus { confinement.with_own_processes() } else { confinement })
 }
 
-/// Protects what git runs or obeys, and shows its configuration without the logins in it.
+/// Protects what git runs or obeys, and shows borrowed objects, and the configuration without the
+/// logins in it.
 fn protect_git(rules: &mut SandboxRules, git: &GitDirs, root: &Path) {
+    rules.read.extend(git.borrowed.iter().cloned());
     rules.fixed.extend(git.fixed.iter().cloned());
     rules.guarded.extend(git.guarded.iter().cloned());
     let state = base::user_dirs::state_dir("g3").map(|state| state.join("git-configurations"));

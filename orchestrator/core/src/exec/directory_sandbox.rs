@@ -74,6 +74,7 @@ impl DirectorySandbox {
         let mut spec = SandboxSpec::for_session(&paths, None, &config.sandbox).or_fail(fail)?;
         let dirs = git_dirs::of(directory);
         spec.rules.replaced.extend(dirs.config_without_logins(&data, directory).or_fail(fail)?);
+        spec.rules.read.extend(dirs.borrowed);
         spec.rules.write.extend(dirs.write);
         spec.rules.fixed = dirs.fixed;
         spec.rules.guarded = guarded_paths::unchanged(&dirs.guarded);

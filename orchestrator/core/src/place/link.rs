@@ -302,7 +302,7 @@ impl From<io::Error> for Refusal {
 
 /// Returns the input of a command at a place: an order, a journal and a pack.
 pub(super) fn order_input(order: &impl Serialize, journal: &[u8], mut pack: File) -> Result<File> {
-    let fail = || "cannot make a temporary file";
+    let fail = base::files::cannot_make_temporary;
     let mut input = tempfile::tempfile().or_fail(fail)?;
     let mut write = || -> io::Result<()> {
         input.write_all(&json_line(order))?;

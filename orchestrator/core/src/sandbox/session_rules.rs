@@ -10,10 +10,9 @@ use base::config::agent::SandboxConfig;
 use base::config::layers::user_config_file;
 use base::config::studio::{AgentRow, expand_tilde};
 use base::process::find_program;
-use base::sandbox::caches;
 use base::sandbox::environment::{ChildKind, cache_env, cache_trees, child_env};
 use base::sandbox::home::home_rules;
-use base::sandbox::{self, SandboxRules};
+use base::sandbox::{self, SandboxRules, borrowed_objects, caches};
 use base::user_dirs::STATE_VARIABLE;
 
 use crate::sandbox::limits::SandboxLimits;
@@ -72,6 +71,7 @@ impl SandboxSpec {
     ) -> io::Result<SandboxSpec> {
         let mut rules = paths.trees.system.clone();
         rules.read.extend(["objects", "lfs/objects"].map(|dir| paths.repository_git.join(dir)));
+        rules.read.extend(borrowed_objects::directories(&paths.repository_git.join("objects")));
         config.open(&mut rules, paths.home);
         rules.write.extend([paths.worktree, paths.private_git].map(Path::to_owned));
         let caches = cache_env(paths.cache, &caches::cargo_home(paths.home))?;

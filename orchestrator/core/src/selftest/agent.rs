@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use base::failure::{OrFail, Result};
 use base::process::{Command, Output, OutputLimits};
@@ -11,7 +12,8 @@ use base::process::{Command, Output, OutputLimits};
 /// The hidden command.
 pub(crate) const COMMAND: &str = "__scripted-agent";
 
-/// The number of lines of the file `shared`, which each task changes.
+/// The file that each task changes, and the number of its lines.
+pub(crate) const SHARED: &str = "shared";
 pub(crate) const SHARED_LINES: usize = 8;
 
 /// Runs the agent if the arguments are its own.
@@ -23,22 +25,23 @@ pub fn main(mut args: impl Iterator<Item = OsString>) -> Option<Result<()>> {
     Some(work(&prompt).or_fail(|| "the scripted agent failed"))
 }
 
-/// Commits one file and a line of `shared`, so that some tasks conflict, and leaves another file
-/// uncommitted; the files are named after the last word of the prompt. It overwrites nothing that is
-/// not committed, so that whatever is lost is not lost by it.
+/// Commits one file, a line of `shared`, so that some tasks conflict, and a change of another kind
+/// ([`reshape`]), and leaves another file uncommitted; the files are named after the last word of the
+/// prompt. It overwrites nothing that is not committed, so that whatever is lost is not lost by it.
 fn work(prompt: &str) -> io::Result<()> {
     let word = prompt.split_whitespace().next_back().unwrap_or("none");
     let name: String = word.chars().filter(char::is_ascii_alphanumeric).collect();
-    if git(&["diff", "--quiet", "HEAD", "--", "shared"])?.ok() {
-        let digits: String = name.chars().filter(char::is_ascii_digit).collect();
-        let number = digits.parse::<usize>().unwrap_or(0) % SHARED_LINES;
-        let shared = fs::read_to_string("shared")?;
+    let digits: String = name.chars().filter(char::is_ascii_digit).collect();
+    let number = digits.parse::<usize>().unwrap_or(0);
+    if is_committed(SHARED)? {
+        let shared = fs::read_to_string(SHARED)?;
         let mut lines: Vec<&str> = shared.lines().collect();
-        if let Some(line) = lines.get_mut(number) {
+        if let Some(line) = lines.get_mut(number % SHARED_LINES) {
             *line = &name;
         }
-        fs::write("shared", lines.join("\n") + "\n")?;
+        fs::write(SHARED, lines.join("\n") + "\n")?;
     }
+    reshape(number, &name)?;
     write_new(&format!("{name}-committed"), &format!("committed by the agent: {prompt}\n"))?;
     for args in [vec!["add", "-A"], vec!["commit", "-q", "-m", &format!("Add {name}")]] {
         let output = git(&args)?;
@@ -48,6 +51,43 @@ fn work(prompt: &str) -> io::Result<()> {
         }
     }
     write_new(&format!("{name}-open"), &format!("left open by the agent: {prompt}\n"))
+}
+
+/// Deletes, moves or replaces committed files, changes modes or links, as the number says.
+fn reshape(number: usize, name: &str) -> io::Result<()> {
+    let path = ["tree", "tree/two", "tree/one", "tool", "link"][number % 5];
+    if !is_committed(path)? || fs::symlink_metadata(path).is_err() {
+        return Ok(());
+    }
+    let is_directory = fs::symlink_metadata(path)?.is_dir();
+    match path {
+        "tree" if is_directory => {
+            fs::remove_dir_all(path)?;
+            fs::write(path, format!("{name}\n"))
+        }
+        "tree" => {
+            fs::remove_file(path)?;
+            fs::create_dir(path)?;
+            fs::write("tree/one", "one\n")?;
+            fs::write("tree/two", format!("{name}\n"))
+        }
+        "tree/two" => fs::remove_file(path),
+        "tree/one" => fs::rename(path, format!("one-{name}")),
+        "tool" => {
+            let mode = fs::metadata(path)?.permissions().mode() ^ 0o111;
+            fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        }
+        _ => {
+            fs::remove_file(path)?;
+            symlink(format!("{name}-committed"), path)
+        }
+    }
+}
+
+/// Returns whether everything at a path is in the last commit.
+fn is_committed(path: &str) -> io::Result<bool> {
+    let status = git(&["status", "--porcelain", "--ignored", "--", path])?;
+    Ok(status.ok() && status.text().trim().is_empty())
 }
 
 fn git(args: &[&str]) -> io::Result<Output> {

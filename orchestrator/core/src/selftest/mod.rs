@@ -21,6 +21,9 @@ const STEPS: u64 = 12;
 /// The states of sessions that have come to an end.
 const FINAL: [&str; 5] = ["ready", "empty", "failed", "accepted", "discarded"];
 
+/// The beginning of the sentence about the file that the user saves.
+const CHANGE_OF_SHARED: &str = "file shared of the main checkout is";
+
 /// What to run.
 #[derive(Clone, Copy, Debug)]
 pub struct SelftestOptions {
@@ -213,11 +216,24 @@ impl Round {
         if kills_another {
             self.scratch.remove_git_locks();
         }
-        for args in [["doctor"].as_slice(), &["try", "--end"]] {
+        let saved: Vec<&String> = operations.iter().filter_map(|it| it.saved.as_ref()).collect();
+        // What the user wrote to a tried file stays.
+        let end_of_trial = match saved.is_empty() {
+            true => ["try", "--end"].as_slice(),
+            false => &["try", "--end", "--keep"],
+        };
+        for args in [["doctor"].as_slice(), end_of_trial] {
             judge(&format!("studio {}", args.join(" ")), &self.scratch.studio(args)?, &mut found);
         }
         found.extend(left(&self.scratch.settle()));
-        found.extend(baseline.violations()?.into_iter().filter(|it| !is_recent_leftover(it)));
+        let is_expected = |sentence: &String| {
+            let is_saved = !saved.is_empty() && sentence.starts_with(CHANGE_OF_SHARED);
+            is_saved || is_recent_leftover(sentence)
+        };
+        found.extend(baseline.violations()?.into_iter().filter(|it| !is_expected(it)));
+        let lines = self.scratch.shared_lines();
+        let lost = saved.into_iter().filter(|line| !lines.contains(line));
+        found.extend(lost.map(|line| format!("the user's line {line} is lost: {lines:?}")));
         found.extend(baseline.inconsistent_sessions(&self.scratch.sessions()?)?);
         Ok(found)
     }

@@ -13,6 +13,8 @@ pub(crate) struct SelftestOperation {
     pub args: Vec<String>,
     /// The file of the user that the command commits: it is added before the step.
     pub added: Option<String>,
+    /// The line that the command adds to the file `shared` of the main checkout.
+    pub saved: Option<String>,
 }
 
 /// The program of a command.
@@ -22,12 +24,25 @@ pub(crate) enum Program {
     Studio,
     /// Git, run by the user. It may be refused by a lock.
     Git,
+    /// A shell of the user.
+    Shell,
+}
+
+impl Program {
+    /// The name that a user types.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Program::Studio => "studio",
+            Program::Git => "git",
+            Program::Shell => "sh",
+        }
+    }
 }
 
 impl SelftestOperation {
     fn of(program: Program, args: &[&str]) -> SelftestOperation {
         let args = args.iter().map(|&argument| argument.to_owned()).collect();
-        SelftestOperation { program, args, added: None }
+        SelftestOperation { program, args, added: None, saved: None }
     }
 
     fn studio(args: &[&str]) -> SelftestOperation {
@@ -42,16 +57,30 @@ impl SelftestOperation {
 
 impl fmt::Display for SelftestOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let program = match self.program {
-            Program::Studio => "studio",
-            Program::Git => "git",
-        };
-        write!(f, "{program} {}", self.args.join(" "))
+        write!(f, "{} {}", self.program.name(), self.args.join(" "))
     }
 }
 
 /// Sessions in these states can be sent a message, forked, stopped and discarded.
 const OPEN: [&str; 5] = ["ready", "empty", "failed", "stopped", "crashed"];
+
+/// Commands that only show something.
+const SHOWS: [&[&str]; 8] = [
+    &["list", "--all"],
+    &["conflicts"],
+    &["inbox"],
+    &["operations"],
+    &["stats"],
+    &["compare"],
+    &["trace"],
+    &["review", "--plain"],
+];
+
+/// Ways to save a file: a program that holds it open, and an editor that replaces it.
+const SAVES: [&str; 2] = [
+    "echo '{line}' >> shared",
+    "{ cat shared; echo '{line}'; } > ../saved-{line} && mv ../saved-{line} shared",
+];
 
 /// Chooses operations that the sessions allow, and numbers the tasks and files of a round.
 #[derive(Debug, Default)]
@@ -70,7 +99,7 @@ impl OperationChooser {
             };
             sessions.iter().filter(is_one).filter_map(|session| session["id"].as_str()).collect()
         };
-        let choice = random.below(24);
+        let choice = random.below(29);
         if !in_state(&["crashed", "stopped"]).is_empty() && choice < 8 {
             return SelftestOperation::studio(&["resume", "--all"]);
         }
@@ -80,6 +109,8 @@ impl OperationChooser {
             4 => return SelftestOperation::studio(&["gc"]),
             5 => return SelftestOperation::studio(&["accept", "--all"]),
             6..=8 => return self.choose_git(random),
+            24 | 25 => return self.save(random),
+            26 => return SelftestOperation::studio(random.one_of(&SHOWS).unwrap_or_default()),
             _ => {}
         }
         if let Some(id) = random.one_of(&in_state(&["ready"])) {
@@ -96,6 +127,10 @@ impl OperationChooser {
                 12 => return accept(&["--drop-others"]),
                 13 => return SelftestOperation::studio(&["check", id, "--check", "true"]),
                 14 => return SelftestOperation::studio(&["try", "--once", id]),
+                27 => {
+                    let hunk = format!("{:x}", random.below(16));
+                    return accept(&["--hunks", &hunk]);
+                }
                 _ => {}
             }
         }
@@ -133,6 +168,16 @@ impl OperationChooser {
                 SelftestOperation { added: Some(file), ..commit }
             }
         }
+    }
+
+    /// Saves a file that sessions change too, at a random moment.
+    fn save(&mut self, random: &mut RandomNumbers) -> SelftestOperation {
+        self.created += 1;
+        let line = format!("user-{}", self.created);
+        let save = SAVES[random.index(SAVES.len())].replace("{line}", &line);
+        let script = format!("sleep 0.{:03}; {save}", random.below(400));
+        let shell = SelftestOperation::of(Program::Shell, &["-c", &script]);
+        SelftestOperation { saved: Some(line), ..shell }
     }
 
     fn task(&mut self) -> String {

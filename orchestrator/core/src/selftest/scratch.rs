@@ -2,18 +2,20 @@
 //! connected with the user's repositories, configuration or agents.
 
 use std::fs;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use base::failure::{Failure, OrFail, Result};
 use base::git_version::{self, REFTABLE_VERSION};
-use base::process::{Command, OutputLimits, Running, Stream};
+use base::process::{Command, Output, OutputLimits, Running, Stream};
 use serde_json::Value;
 
 use crate::invariants::{self, Baseline};
 use crate::selftest::agent;
 use crate::selftest::operation::{Program, SelftestOperation};
+
+const CANNOT_PREPARE: &str = "cannot prepare the scratch repository";
 
 /// How long a command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -89,7 +91,12 @@ impl ScratchRepository {
             |name: &str, text: &str| fs::write(scratch.repo().join(name), text).or_fail(fail);
         file("README.md", "# A scratch repository\n")?;
         file("edited", "old\n")?;
-        file("shared", &"a line\n".repeat(agent::SHARED_LINES))?;
+        file(agent::SHARED, &"a line\n".repeat(agent::SHARED_LINES))?;
+        fs::create_dir(scratch.repo().join("tree")).or_fail(fail)?;
+        file("tree/one", "one\n")?;
+        file("tree/two", "two\n")?;
+        file("tool", "#!/bin/sh\n")?;
+        symlink("README.md", scratch.repo().join("link")).or_fail(fail)?;
         scratch.git(&["add", "-A"])?;
         scratch.git(&["commit", "-q", "-m", "Start"])?;
         scratch.git(&["tag", "of-the-user"])?;
@@ -119,8 +126,11 @@ impl ScratchRepository {
         self.format.join(" and ")
     }
 
-    /// Adds the files that the user will commit.
+    /// Commits what the user saved, and adds the files that the user will commit.
     pub(crate) fn prepare(&self, operations: &[SelftestOperation]) -> Result<()> {
+        if !self.git_output(&["diff", "--quiet", "--", agent::SHARED])?.ok() {
+            self.git(&["commit", "-q", "-m", "Save", "--only", agent::SHARED])?;
+        }
         for name in operations.iter().filter_map(|operation| operation.added.as_ref()) {
             let path = self.repo().join(name);
             fs::write(path, "committed by the user\n").or_fail(|| "cannot write a file")?;
@@ -134,14 +144,23 @@ impl ScratchRepository {
         Baseline::read(&self.repo(), &[self.home().join("repo.worktrees")])
     }
 
+    /// Returns the lines of the file `shared` in the main checkout.
+    pub(crate) fn shared_lines(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.repo().join(agent::SHARED)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
     fn git(&self, args: &[&str]) -> Result<()> {
-        let fail = || "cannot prepare the scratch repository";
-        let output = self.command("git").args(args).output(OutputLimits::seconds(60));
-        let output = output.or_fail(fail)?;
+        let output = self.git_output(args)?;
         if output.ok() {
             return Ok(());
         }
-        Err(Failure::failed(fail()).because(output.error_text()))
+        Err(Failure::failed(CANNOT_PREPARE).because(output.error_text()))
+    }
+
+    fn git_output(&self, args: &[&str]) -> Result<Output> {
+        let output = self.command("git").args(args).output(OutputLimits::seconds(60));
+        output.or_fail(|| CANNOT_PREPARE)
     }
 
     /// Prepares a program with an environment of its own.
@@ -178,7 +197,7 @@ impl ScratchRepository {
             for (number, (operation, kill_after)) in operations.iter().enumerate() {
                 let program = match operation.program {
                     Program::Studio => self.program.as_path(),
-                    Program::Git => Path::new("git"),
+                    Program::Git | Program::Shell => Path::new(operation.program.name()),
                 };
                 let (args, kill_after) = (&operation.args, *kill_after);
                 let run = move || self.run(program, args, kill_after, &number.to_string());
