@@ -446,6 +446,43 @@ fn plain_git_runs_nothing_that_a_command_planted() {
 }
 
 #[test]
+fn borrowed_objects_are_readable_and_a_command_cannot_borrow_others() {
+    let borrow = "git clone -q --bare . ../origin.git && rm -r .git/objects/* && \
+                  mkdir .git/objects/info .git/objects/pack && \
+                  echo ../../../origin.git/objects > .git/objects/info/alternates";
+    for setup in ["true", borrow] {
+        let bench = outside();
+        bench.env.run("sh", &bench.dir, ["-c", setup]).exits(0);
+        let commit = "git log --oneline && git commit -q --allow-empty -m more && echo 'do''ne'";
+        let told = shell(&bench, commit);
+        assert!(told.text.contains("done"), "{setup}: {told:?}");
+        let secret = "git init -q ../secret && cd ../secret && echo canary > x && \
+                      git hash-object -w x";
+        let made = bench.env.run("sh", &bench.dir, ["-c", secret]);
+        let read = format!("git cat-file -p {}", made.exits(0).out.trim());
+        shell(&bench, "echo ../../../secret/.git/objects >> .git/objects/info/alternates");
+        let told = shell(&bench, &read);
+        assert!(!told.text.contains("canary"), "{setup}: {told:?}");
+        let line =
+            format!("echo ../../../secret/.git/objects >> .git/objects/info/alternates; {read}");
+        bench.env.run("sh", &bench.dir, ["-c", &line]).output_contains("canary");
+    }
+}
+
+#[test]
+fn a_git_directory_elsewhere_is_opened_once_it_names_the_working_tree() {
+    let bench = outside();
+    let move_away = "git init -q --separate-git-dir ../elsewhere";
+    bench.env.run("sh", &bench.dir, ["-c", move_away]).exits(0);
+    let line = "git log --oneline && echo 'do''ne'";
+    let told = shell(&bench, line);
+    assert!(told.text.contains("config core.worktree DIRECTORY"), "{told:?}");
+    bench.env.run("sh", &bench.dir, ["-c", "git config core.worktree \"$PWD\""]).exits(0);
+    let told = shell(&bench, line);
+    assert!(told.text.contains("done"), "{told:?}");
+}
+
+#[test]
 fn a_command_sees_no_login_in_gits_configuration_and_reaches_no_abstract_socket() {
     use std::os::linux::net::SocketAddrExt;
     let bench = outside();

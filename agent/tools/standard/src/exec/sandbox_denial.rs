@@ -21,7 +21,8 @@ const ERROR_TEXTS: [&str; 7] = [
 
 /// Messages of the system for a missing path, in lower case: a private home directory does not show
 /// what is closed.
-const MISSING_TEXTS: [&str; 3] = ["no such file or directory", "enoent", "os error 2)"];
+const MISSING_TEXTS: [&str; 4] =
+    ["no such file or directory", "enoent", "os error 2)", "not a git repository: "];
 
 /// Number of lines at the end of an output that are searched.
 const MAX_LINES: usize = 200;
@@ -42,6 +43,8 @@ pub(crate) enum DeniedPath {
     Read,
     /// Writing the path.
     Write,
+    /// Reading a git directory.
+    GitDirectory,
     /// Changing git's configuration or hooks.
     GitConfiguration,
     /// Writing the path, in a directory that the command changed to.
@@ -67,7 +70,7 @@ pub(crate) fn find(confinement: &Confinement, cwd: &Path, outputs: [&str; 2]) ->
 fn is_hidden(confinement: &Confinement, denial: &Denial) -> bool {
     let parent = denial.path.parent();
     match denial.what {
-        DeniedPath::Read => true,
+        DeniedPath::Read | DeniedPath::GitDirectory => true,
         DeniedPath::Write => {
             parent.is_some_and(|parent| parent.exists() && confinement.denies_reading(parent))
         }
@@ -106,7 +109,8 @@ fn denied(confinement: &Confinement, path: &Path) -> Option<DeniedPath> {
     }
     let nearest = path.ancestors().find(|ancestor| ancestor.exists())?;
     if path.exists() && confinement.denies_reading(path) && access(path, Access::READ_OK).is_ok() {
-        return Some(DeniedPath::Read);
+        let is_git = path.join("HEAD").is_file() && path.join("objects").is_dir();
+        return Some(if is_git { DeniedPath::GitDirectory } else { DeniedPath::Read });
     }
     let is_write_denied =
         confinement.denies_writing(path) && access(nearest, Access::WRITE_OK).is_ok();
@@ -123,6 +127,12 @@ impl Denial {
         };
         let (action, config_hint) = match self.what {
             DeniedPath::Read => ("does not let commands read", open("read", &self.path)),
+            DeniedPath::GitDirectory => {
+                return format!(
+                    "the sandbox opens a git directory outside of the working tree only if it names the \
+                     working tree: git --git-dir='{path}' config core.worktree DIRECTORY"
+                );
+            }
             DeniedPath::Write => {
                 let directory = self.path.parent().filter(|_| !self.path.is_dir());
                 let directory = directory.unwrap_or(&self.path);
