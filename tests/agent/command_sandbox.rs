@@ -471,15 +471,21 @@ fn borrowed_objects_are_readable_and_a_command_cannot_borrow_others() {
 
 #[test]
 fn a_git_directory_elsewhere_is_opened_once_it_names_the_working_tree() {
-    let bench = outside();
-    let move_away = "git init -q --separate-git-dir ../elsewhere";
-    bench.env.run("sh", &bench.dir, ["-c", move_away]).exits(0);
-    let line = "git log --oneline && echo 'do''ne'";
-    let told = shell(&bench, line);
-    assert!(told.text.contains("config core.worktree DIRECTORY"), "{told:?}");
-    bench.env.run("sh", &bench.dir, ["-c", "git config core.worktree \"$PWD\""]).exits(0);
-    let told = shell(&bench, line);
-    assert!(told.text.contains("done"), "{told:?}");
+    let link = "mv .git ../elsewhere && ln -s ../elsewhere .git";
+    for move_away in ["git init -q --separate-git-dir ../elsewhere", link] {
+        let bench = outside();
+        bench.env.run("sh", &bench.dir, ["-c", move_away]).exits(0);
+        let line = "git commit -q --allow-empty -m more && echo 'do''ne'";
+        let told = shell(&bench, line);
+        assert!(told.text.contains("config core.worktree DIRECTORY"), "{told:?}");
+        bench.env.run("sh", &bench.dir, ["-c", "git config core.worktree \"$PWD\""]).exits(0);
+        let told = shell(&bench, line);
+        assert!(told.text.contains("done"), "{told:?}");
+        let told = shell(&bench, "git config core.fsmonitor 'touch ran'");
+        assert!(!told.ok, "{told:?}");
+        bench.env.run("git", &bench.dir, ["status"]).exits(0);
+        assert!(!bench.dir.join("ran").exists(), "{move_away}");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use base::process::{Command, OutputLimits, find_program};
 use testkit::env::TestEnv;
 use testkit::repo::Repo;
 
-use crate::fixtures::Scene;
+use crate::fixtures::{Scene, studio};
 
 /// A repository with every known way to make git run a command.
 pub struct Planted {
@@ -362,4 +362,23 @@ fn the_version_is_kept_for_an_unchanged_program_and_an_old_one_is_refused() {
     let before = fs::read_to_string(&cache).unwrap();
     scene.studio(["list"]).exits(2).output_contains("git 2.30 is too old");
     assert_eq!(fs::read_to_string(&cache).unwrap(), before);
+}
+
+#[test]
+fn a_git_that_another_program_starts_brings_work_home() {
+    let scene = Scene::new();
+    let shims = scene.env.home().join("shims");
+    fs::create_dir(&shims).unwrap();
+    // Closed for the git that packs the work of a session.
+    let target = find_program("git").unwrap();
+    fs::write(shims.join("version"), target.display().to_string()).unwrap();
+    let version = shims.join("version");
+    executable(
+        &shims.join("git"),
+        &format!("read -r git < '{}'; exec \"$git\" \"$@\"", version.display()),
+    );
+    let path = format!("{}:{}", shims.display(), std::env::var("PATH").unwrap());
+    let run = scene.env.command(studio(), scene.repo.path()).env("PATH", path);
+    let run = scene.env.run_command(run.args(["run", "write a 1; commit one"]));
+    run.exits(0).output_contains("ready");
 }

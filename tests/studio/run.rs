@@ -286,6 +286,8 @@ fn errors_have_an_exit_code_and_a_hint() {
     scene.studio(["list"]).exits(2).output_contains("chekcs").output_contains("checks");
     let outside = scene.env.home().join("tmp");
     scene.studio_in(&outside, ["list"]).exits(5).output_contains("not in a git repository");
+    let list = scene.env.command(studio(), &outside).args(["list"]).env("GIT_DIR", "../.git");
+    scene.env.run_command(list).exits(5).output_contains("studio does not read GIT_DIR");
     let empty = Repo::empty(&scene.env.home().join("empty"));
     scene.configure("");
     scene.studio_in(empty.path(), ["run", "x"]).exits(3).output_contains("no commit");

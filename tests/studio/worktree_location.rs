@@ -78,7 +78,8 @@ fn doctor_offers_to_move_worktrees_and_moves_those_not_in_use() {
     let work = scene.worktree(&idle);
     assert_eq!(work.git(["status", "--porcelain"]), "A  a");
     assert_eq!(work.read("cache/big"), "warm\n");
-    assert!(scene.repo.git(["worktree", "list"]).contains(work.path().to_str().expect("UTF-8")));
+    let listed = scene.repo.git(["worktree", "list", "--porcelain"]);
+    assert!(listed.contains(work.path().to_str().expect("UTF-8")), "{listed}");
     old_place(&scene, &busy).write("go", "");
     scene.await_state(&busy, "ready");
     scene.await_free(&busy);

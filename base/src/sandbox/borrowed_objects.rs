@@ -1,7 +1,9 @@
 //! The object directories that a git repository borrows from, as after `git clone --shared` or
 //! `--reference`: without them, git reads none of its commits.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The file in an object directory that names others: gitrepository-layout(5).
@@ -29,10 +31,15 @@ pub fn directories(objects: &Path) -> Vec<PathBuf> {
 
 /// Returns the existing directories that the list of an object directory names.
 fn listed(objects: &Path) -> Vec<PathBuf> {
-    let text = crate::files::read_bounded(&objects.join(ALTERNATES), MAX_BYTES);
-    let text = text.ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
-    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let paths = lines.map(|line| objects.join(line.trim_matches('"')));
+    let list = crate::files::read_bounded(&objects.join(ALTERNATES), MAX_BYTES);
+    let list = list.unwrap_or_default();
+    let lines = list.split(|byte| *byte == b'\n');
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
+    let unquoted = |line: &'_ [u8]| {
+        let inner = line.strip_prefix(b"\"").and_then(|line| line.strip_suffix(b"\""));
+        objects.join(OsStr::from_bytes(inner.unwrap_or(line)))
+    };
+    let paths = lines.map(unquoted);
     paths.filter_map(|path| path.canonicalize().ok()).collect()
 }
 
@@ -45,7 +52,7 @@ fn holds_only_objects(directory: &Path) -> bool {
         let is_temporary = ["tmp_", "incoming-"].iter().any(|start| name.starts_with(start));
         is_digits || is_temporary || matches!(name, "pack" | "info") || name.ends_with(".lock")
     };
-    directory.join("pack").is_dir()
+    ["pack", "info"].iter().any(|name| directory.join(name).is_dir())
         && entries.all(|entry| entry.is_ok_and(|it| it.file_name().to_str().is_some_and(is_of_git)))
 }
 

@@ -60,10 +60,9 @@ pub fn of(root: &Path) -> GitDirs {
         let Some(git) = pointer.canonicalize().ok().filter(|git| git.join("HEAD").is_file()) else {
             return GitDirs::default();
         };
-        // Only a directory in the working tree is opened.
         let is_inside = root.canonicalize().is_ok_and(|root| git.starts_with(root));
         let mut dirs = rules_for(&git, Vec::new());
-        dirs.write.retain(|_| is_inside);
+        dirs.write.retain(|_| is_inside || holds_worktree(&git, root));
         dirs.guarded.push(GuardedPath { path: pointer, link: Some(target) });
         return dirs;
     }
@@ -169,6 +168,13 @@ fn without_userinfo(line: &str) -> String {
     kept + rest
 }
 
+/// Returns the git directory of the working tree around a directory, whether or not it is opened.
+pub fn nearest(directory: &Path) -> Option<PathBuf> {
+    let pointer = directory.ancestors().map(|parent| parent.join(".git"));
+    let pointer = pointer.into_iter().find(|path| path.symlink_metadata().is_ok())?;
+    if pointer.is_file() { resolve_pointer(&pointer) } else { pointer.canonicalize().ok() }
+}
+
 /// Returns the target of a `.git` file.
 fn resolve_pointer(pointer: &Path) -> Option<PathBuf> {
     let text = line(pointer)?;
@@ -191,7 +197,7 @@ fn points_back(git_dir: &Path, pointer: &Path) -> bool {
     target.is_some() && target == pointer.ok()
 }
 
-/// Returns whether a submodule's git directory has this working tree.
+/// Returns whether a git directory, such as a submodule's, names this working tree.
 fn holds_worktree(git_dir: &Path, root: &Path) -> bool {
     let config = fs::read_to_string(git_dir.join("config")).unwrap_or_default();
     let target = config.lines().find_map(|line| {

@@ -32,6 +32,9 @@ pub struct Baseline {
     files: BTreeMap<String, String>,
 }
 
+/// The mode of a submodule in a tree.
+const SUBMODULE: &str = "160000";
+
 /// The prefix of the branches of sessions.
 const SESSION_BRANCHES: &str = "refs/heads/studio/";
 
@@ -170,8 +173,11 @@ impl Baseline {
             if *status == "D" {
                 index.remove(path);
                 files.remove(path);
-            } else {
-                index.insert(path.to_owned(), format!("{mode} {id} 0"));
+                continue;
+            }
+            index.insert(path.to_owned(), format!("{mode} {id} 0"));
+            // The files of a submodule stay as they are.
+            if *mode != SUBMODULE {
                 files.insert(path.to_owned(), (*id).to_owned());
             }
         }

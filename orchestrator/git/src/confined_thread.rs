@@ -6,35 +6,17 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use base::failure::{Failure, OrFail, Result};
-use base::process::find_program;
-use base::sandbox::{self, SandboxRules};
+use base::sandbox::{self, SandboxRules, borrowed_objects};
 
-/// Paths that the git program needs, wherever it is installed.
-const SYSTEM_PATHS: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/nix/store",
-    "/gnu/store",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.preload",
-];
+use crate::git_installation::{GitInstallation, SYSTEM_PATHS};
+
 /// Stack size that suffices for libgit2 in deep directories.
 const STACK_BYTES: usize = 16 << 20;
-/// Maximum depth of alternates, as in git.
-const MAX_ALTERNATES_DEPTH: usize = 5;
-/// Maximum size of a repository's `objects/info/alternates` that is read, in bytes.
-const MAX_ALTERNATES_BYTES: u64 = 1 << 20;
-
 /// Returns rules that open only these trees and what git needs to run.
 pub(crate) fn rules(read: Vec<PathBuf>, write: Vec<PathBuf>) -> SandboxRules {
     let mut rules = SandboxRules { read, write, ..SandboxRules::default() };
     rules.read.extend(SYSTEM_PATHS.iter().map(PathBuf::from));
-    rules.read.extend(git_installation());
+    rules.read.extend(GitInstallation::find().map(|git| git.read.clone()).unwrap_or_default());
     rules.write.push(PathBuf::from("/dev/null"));
     rules
 }
@@ -65,41 +47,12 @@ pub(crate) fn run<T: Send + 'static>(
     received.unwrap_or_else(|_| Err(Failure::failed(error).because("its thread panicked")))
 }
 
-/// Returns the object directories of a repository: its own and its alternates.
+/// Returns the object directories of a repository: its own, and those that it borrows from.
 pub(crate) fn object_directories(common_dir: &Path) -> Vec<PathBuf> {
-    let mut directories = vec![common_dir.join("objects")];
-    let mut level = directories.clone();
-    for _ in 0..MAX_ALTERNATES_DEPTH {
-        let alternate_dirs = level.iter().flat_map(|objects| alternates(objects));
-        level = alternate_dirs.filter(|path| !directories.contains(path)).collect();
-        directories.extend(level.iter().cloned());
-    }
+    let own = common_dir.join("objects");
+    let mut directories = borrowed_objects::directories(&own);
+    directories.insert(0, own);
     directories
-}
-
-fn alternates(objects: &Path) -> Vec<PathBuf> {
-    use std::os::unix::ffi::OsStrExt;
-    let file = objects.join("info/alternates");
-    let text = crate::safe_open::read_file(&file, MAX_ALTERNATES_BYTES).ok().flatten();
-    let text = text.unwrap_or_default();
-    let lines = text.split(|byte| *byte == b'\n');
-    let paths = lines.filter(|line| !line.is_empty() && !line.starts_with(b"#"));
-    paths.map(|line| objects.join(std::ffi::OsStr::from_bytes(line))).collect()
-}
-
-/// Returns the git program and its libraries, if they are not in a system directory.
-fn git_installation() -> Vec<PathBuf> {
-    let Some(git) = find_program("git").and_then(|path| path.canonicalize().ok()) else {
-        return Vec::new();
-    };
-    if SYSTEM_PATHS.iter().any(|tree| git.starts_with(tree)) {
-        return Vec::new();
-    }
-    let mut paths = vec![git.clone()];
-    if let Some(prefix) = git.parent().and_then(Path::parent) {
-        paths.extend(["lib", "lib64", "libexec", "share/git-core"].map(|dir| prefix.join(dir)));
-    }
-    paths
 }
 
 #[cfg(test)]

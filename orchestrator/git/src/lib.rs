@@ -28,6 +28,7 @@ pub(crate) mod filter_program;
 pub(crate) mod filter_registration;
 pub mod filters;
 pub mod gc;
+pub(crate) mod git_installation;
 pub mod handle;
 pub mod head;
 pub mod hunks;

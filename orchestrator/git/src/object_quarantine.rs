@@ -12,6 +12,7 @@ use base::id::Id;
 use base::lock::Lock;
 use base::process::{Command, Running, Stream};
 
+use crate::git_installation::GitInstallation;
 use crate::repo::Repository;
 use crate::session_repo::{Originals, SessionRepo, config};
 use crate::{confined_thread, filters, object_format, partial_clone};
@@ -406,12 +407,16 @@ fn pack(repository: &Repository, object_dirs: &[PathBuf]) -> Result<Packer> {
     let quarantine = Quarantine::bare(repository, shallow.as_deref())?;
     let mut visible = vec![repository.common_dir.join("objects")];
     visible.extend_from_slice(object_dirs);
-    let packer = Git::at(quarantine.path())
+    let mut packer = Git::at(quarantine.path())
         .without_user_config()
         .command(["--no-replace-objects", "pack-objects", "--revs", "--thin", "--stdout", "-q"])
         .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternates(&visible))
         .stdin(Stream::Piped)
         .stderr(Stream::File(error_copy));
+    if let Some(git) = GitInstallation::find() {
+        // A program that only starts git may need more than the thread may read.
+        packer = packer.env("PATH", &git.directory);
+    }
     let mut read = confined_thread::object_directories(&repository.common_dir);
     read.extend_from_slice(object_dirs);
     read.push(quarantine.path().to_owned());

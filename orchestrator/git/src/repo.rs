@@ -222,6 +222,9 @@ fn find_git_dir(from: &Path) -> Result<PathBuf> {
     let git_dir = git2::Repository::discover_path(from, ceilings).map_err(|error| {
         let failure = Failure::not_found(format!("{} is not in a git repository", from.display()));
         match error.code() {
+            git2::ErrorCode::NotFound if std::env::var_os("GIT_DIR").is_some() => {
+                failure.because("studio does not read GIT_DIR")
+            }
             git2::ErrorCode::NotFound => failure,
             _ => failure.because(error.message()),
         }

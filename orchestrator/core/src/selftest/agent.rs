@@ -16,6 +16,9 @@ pub(crate) const COMMAND: &str = "__scripted-agent";
 pub(crate) const SHARED: &str = "shared";
 pub(crate) const SHARED_LINES: usize = 8;
 
+/// The directory of the submodule, which some repositories have.
+pub(crate) const MODULE: &str = "module";
+
 /// Runs the agent if the arguments are its own.
 pub fn main(mut args: impl Iterator<Item = OsString>) -> Option<Result<()>> {
     if args.next()? != COMMAND {
@@ -43,19 +46,15 @@ fn work(prompt: &str) -> io::Result<()> {
     }
     reshape(number, &name)?;
     write_new(&format!("{name}-committed"), &format!("committed by the agent: {prompt}\n"))?;
-    for args in [vec!["add", "-A"], vec!["commit", "-q", "-m", &format!("Add {name}")]] {
-        let output = git(&args)?;
-        let is_repeated = args[0] == "commit" && output.text().contains("nothing");
-        if !output.ok() && !is_repeated {
-            return Err(io::Error::other(format!("git {}: {}", args[0], output.error_text())));
-        }
-    }
+    succeed(&["add", "-A"])?;
+    succeed(&["commit", "-q", "-m", &format!("Add {name}")])?;
     write_new(&format!("{name}-open"), &format!("left open by the agent: {prompt}\n"))
 }
 
-/// Deletes, moves or replaces committed files, changes modes or links, as the number says.
+/// Deletes, moves or replaces committed files, changes modes or links, or commits in a submodule, as
+/// the number says.
 fn reshape(number: usize, name: &str) -> io::Result<()> {
-    let path = ["tree", "tree/two", "tree/one", "tool", "link"][number % 5];
+    let path = ["tree", "tree/two", "tree/one", "tool", "link", MODULE][number % 6];
     if !is_committed(path)? || fs::symlink_metadata(path).is_err() {
         return Ok(());
     }
@@ -70,6 +69,11 @@ fn reshape(number: usize, name: &str) -> io::Result<()> {
             fs::create_dir(path)?;
             fs::write("tree/one", "one\n")?;
             fs::write("tree/two", format!("{name}\n"))
+        }
+        MODULE => {
+            write_new(&format!("{MODULE}/{name}"), "in a submodule\n")?;
+            succeed(&["-C", MODULE, "add", "-A"])?;
+            succeed(&["-C", MODULE, "commit", "-q", "-m", name])
         }
         "tree/two" => fs::remove_file(path),
         "tree/one" => fs::rename(path, format!("one-{name}")),
@@ -88,6 +92,16 @@ fn reshape(number: usize, name: &str) -> io::Result<()> {
 fn is_committed(path: &str) -> io::Result<bool> {
     let status = git(&["status", "--porcelain", "--ignored", "--", path])?;
     Ok(status.ok() && status.text().trim().is_empty())
+}
+
+/// Runs git; a commit of nothing is not an error.
+fn succeed(args: &[&str]) -> io::Result<()> {
+    let output = git(args)?;
+    let is_repeated = args.contains(&"commit") && output.text().contains("nothing");
+    if output.ok() || is_repeated {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("git {}: {}", args.join(" "), output.error_text())))
 }
 
 fn git(args: &[&str]) -> io::Result<Output> {

@@ -138,8 +138,8 @@ impl Round {
             report.operations += self.options.parallel;
             let names: Vec<String> = operations.iter().map(ToString::to_string).collect();
             let names = names.join(" & ");
-            let format = self.scratch.format();
-            let place = format!("round {}, {format}, step {number}, {names}", report.rounds + 1);
+            let kind = self.scratch.kind();
+            let place = format!("round {}, {kind}, step {number}, {names}", report.rounds + 1);
             let is_broken = !found.is_empty();
             report.findings.extend(found.into_iter().map(|it| format!("{place}: {it}")));
             if is_broken {
@@ -148,7 +148,7 @@ impl Round {
             }
             earlier = Some(baseline);
         }
-        let place = format!("round {}, {}, at its end", report.rounds + 1, self.scratch.format());
+        let place = format!("round {}, {}, at its end", report.rounds + 1, self.scratch.kind());
         report.findings.extend(self.unfinished()?.into_iter().map(|it| format!("{place}: {it}")));
         Ok(())
     }

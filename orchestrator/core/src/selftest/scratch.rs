@@ -39,6 +39,7 @@ pub(crate) struct ScratchRepository {
     directory: tempfile::TempDir,
     program: PathBuf,
     format: [&'static str; 2],
+    has_submodule: bool,
 }
 
 /// The end of a command.
@@ -56,7 +57,7 @@ pub(crate) struct CommandEnd {
 
 impl ScratchRepository {
     /// Creates a repository with a commit, changes of the user, and the scripted agent. The number
-    /// chooses its formats among those that the installed git knows.
+    /// chooses its formats among those that the installed git knows, and whether it has a submodule.
     pub(crate) fn create(number: u64) -> Result<ScratchRepository> {
         let fail = || "cannot create the scratch repository";
         let directory =
@@ -65,7 +66,9 @@ impl ScratchRepository {
         let has_reftables = git_version::detect()? >= REFTABLE_VERSION;
         let known = if has_reftables { FORMATS.as_slice() } else { &FORMATS[..1] };
         let index = usize::try_from(number % known.len() as u64).unwrap_or(0);
-        let scratch = ScratchRepository { directory, program, format: known[index] };
+        let has_submodule = number / FORMATS.len() as u64 % 2 == 1;
+        let format = known[index];
+        let scratch = ScratchRepository { directory, program, format, has_submodule };
         for name in ["run", "tmp", ".config/g3", "repo"] {
             let mut builder = fs::DirBuilder::new();
             let path = scratch.home().join(name);
@@ -97,6 +100,9 @@ impl ScratchRepository {
         file("tree/two", "two\n")?;
         file("tool", "#!/bin/sh\n")?;
         symlink("README.md", scratch.repo().join("link")).or_fail(fail)?;
+        if scratch.has_submodule {
+            scratch.add_submodule()?;
+        }
         scratch.git(&["add", "-A"])?;
         scratch.git(&["commit", "-q", "-m", "Start"])?;
         scratch.git(&["tag", "of-the-user"])?;
@@ -105,6 +111,18 @@ impl ScratchRepository {
         scratch.git(&["add", "staged"])?;
         file("untracked", "written by the user\n")?;
         Ok(scratch)
+    }
+
+    /// Adds a submodule with a commit.
+    fn add_submodule(&self) -> Result<()> {
+        let origin = self.home().join("origin");
+        let origin = origin.to_string_lossy();
+        let [ids, _] = self.format;
+        let ids = format!("--object-format={ids}");
+        self.git(&["init", "-q", "-b", "main", &ids, &origin])?;
+        self.git(&["-C", &origin, "commit", "-q", "--allow-empty", "-m", "Start"])?;
+        let allow = "protocol.file.allow=always";
+        self.git(&["-c", allow, "submodule", "--quiet", "add", &origin, agent::MODULE])
     }
 
     /// Keeps the directory, so that the user can examine it; returns it.
@@ -121,9 +139,10 @@ impl ScratchRepository {
         self.home().join("repo")
     }
 
-    /// Returns the formats of ids and refs.
-    pub(crate) fn format(&self) -> String {
-        self.format.join(" and ")
+    /// Describes the repository: the formats of ids and refs, and whether it has a submodule.
+    pub(crate) fn kind(&self) -> String {
+        let formats = self.format.join(" and ");
+        if self.has_submodule { formats + " with a submodule" } else { formats }
     }
 
     /// Commits what the user saved, and adds the files that the user will commit.

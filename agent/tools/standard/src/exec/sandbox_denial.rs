@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use base::sandbox::Confinement;
+use base::sandbox::{Confinement, git_dirs};
 use rustix::fs::{Access, access};
 
 use gate::paths::follow;
@@ -21,8 +21,10 @@ const ERROR_TEXTS: [&str; 7] = [
 
 /// Messages of the system for a missing path, in lower case: a private home directory does not show
 /// what is closed.
-const MISSING_TEXTS: [&str; 4] =
-    ["no such file or directory", "enoent", "os error 2)", "not a git repository: "];
+const MISSING_TEXTS: [&str; 3] = ["no such file or directory", "enoent", "os error 2)"];
+
+/// The message of git for a git directory that it cannot read, in lower case.
+const GIT_TEXT: &str = "not a git repository";
 
 /// Number of lines at the end of an output that are searched.
 const MAX_LINES: usize = 200;
@@ -59,6 +61,9 @@ pub(crate) fn find(confinement: &Confinement, cwd: &Path, outputs: [&str; 2]) ->
         if ERROR_TEXTS.iter().any(|error_text| lower.contains(error_text)) {
             return in_line(confinement, cwd, line);
         }
+        if lower.contains(GIT_TEXT) {
+            return in_git(confinement, cwd);
+        }
         let is_missing = MISSING_TEXTS.iter().any(|error_text| lower.contains(error_text));
         let denial = is_missing.then(|| in_line(confinement, cwd, line)).flatten();
         denial.filter(|denial| is_hidden(confinement, denial))
@@ -70,12 +75,19 @@ pub(crate) fn find(confinement: &Confinement, cwd: &Path, outputs: [&str; 2]) ->
 fn is_hidden(confinement: &Confinement, denial: &Denial) -> bool {
     let parent = denial.path.parent();
     match denial.what {
-        DeniedPath::Read | DeniedPath::GitDirectory => true,
+        DeniedPath::Read => true,
         DeniedPath::Write => {
             parent.is_some_and(|parent| parent.exists() && confinement.denies_reading(parent))
         }
-        DeniedPath::GitConfiguration | DeniedPath::Elsewhere => false,
+        DeniedPath::GitConfiguration | DeniedPath::GitDirectory | DeniedPath::Elsewhere => false,
     }
+}
+
+/// Returns the denial of the git directory of a working tree.
+fn in_git(confinement: &Confinement, cwd: &Path) -> Option<Denial> {
+    let path = git_dirs::nearest(cwd)?;
+    let is_closed = confinement.denies_reading(&path.join("HEAD"));
+    is_closed.then_some(Denial { path, what: DeniedPath::GitDirectory })
 }
 
 fn in_line(confinement: &Confinement, cwd: &Path, line: &str) -> Option<Denial> {
@@ -109,8 +121,7 @@ fn denied(confinement: &Confinement, path: &Path) -> Option<DeniedPath> {
     }
     let nearest = path.ancestors().find(|ancestor| ancestor.exists())?;
     if path.exists() && confinement.denies_reading(path) && access(path, Access::READ_OK).is_ok() {
-        let is_git = path.join("HEAD").is_file() && path.join("objects").is_dir();
-        return Some(if is_git { DeniedPath::GitDirectory } else { DeniedPath::Read });
+        return Some(DeniedPath::Read);
     }
     let is_write_denied =
         confinement.denies_writing(path) && access(nearest, Access::WRITE_OK).is_ok();
