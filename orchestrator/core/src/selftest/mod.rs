@@ -172,8 +172,17 @@ impl Round {
     /// Chooses the operations of a step, each of which the sessions allow.
     fn choose(&mut self) -> Result<Vec<SelftestOperation>> {
         let list = self.scratch.sessions()?;
-        let choose = |_| self.chooser.choose(&list, &mut self.random);
-        Ok((0..self.options.parallel).map(choose).collect())
+        let mut operations: Vec<SelftestOperation> = Vec::new();
+        for _ in 0..self.options.parallel {
+            let operation = self.chooser.choose(&list, &mut self.random);
+            // Of two programs that save the same file, one overwrites the work of the other.
+            let is_saved = |chosen: &SelftestOperation| chosen.saved.is_some();
+            match operation.saved.is_some() && operations.iter().any(is_saved) {
+                true => operations.push(SelftestOperation::studio(&["list"])),
+                false => operations.push(operation),
+            }
+        }
+        Ok(operations)
     }
 
     /// Chooses when an operation is killed, if it is.

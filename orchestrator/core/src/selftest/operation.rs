@@ -45,7 +45,7 @@ impl SelftestOperation {
         SelftestOperation { program, args, added: None, saved: None }
     }
 
-    fn studio(args: &[&str]) -> SelftestOperation {
+    pub(crate) fn studio(args: &[&str]) -> SelftestOperation {
         SelftestOperation::of(Program::Studio, args)
     }
 
