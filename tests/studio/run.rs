@@ -290,7 +290,13 @@ fn errors_have_an_exit_code_and_a_hint() {
     scene.env.run_command(list).exits(5).output_contains("studio does not read GIT_DIR");
     let empty = Repo::empty(&scene.env.home().join("empty"));
     scene.configure("");
-    scene.studio_in(empty.path(), ["run", "x"]).exits(3).output_contains("no commit");
+    let none = scene.studio_in(empty.path(), ["run", "x"]);
+    none.exits(3).output_contains("the branch `main` has no commit yet").output_lacks("--base");
+    scene.repo.git(["checkout", "-q", "--orphan", "fresh"]);
+    let none = scene.studio(["run", "x"]);
+    none.exits(3).output_contains("the branch `fresh` has no commit yet");
+    none.output_contains("studio run --base BRANCH");
+    scene.repo.git(["checkout", "-q", "-f", "main"]);
     let job =
         scene.env.command(studio(), scene.repo.path()).args(["list"]).env("PATH", "/nonexistent");
     scene.env.run_command(job).exits(2).output_contains("git");

@@ -349,7 +349,9 @@ pub(crate) fn head(repo: &git2::Repository) -> Result<Head> {
         }
         Err(error) => match error.code() {
             git2::ErrorCode::UnbornBranch | git2::ErrorCode::NotFound => {
-                Ok(Head { name: "HEAD".to_owned(), id: None })
+                let head = repo.find_reference("HEAD").or_fail(fail)?;
+                let name = head.symbolic_target().ok().flatten().unwrap_or("HEAD").to_owned();
+                Ok(Head { name, id: None })
             }
             _ => Err(error).or_fail(fail),
         },
