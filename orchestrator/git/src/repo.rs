@@ -169,8 +169,7 @@ impl Repository {
         let repo = self.open_checkout()?;
         let head = refs::head(&repo)?;
         let Some(id) = head.id else {
-            let is_only_branch = repo.is_empty().unwrap_or(true);
-            return Err(no_commit(&head.name, is_only_branch));
+            return Err(no_commit(&head.name, !self.branches()?.is_empty()));
         };
         let object = repo.find_object(id, None).and_then(|object| object.peel_to_commit());
         let commit = object.or_fail(|| "HEAD is not a commit")?.id().to_string();
@@ -348,12 +347,12 @@ fn unsupported_failure(feature: &str, reason: &str) -> Failure {
     Failure::usage(format!("{feature} is not supported yet")).because(reason)
 }
 
-fn no_commit(branch: &str, is_only_branch: bool) -> Failure {
+fn no_commit(branch: &str, has_others: bool) -> Failure {
     let branch = branch.strip_prefix("refs/heads/").unwrap_or(branch);
     let failure = Failure::refused(format!("the branch `{branch}` has no commit yet"))
         .because("a session starts from a commit")
         .hint("git commit --allow-empty -m start");
-    if is_only_branch { failure } else { failure.hint("studio run --base BRANCH 'your task'") }
+    if has_others { failure.hint("studio run --base BRANCH 'your task'") } else { failure }
 }
 
 /// Returns the user's main checkout. A bare repository has none; with a separate git directory it
